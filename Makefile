@@ -1,0 +1,37 @@
+# Every target sets up .venv by itself; a machine needs Python >= 3.11 and make, nothing else.
+# The real peers (JDK 17+, Maven, Go, Node) are used where they are installed.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test test-fast lint serve bench clean
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lanemq needs Python 3.11 or newer; set PYTHON=/path/to/it")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/pytest
+
+test-fast: $(READY)
+	$(BIN)/pytest -m 'not peers and not slow'
+
+serve: $(READY)
+	$(BIN)/lanemq serve
+
+demo: $(READY)
+	$(BIN)/lanemq compat demo
+
+bench: $(READY)
+	$(BIN)/lanemq bench broker --against apache
+
+clean:
+	rm -rf .venv .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis
