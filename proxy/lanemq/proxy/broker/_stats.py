@@ -1,0 +1,293 @@
+"""What a broker counts: messages in and out, bytes, rates over several windows.
+
+A hot path makes one call per batch, which adds integers and reads no clock. ``sample`` is
+called once a second with the time as an argument; every rate comes from those samples.
+
+Source: RocketMQ 4.9.8, StoreStatsService (the broker's totals and its three rates),
+StatsItem (minute, hour and day per topic and group), BrokerStats (yesterday and today).
+"""
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar, final
+
+K = TypeVar("K", bound=Hashable)
+
+TPS_WINDOWS_S: Final = (10, 60, 600)
+
+# Upper edges in milliseconds of the classes in which a write's duration is counted.
+PUT_TIME_EDGES_MS: Final = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10_000)
+PUT_TIME_NAMES: Final = (
+    "[<=0ms]",
+    "[0~10ms]",
+    "[10~50ms]",
+    "[50~100ms]",
+    "[100~200ms]",
+    "[200~500ms]",
+    "[500ms~1s]",
+    "[1~2s]",
+    "[2~3s]",
+    "[3~4s]",
+    "[4~5s]",
+    "[5~10s]",
+    "[10s~]",
+)
+
+# Seconds between two samples of a window, and how many samples span it.
+_MINUTE: Final = (10, 7)
+_HOUR: Final = (600, 7)
+_DAY: Final = (3600, 25)
+
+# A counter takes some 2 KiB; a flood of names must not cost memory, so the oldest one goes.
+MAX_COUNTERS: Final = 10_000
+
+
+class Rate(NamedTuple):
+    """One window of one counter."""
+
+    sum: int
+    """Counted within the window."""
+    tps: float
+    """Per second."""
+    average: float
+    """Per call: messages or bytes of one batch."""
+
+
+class _Totals(NamedTuple):
+    at_s: float
+    put: int
+    found: int
+    missed: int
+    transferred: int
+
+
+class _Sample(NamedTuple):
+    at_s: float
+    calls: int
+    messages: int
+    size_bytes: int
+
+
+@final
+class Counter:
+    """Calls, messages and bytes under one key, with samples for a minute, an hour and a day."""
+
+    __slots__ = ("_windows", "calls", "messages", "size_bytes")
+
+    def __init__(self, now_s: float) -> None:
+        self.calls = self.messages = self.size_bytes = 0
+        born = _Sample(now_s, 0, 0, 0)
+        self._windows = tuple(
+            (step_s, deque([born], maxlen=length)) for step_s, length in (_MINUTE, _HOUR, _DAY)
+        )
+
+    def sample(self, now_s: float) -> None:
+        for step_s, samples in self._windows:
+            if now_s - samples[-1].at_s >= step_s:
+                samples.append(_Sample(now_s, self.calls, self.messages, self.size_bytes))
+
+    def rates(self, now_s: float, *, of_bytes: bool) -> tuple[Rate, Rate, Rate]:
+        """Return the minute, the hour and the day that end now, in messages or in bytes.
+
+        The reference ends its windows at the last sample, so a count is up to ten seconds
+        late in the minute and an hour late in the day; here it is there at once.
+        """
+        minute, hour, day = (
+            self._rate(samples[0], now_s, of_bytes=of_bytes) for _, samples in self._windows
+        )
+        return minute, hour, day
+
+    def _rate(self, first: _Sample, now_s: float, *, of_bytes: bool) -> Rate:
+        calls = self.calls - first.calls
+        if of_bytes:
+            total = self.size_bytes - first.size_bytes
+        else:
+            total = self.messages - first.messages
+        elapsed_s = now_s - first.at_s
+        return Rate(
+            total, total / elapsed_s if elapsed_s > 0 else 0.0, total / calls if calls else 0.0
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DayTotals:
+    """Messages counted up to three moments; a day's share is the difference of two."""
+
+    yesterday_morning: int
+    today_morning: int
+    now: int
+
+
+@final
+class BrokerStatistics:
+    """The counters of one broker. Not thread-safe: one task writes, in one thread."""
+
+    def __init__(self, *, now_s: float, day: int) -> None:
+        self._now_s = self._counters_sampled_s = now_s
+        self._day = day
+        self.put_messages = self.put_bytes = self.put_failures = 0
+        self.pulls_found = self.pulls_missed = self.pulled_messages = 0
+        self.put_time_max_ms = self.get_time_max_ms = 0
+        self.put_times = [0] * len(PUT_TIME_NAMES)
+        self._topics: dict[str, Counter] = {}
+        self._groups: dict[tuple[str, str], Counter] = {}
+        self._send_backs: dict[tuple[str, str], Counter] = {}
+        self._put_mornings = (0, 0)  # yesterday's and today's
+        self._get_mornings = (0, 0)
+        self._samples: deque[_Totals] = deque(
+            [_Totals(now_s, 0, 0, 0, 0)], maxlen=TPS_WINDOWS_S[-1] + 1
+        )
+
+    def put(self, topic: str, messages: int, size_bytes: int) -> None:
+        """Count messages accepted for ``topic`` in one call; bytes as written to the log."""
+        self.put_messages += messages
+        self.put_bytes += size_bytes
+        counter = self._topics.get(topic)
+        if counter is None:
+            counter = self._new(self._topics, topic)
+        counter.calls += 1
+        counter.messages += messages
+        counter.size_bytes += size_bytes
+
+    def put_failed(self, messages: int = 1) -> None:
+        self.put_failures += messages
+
+    def put_took(self, elapsed_ms: int) -> None:
+        """Count the duration of one write of the log, however many messages it held."""
+        if elapsed_ms > self.put_time_max_ms:
+            self.put_time_max_ms = elapsed_ms
+        for place, edge_ms in enumerate(PUT_TIME_EDGES_MS):
+            if elapsed_ms <= edge_ms:
+                self.put_times[place] += 1
+                return
+        self.put_times[-1] += 1
+
+    def pulled(self, topic: str, group: str, messages: int, size_bytes: int) -> None:
+        """Count one pull that found messages."""
+        self.pulls_found += 1
+        self.pulled_messages += messages
+        key = (topic, group)
+        counter = self._groups.get(key)
+        if counter is None:
+            counter = self._new(self._groups, key)
+        counter.calls += 1
+        counter.messages += messages
+        counter.size_bytes += size_bytes
+
+    def missed(self) -> None:
+        """Count one pull that found nothing."""
+        self.pulls_missed += 1
+
+    def sent_back(self, topic: str, group: str) -> None:
+        """Count one message that a consumer gave back."""
+        key = (topic, group)
+        counter = self._send_backs.get(key) or self._new(self._send_backs, key)
+        counter.calls += 1
+        counter.messages += 1
+
+    def sample(self, now_s: float, day: int) -> None:
+        """Take the samples that are due; call it once a second.
+
+        ``day`` is any number that changes at local midnight.
+        """
+        self._now_s = now_s
+        self._samples.append(
+            _Totals(
+                now_s, self.put_messages, self.pulls_found, self.pulls_missed, self.pulled_messages
+            )
+        )
+        if now_s - self._counters_sampled_s >= _MINUTE[0]:
+            self._counters_sampled_s = now_s
+            for counter in self._counters():
+                counter.sample(now_s)
+        if day != self._day:
+            self._day = day
+            self._put_mornings = (self._put_mornings[1], self.put_messages)
+            self._get_mornings = (self._get_mornings[1], self.pulled_messages)
+
+    def put_tps(self) -> tuple[float, ...]:
+        """Messages written per second, over the last 10, 60 and 600 seconds."""
+        return self._tps(lambda totals: totals.put)
+
+    def found_tps(self) -> tuple[float, ...]:
+        """Pulls that found something, per second, as ``put_tps``."""
+        return self._tps(lambda totals: totals.found)
+
+    def missed_tps(self) -> tuple[float, ...]:
+        """Pulls that found nothing, per second, as ``put_tps``."""
+        return self._tps(lambda totals: totals.missed)
+
+    def total_tps(self) -> tuple[float, ...]:
+        """All pulls per second, as ``put_tps``."""
+        return self._tps(lambda totals: totals.found + totals.missed)
+
+    def transferred_tps(self) -> tuple[float, ...]:
+        """Messages handed to consumers per second, as ``put_tps``."""
+        return self._tps(lambda totals: totals.transferred)
+
+    def put_day(self) -> DayTotals:
+        yesterday, today = self._put_mornings
+        return DayTotals(yesterday, today, self.put_messages)
+
+    def get_day(self) -> DayTotals:
+        yesterday, today = self._get_mornings
+        return DayTotals(yesterday, today, self.pulled_messages)
+
+    def topic(self, topic: str) -> Counter | None:
+        return self._topics.get(topic)
+
+    def group(self, topic: str, group: str) -> Counter | None:
+        return self._groups.get((topic, group))
+
+    def send_back(self, topic: str, group: str) -> Counter | None:
+        return self._send_backs.get((topic, group))
+
+    def group_tps(self, topic: str, group: str, now_s: float) -> float:
+        """Messages per second that ``group`` took from ``topic`` in the last minute."""
+        counter = self._groups.get((topic, group))
+        return counter.rates(now_s, of_bytes=False)[0].tps if counter is not None else 0.0
+
+    def forget_topic(self, topic: str) -> None:
+        self._topics.pop(topic, None)
+        for table in (self._groups, self._send_backs):
+            for key in [key for key in table if key[0] == topic]:
+                del table[key]
+
+    def forget_group(self, group: str) -> None:
+        for table in (self._groups, self._send_backs):
+            for key in [key for key in table if key[1] == group]:
+                del table[key]
+
+    def put_time_quantile_ms(self, quantile: float) -> float:
+        """Return the upper edge of the class in which ``quantile`` of the writes ended."""
+        wanted = quantile * sum(self.put_times)
+        if wanted == 0:
+            return 0.0
+        seen = 0
+        for count, edge_ms in zip(self.put_times, PUT_TIME_EDGES_MS, strict=False):
+            seen += count
+            if seen >= wanted:
+                return float(min(edge_ms, self.put_time_max_ms))
+        return float(self.put_time_max_ms)
+
+    def _new(self, table: dict[K, Counter], key: K) -> Counter:
+        if len(table) >= MAX_COUNTERS:
+            del table[next(iter(table))]
+        counter = table[key] = Counter(self._now_s)
+        return counter
+
+    def _counters(self) -> Iterator[Counter]:
+        yield from self._topics.values()
+        yield from self._groups.values()
+        yield from self._send_backs.values()
+
+    def _tps(self, count: Callable[[_Totals], int]) -> tuple[float, ...]:
+        # The reference leaves a window out until it is full; its own tools cannot read that.
+        last = self._samples[-1]
+        rates = []
+        for window_s in TPS_WINDOWS_S:
+            first = self._samples[max(0, len(self._samples) - 1 - window_s)]
+            elapsed_s = last.at_s - first.at_s
+            rates.append((count(last) - count(first)) / elapsed_s if elapsed_s > 0 else 0.0)
+        return tuple(rates)
