@@ -1,0 +1,72 @@
+"""Bodies of messages, compressed and not.
+
+Producers from 4.9.4 on may use lz4 and zstd; older consumers know only zlib, so that is what
+we write. Source: RocketMQ 5.3.3, CompressionType, MessageDecoder.
+"""
+
+import zlib
+from typing import Final
+
+import lz4.frame
+import zstandard
+
+from ._errors import RemoteProtocolError
+from ._sys_flags import SysFlag
+
+COMPRESSION_LEVEL: Final = 5
+# A body of 4 MiB, the limit of a broker, may come out of a few kilobytes. This is the most
+# that one message may unpack to, unless the caller says otherwise.
+MAX_BODY_BYTES: Final = 64 << 20
+
+
+def compress_body(body: bytes, level: int = COMPRESSION_LEVEL) -> bytes:
+    """``body`` as a zlib stream. The message's sysFlag then needs ``SysFlag.COMPRESSED``."""
+    return zlib.compress(body, level)
+
+
+def decompress_body(sys_flag: int, body: bytes, *, max_bytes: int = MAX_BODY_BYTES) -> bytes:
+    """The body as the application gave it; ``body`` itself unless the flag says compressed.
+
+    Raises ``RemoteProtocolError`` for an unknown compression, for a broken or cut stream, and
+    for a body of more than ``max_bytes``; no more memory than that is taken.
+    """
+    if not sys_flag & SysFlag.COMPRESSED:
+        return body
+    kind = sys_flag & SysFlag.COMPRESSION_MASK
+    try:
+        if kind in (0, SysFlag.COMPRESSION_ZLIB):
+            data, complete = _read_zlib(body, max_bytes)
+        elif kind == SysFlag.COMPRESSION_LZ4:
+            data, complete = _read_lz4(body, max_bytes)
+        elif kind == SysFlag.COMPRESSION_ZSTD:
+            data, complete = _read_zstd(body, max_bytes)
+        else:
+            raise RemoteProtocolError(f"unknown compression in sysFlag {sys_flag:#x}")
+    except (zlib.error, zstandard.ZstdError, RuntimeError, EOFError) as error:
+        raise RemoteProtocolError(f"broken compressed body: {error}") from error
+    if len(data) > max_bytes:
+        raise RemoteProtocolError(f"a compressed body unpacks to more than {max_bytes} bytes")
+    if not complete:
+        raise RemoteProtocolError("a compressed body ends too early")
+    return data
+
+
+# Each reader asks for one byte more than is allowed, which tells "too long" from "just fits".
+
+
+def _read_zlib(body: bytes, max_bytes: int) -> tuple[bytes, bool]:
+    stream = zlib.decompressobj()
+    data = stream.decompress(body, max_bytes + 1)
+    return data, stream.eof
+
+
+def _read_lz4(body: bytes, max_bytes: int) -> tuple[bytes, bool]:
+    stream = lz4.frame.LZ4FrameDecompressor()
+    data: bytes = stream.decompress(body, max_bytes + 1)
+    return data, stream.eof
+
+
+def _read_zstd(body: bytes, max_bytes: int) -> tuple[bytes, bool]:
+    with zstandard.ZstdDecompressor().stream_reader(body) as stream:
+        data = stream.read(max_bytes + 1)
+    return data, True

@@ -1,0 +1,332 @@
+"""Stored messages: records to values and back."""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Final, final
+
+import msgspec
+
+from ._compression import MAX_BODY_BYTES, decompress_body
+from ._errors import LocalProtocolError, RemoteProtocolError
+from ._hosts import HostAddress
+from ._ids import encode_offset_id
+from ._message_layout import (
+    HEADS,
+    HOSTS,
+    MAGIC_V1,
+    MAGIC_V2,
+    MAX_PROPERTIES_BYTES,
+    MAX_V1_TOPIC_BYTES,
+    PROLOGUE,
+)
+from ._properties import KEY_SEPARATOR, Property, decode_properties
+from ._sys_flags import SysFlag
+
+CRC_MASK: Final = 0x7FFFFFFF
+INT16: Final = struct.Struct(">h")
+LENGTH_SIZE: Final = INT16.size
+
+
+def body_crc(body: bytes) -> int:
+    """The checksum of a record: CRC-32 of the body as stored, without the sign bit."""
+    return zlib.crc32(body) & CRC_MASK
+
+
+@final
+class StoredMessage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One message with what its broker knows about it.
+
+    Sizes count bytes; ``queue_offset`` counts messages of one queue, ``log_position`` bytes of
+    the commit log. ``body`` is as stored, perhaps compressed; ``properties_data`` likewise is
+    the string of the record. The bits of ``sys_flag`` for IPv6 hosts agree with the hosts.
+    Source: RocketMQ 4.9.8, MessageExt.
+    """
+
+    size_bytes: int
+    magic: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    log_position: int
+    sys_flag: int
+    born_timestamp_ms: int
+    born_host: HostAddress
+    store_timestamp_ms: int
+    store_host: HostAddress
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body: bytes
+    topic: str
+    properties_data: bytes
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Parsed at each call: keep the result where it is used twice."""
+        return decode_properties(self.properties_data)
+
+    @property
+    def tags(self) -> str | None:
+        return self.properties.get(Property.TAGS)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        text = self.properties.get(Property.KEYS, "")
+        return tuple(key for key in text.split(KEY_SEPARATOR) if key)
+
+    @property
+    def unique_key(self) -> str | None:
+        """What clients since 4.0 call the message id."""
+        return self.properties.get(Property.UNIQ_KEY)
+
+    @property
+    def offset_id(self) -> str:
+        """The id that names the broker and the place in its log."""
+        return encode_offset_id(self.store_host, self.log_position)
+
+    def decompressed_body(self, *, max_bytes: int = MAX_BODY_BYTES) -> bytes:
+        """The body as the application gave it; errors as ``decompress_body``."""
+        return decompress_body(self.sys_flag, self.body, max_bytes=max_bytes)
+
+
+def record_size(data: bytes | bytearray | memoryview, position: int = 0) -> int:
+    """The size in bytes that the record at ``position`` claims, checked against its parts.
+
+    Raises ``RemoteProtocolError`` as ``decode_message`` does. Nothing else is looked at.
+    """
+    return _bounds(data, position)[0]
+
+
+def _bounds(
+    data: bytes | bytearray | memoryview, position: int
+) -> tuple[int, int, int, int, int, int, int]:
+    """(size, host bits, body start, body end, topic start, topic end, properties start)."""
+    available = len(data) - position
+    if position < 0 or available < PROLOGUE.size_bytes:
+        raise RemoteProtocolError(f"a record at byte {position} is cut off in its head")
+    prologue = PROLOGUE.struct.unpack_from(data, position)
+    size, magic, sys_flag = prologue[0], prologue[1], prologue[-1]
+    if magic != MAGIC_V1 and magic != MAGIC_V2:
+        raise RemoteProtocolError(f"a record at byte {position} has magic {magic & 0xFFFFFFFF:#x}")
+    hosts = sys_flag & SysFlag.HOSTS_V6_MASK
+    head_size = HEADS[hosts].size_bytes
+    if size > available or size < head_size:
+        raise RemoteProtocolError(
+            f"a record at byte {position} claims {size} bytes, {available} are there"
+        )
+    end = position + size
+    body_at = position + head_size
+    body_end = body_at + int.from_bytes(data[body_at - 4 : body_at], "big", signed=True)
+    topic_at = body_end + (1 if magic == MAGIC_V1 else 2)
+    if body_end < body_at or topic_at > end:
+        raise RemoteProtocolError(f"a record at byte {position} has a wrong body length")
+    topic_end = topic_at + int.from_bytes(data[body_end:topic_at], "big", signed=True)
+    properties_at = topic_end + 2
+    if topic_end < topic_at or properties_at > end:
+        raise RemoteProtocolError(f"a record at byte {position} has a wrong topic length")
+    # Readers take a negative length for "no properties", and so does a broker's recovery.
+    properties_size = max(INT16.unpack_from(data, topic_end)[0], 0)
+    if properties_at + properties_size != end:
+        raise RemoteProtocolError(f"a record at byte {position} has a wrong properties length")
+    return size, hosts, body_at, body_end, topic_at, topic_end, properties_at
+
+
+def decode_message(
+    data: bytes | bytearray | memoryview, position: int = 0, *, check_crc: bool = False
+) -> StoredMessage:
+    """Read the record that begins at byte ``position``; bytes after its end are ignored.
+
+    Raises ``RemoteProtocolError`` where the record is cut off, has no known magic, its lengths
+    do not add up, its topic is not UTF-8 or, if ``check_crc``, its body is not the one that
+    was stored.
+    """
+    size, hosts, body_at, body_end, topic_at, topic_end, properties_at = _bounds(data, position)
+    (
+        _,
+        magic,
+        crc,
+        queue_id,
+        flag,
+        queue_offset,
+        log_position,
+        sys_flag,
+        born_timestamp_ms,
+        born_host,
+        store_timestamp_ms,
+        store_host,
+        reconsume_times,
+        prepared_transaction_offset,
+        _,
+    ) = HEADS[hosts].struct.unpack_from(data, position)
+    body = bytes(data[body_at:body_end])
+    if check_crc and crc != body_crc(body):
+        raise RemoteProtocolError(f"a record at byte {position} has a body that fails its CRC")
+    try:
+        topic = str(data[topic_at:topic_end], "utf-8")
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError(f"a record at byte {position} has a bad topic: {error}") from None
+    return StoredMessage(
+        size_bytes=size,
+        magic=magic,
+        body_crc=crc,
+        queue_id=queue_id,
+        flag=flag,
+        queue_offset=queue_offset,
+        log_position=log_position,
+        sys_flag=sys_flag,
+        born_timestamp_ms=born_timestamp_ms,
+        born_host=HostAddress.unpack(born_host),
+        store_timestamp_ms=store_timestamp_ms,
+        store_host=HostAddress.unpack(store_host),
+        reconsume_times=reconsume_times,
+        prepared_transaction_offset=prepared_transaction_offset,
+        body=body,
+        topic=topic,
+        properties_data=bytes(data[properties_at : position + size]),
+    )
+
+
+def iter_messages(
+    data: bytes | bytearray | memoryview, *, check_crc: bool = False
+) -> Iterator[StoredMessage]:
+    """The records that fill ``data``, one after another; errors as ``decode_message``."""
+    position, end = 0, len(data)
+    while position < end:
+        message = decode_message(data, position, check_crc=check_crc)
+        yield message
+        position += message.size_bytes
+
+
+def decode_messages(
+    data: bytes | bytearray | memoryview, *, check_crc: bool = False
+) -> list[StoredMessage]:
+    """All the records of a pull or query answer; errors as ``decode_message``."""
+    return list(iter_messages(data, check_crc=check_crc))
+
+
+# Packed host sizes -> (packer of the head, its size in bytes, bits of the sysFlag that say so)
+_PACKERS = {
+    (20 if hosts & SysFlag.BORN_HOST_V6 else 8, 20 if hosts & SysFlag.STORE_HOST_V6 else 8): (
+        HEADS[hosts].struct.pack,
+        HEADS[hosts].size_bytes,
+        hosts,
+    )
+    for hosts in HOSTS
+}
+_CLEAR_HOSTS = ~SysFlag.HOSTS_V6_MASK
+
+
+def encode_record(
+    *,
+    topic: bytes,
+    body: bytes,
+    properties: bytes,
+    queue_id: int,
+    flag: int,
+    queue_offset: int,
+    log_position: int,
+    sys_flag: int,
+    born_timestamp_ms: int,
+    born_host: bytes,
+    store_timestamp_ms: int,
+    store_host: bytes,
+    reconsume_times: int = 0,
+    prepared_transaction_offset: int = 0,
+) -> bytes:
+    """The record of a message to store; made for the hot path of a broker.
+
+    Hosts are packed (``HostAddress.packed``); their sizes decide the IPv6 bits of the stored
+    sysFlag, whatever ``sys_flag`` has there. The checksum is computed here. A topic of more than
+    127 bytes gives a version 2 record, which only 5.x can read.
+
+    Raises ``LocalProtocolError`` for a value that does not fit its field.
+    """
+    topic_size, body_size, properties_size = len(topic), len(body), len(properties)
+    try:
+        pack, head_size, hosts = _PACKERS[len(born_host), len(store_host)]
+        if topic_size <= MAX_V1_TOPIC_BYTES:
+            magic, topic_length = MAGIC_V1, topic_size.to_bytes(1, "big")
+        else:
+            magic, topic_length = MAGIC_V2, INT16.pack(topic_size)
+        size = (
+            head_size + body_size + len(topic_length) + topic_size + LENGTH_SIZE + properties_size
+        )
+        return b"".join(
+            (
+                pack(
+                    size,
+                    magic,
+                    zlib.crc32(body) & CRC_MASK,
+                    queue_id,
+                    flag,
+                    queue_offset,
+                    log_position,
+                    sys_flag & _CLEAR_HOSTS | hosts,
+                    born_timestamp_ms,
+                    born_host,
+                    store_timestamp_ms,
+                    store_host,
+                    reconsume_times,
+                    prepared_transaction_offset,
+                    body_size,
+                ),
+                body,
+                topic_length,
+                topic,
+                INT16.pack(properties_size),
+                properties,
+            )
+        )
+    except (KeyError, OverflowError, struct.error) as error:
+        raise LocalProtocolError(_why(error, born_host, store_host, properties_size)) from error
+
+
+def _why(error: Exception, born_host: bytes, store_host: bytes, properties_size: int) -> str:
+    if isinstance(error, KeyError):
+        return f"packed hosts have 8 or 20 bytes, not {len(born_host)} and {len(store_host)}"
+    if properties_size > MAX_PROPERTIES_BYTES:
+        return f"properties of {properties_size} bytes, at most {MAX_PROPERTIES_BYTES} fit"
+    return f"a value does not fit its field: {error}"
+
+
+def encode_message(message: StoredMessage) -> bytes:
+    """The record of ``message``, byte for byte the one it was decoded from.
+
+    Unlike ``encode_record`` it keeps magic and checksum as they are; the size is computed.
+    Raises ``LocalProtocolError`` for a value that does not fit its field.
+    """
+    born_host, store_host = message.born_host.packed, message.store_host.packed
+    topic, properties = message.topic.encode(), message.properties_data
+    topic_size_bytes = 1 if message.magic == MAGIC_V1 else 2
+    try:
+        pack, head_size, hosts = _PACKERS[len(born_host), len(store_host)]
+        tail = b"".join(
+            (
+                message.body,
+                len(topic).to_bytes(topic_size_bytes, "big", signed=True),
+                topic,
+                INT16.pack(len(properties)),
+                properties,
+            )
+        )
+        head = pack(
+            head_size + len(tail),
+            message.magic,
+            message.body_crc,
+            message.queue_id,
+            message.flag,
+            message.queue_offset,
+            message.log_position,
+            message.sys_flag & _CLEAR_HOSTS | hosts,
+            message.born_timestamp_ms,
+            born_host,
+            message.store_timestamp_ms,
+            store_host,
+            message.reconsume_times,
+            message.prepared_transaction_offset,
+            len(message.body),
+        )
+    except (KeyError, OverflowError, struct.error) as error:
+        raise LocalProtocolError(_why(error, born_host, store_host, len(properties))) from error
+    return head + tail

@@ -1,0 +1,123 @@
+"""Names of topics and groups that the protocol fixes, and what a name may look like.
+
+Source: RocketMQ 4.9.8 and 5.3.3, MixAll, TopicValidator, KeyBuilder, NamespaceUtil.
+"""
+
+import re
+from typing import Final, final
+
+RETRY_PREFIX: Final = "%RETRY%"
+DLQ_PREFIX: Final = "%DLQ%"
+REPLY_POSTFIX: Final = "REPLY_TOPIC"
+LMQ_PREFIX: Final = "%LMQ%"
+SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
+SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+NAMESPACE_SEPARATOR: Final = "%"
+
+MAX_TOPIC_CHARACTERS: Final = 127
+MAX_GROUP_CHARACTERS: Final = 255
+LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+@final
+class SystemTopic:
+    """Topics that brokers make for themselves."""
+
+    AUTO_CREATE: Final = "TBW102"
+    SCHEDULE: Final = "SCHEDULE_TOPIC_XXXX"
+    BENCHMARK: Final = "BenchmarkTest"
+    TRANSACTION_HALF: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+    TRANSACTION_OP_HALF: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+    TRANSACTION_CHECK_MAX_TIME: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+    TRACE: Final = "RMQ_SYS_TRACE_TOPIC"
+    SELF_TEST: Final = "SELF_TEST_TOPIC"
+    OFFSET_MOVED_EVENT: Final = "OFFSET_MOVED_EVENT"
+
+
+@final
+class SystemGroup:
+    """Groups with a meaning of their own."""
+
+    DEFAULT_PRODUCER: Final = "DEFAULT_PRODUCER"
+    DEFAULT_CONSUMER: Final = "DEFAULT_CONSUMER"
+    TOOLS_CONSUMER: Final = "TOOLS_CONSUMER"
+    SCHEDULE_CONSUMER: Final = "SCHEDULE_CONSUMER"
+    FILTERSRV_CONSUMER: Final = "FILTERSRV_CONSUMER"
+    MONITOR_CONSUMER: Final = "__MONITOR_CONSUMER"
+    CLIENT_INNER_PRODUCER: Final = "CLIENT_INNER_PRODUCER"
+    SELF_TEST_PRODUCER: Final = "SELF_TEST_P_GROUP"
+    SELF_TEST_CONSUMER: Final = "SELF_TEST_C_GROUP"
+    ONS_HTTP_PROXY: Final = "CID_ONS-HTTP-PROXY"
+    ONSAPI_PERMISSION: Final = "CID_ONSAPI_PERMISSION"
+    ONSAPI_OWNER: Final = "CID_ONSAPI_OWNER"
+    ONSAPI_PULL: Final = "CID_ONSAPI_PULL"
+    TRANSACTION: Final = "CID_RMQ_SYS_TRANS"
+
+
+SYSTEM_TOPICS: Final = frozenset(
+    value for name, value in vars(SystemTopic).items() if not name.startswith("_")
+)
+SYSTEM_GROUPS: Final = frozenset(
+    value for name, value in vars(SystemGroup).items() if not name.startswith("_")
+)
+# A client may not send to these: their records have a meaning to the broker.
+CLOSED_TOPICS: Final = frozenset(
+    {
+        SystemTopic.SCHEDULE,
+        SystemTopic.TRANSACTION_HALF,
+        SystemTopic.TRANSACTION_OP_HALF,
+        SystemTopic.TRANSACTION_CHECK_MAX_TIME,
+        SystemTopic.SELF_TEST,
+        SystemTopic.OFFSET_MOVED_EVENT,
+    }
+)
+
+
+def retry_topic(group: str) -> str:
+    """Where messages go that ``group`` wants again."""
+    return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    """Where messages go that ``group`` could not consume."""
+    return DLQ_PREFIX + group
+
+
+def reply_topic(cluster: str) -> str:
+    """Where answers of request-reply go."""
+    return f"{cluster}_{REPLY_POSTFIX}"
+
+
+def group_of_retry_topic(topic: str) -> str | None:
+    """The group whose retry topic this is, or None."""
+    return topic[len(RETRY_PREFIX) :] if topic.startswith(RETRY_PREFIX) else None
+
+
+def is_system_topic(topic: str) -> bool:
+    """Whether a topic belongs to the brokers and not to users."""
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def is_system_group(group: str) -> bool:
+    """Whether a group belongs to the brokers or tools."""
+    return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def topic_name_problem(topic: str) -> str | None:
+    """Why ``topic`` is no legal name of a topic, or None if it is one."""
+    return _problem("topic", topic, MAX_TOPIC_CHARACTERS)
+
+
+def group_name_problem(group: str) -> str | None:
+    """Why ``group`` is no legal name of a group, or None if it is one."""
+    return _problem("group", group, MAX_GROUP_CHARACTERS)
+
+
+def _problem(kind: str, name: str, max_characters: int) -> str | None:
+    if not name.strip():
+        return f"the {kind} name is blank"
+    if len(name) > max_characters:
+        return f"the {kind} name has {len(name)} characters, at most {max_characters} are allowed"
+    if not LEGAL_NAME.fullmatch(name):
+        return f"the {kind} name {name!r} has characters other than letters, digits, % | _ and -"
+    return None
