@@ -1,1 +1,66 @@
-"""lanemq.compat"""
+"""The compat harness: real clients, real servers, one set of scenarios, one matrix."""
+
+from ._apache import APACHE_VERSIONS, apache_broker, apache_name_server, mqadmin
+from ._control import Control
+from ._daemon import Daemon
+from ._errors import (
+    BuildFailed,
+    CommandRefused,
+    CompatError,
+    DriverFailed,
+    NotApplicable,
+    PeersMissing,
+    ServerFailed,
+)
+from ._peers import (
+    go_driver,
+    java_driver,
+    java_libraries,
+    missing_tools,
+    node_driver,
+    peers_available,
+    peers_required,
+)
+from ._ports import free_port
+from ._servers import (
+    SERVER_NAMES,
+    Cluster,
+    apache_cluster,
+    lanemq_broker,
+    lanemq_cluster,
+    lanemq_name_server,
+    run_server,
+    running,
+)
+
+__all__ = [
+    "APACHE_VERSIONS",
+    "SERVER_NAMES",
+    "BuildFailed",
+    "Cluster",
+    "CommandRefused",
+    "CompatError",
+    "Control",
+    "Daemon",
+    "DriverFailed",
+    "NotApplicable",
+    "PeersMissing",
+    "ServerFailed",
+    "apache_broker",
+    "apache_cluster",
+    "apache_name_server",
+    "free_port",
+    "go_driver",
+    "java_driver",
+    "java_libraries",
+    "lanemq_broker",
+    "lanemq_cluster",
+    "lanemq_name_server",
+    "missing_tools",
+    "mqadmin",
+    "node_driver",
+    "peers_available",
+    "peers_required",
+    "run_server",
+    "running",
+]

@@ -1,0 +1,198 @@
+"""Clusters to test against: a name server and a broker each, from one maker or mixed.
+
+    async with running(lanemq_cluster(folder)) as cluster:
+        ... cluster.name_server ...
+
+Every cluster lives in its folder (configuration, store, logs) on free ports of 127.0.0.1.
+"""
+
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from ._apache import APACHE_VERSIONS, CLUSTER_NAME, TEST_STORE, apache_broker, apache_name_server
+from ._control import Control
+from ._daemon import Daemon
+from ._ports import free_port
+
+SHORT_DELAYS = "1s " * 17 + "1s"
+"""``messageDelayLevel`` of the clusters here: every retry comes after a second."""
+
+LANEMQ = (sys.executable, "-c", "from lanemq.proxy.cli import main; main()")
+SERVER_NAMES = ("lanemq", *(f"apache-{version}" for version in APACHE_VERSIONS))
+
+
+@dataclass(slots=True)
+class Cluster:
+    """Daemons in the order they start, and how clients find them."""
+
+    name: str
+    name_server: str
+    folder: Path
+    daemons: list[Daemon]
+    short_delays: bool = True
+    """Whether its delay levels are ``SHORT_DELAYS``."""
+
+    @property
+    def control(self) -> Control:
+        """Questions to this cluster."""
+        return Control(self.name_server)
+
+    @property
+    def broker(self) -> Daemon:
+        """The process that stores the messages."""
+        return self.daemons[-1]
+
+    @property
+    def store(self) -> Path:
+        """The broker's store directory."""
+        return self.folder / "store"
+
+    async def start(self) -> None:
+        """Start everything that is not running, waiting for each; stop it all on failure."""
+        try:
+            for daemon in self.daemons:
+                if not daemon.is_running:
+                    await daemon.start()
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                await self.kill()
+            raise
+
+    async def stop(self) -> None:
+        """Stop everything in reverse order with SIGTERM."""
+        for daemon in reversed(self.daemons):
+            if daemon.is_running:
+                await daemon.stop()
+
+    async def kill(self) -> None:
+        """End everything with SIGKILL."""
+        for daemon in reversed(self.daemons):
+            await daemon.kill()
+
+    def keep_logs(self, destination: Path) -> None:
+        """Copy the logs of all daemons into ``destination / name``."""
+        for daemon in self.daemons:
+            daemon.keep_log(destination / self.name)
+
+
+@asynccontextmanager
+async def running(
+    cluster: Cluster, *, logs: Path | None = None, graceful: bool = True
+) -> AsyncIterator[Cluster]:
+    """Start a cluster and stop it afterwards; on an error keep its logs in ``logs``.
+
+    Not ``graceful`` ends it with SIGKILL, which saves the ten seconds an Apache broker takes
+    to stop, where nobody looks at the store again.
+    """
+    try:
+        await cluster.start()
+        yield cluster
+    except BaseException:
+        if logs is not None:
+            cluster.keep_logs(logs)
+        with trio.CancelScope(shield=True):
+            await cluster.kill()
+        raise
+    with trio.CancelScope(shield=True):
+        await (cluster.stop() if graceful else cluster.kill())
+
+
+@asynccontextmanager
+async def run_server(name: str, *, logs: Path | None = None) -> AsyncIterator[Cluster]:
+    """Run one of ``SERVER_NAMES`` in a temporary folder, with short delay levels."""
+    with tempfile.TemporaryDirectory(prefix="lanemq-compat-") as folder:
+        cluster = await trio.to_thread.run_sync(MAKERS[name], Path(folder))
+        async with running(cluster, logs=logs, graceful=name == "lanemq"):
+            yield cluster
+
+
+def apache_cluster(version: str, folder: Path, *, settings: Mapping[str, str] = {}) -> Cluster:
+    """Describe an Apache cluster of one release. Fetches it first if needed, so it blocks."""
+    name_server_port, port = free_port(), free_port(1, -2)
+    name_server = f"127.0.0.1:{name_server_port}"
+    folder.mkdir(parents=True, exist_ok=True)
+    daemons = [
+        apache_name_server(version, folder, port=name_server_port),
+        apache_broker(
+            version,
+            folder,
+            port=port,
+            name_server=name_server,
+            store=folder / "store",
+            settings={**TEST_STORE, "messageDelayLevel": SHORT_DELAYS, **settings},
+        ),
+    ]
+    return Cluster(f"apache-{version}", name_server, folder, daemons)
+
+
+def lanemq_cluster(folder: Path, *, settings: Mapping[str, str] = {}) -> Cluster:
+    """Describe ``lanemq serve``: name server and broker in one process."""
+    name_server_port, port = free_port(), free_port(1, -2)
+    name_server = f"127.0.0.1:{name_server_port}"
+    configuration = _lanemq_configuration(folder, settings)
+    command = [
+        *(*LANEMQ, "serve", "--host", "127.0.0.1", "--port", str(name_server_port)),
+        *("--broker-port", str(port), "--data", str(folder / "store"), "-c", str(configuration)),
+    ]
+    ready = _registered(name_server, port)
+    daemon = Daemon("lanemq-serve", command, folder=folder, ready=ready)
+    return Cluster("lanemq", name_server, folder, [daemon])
+
+
+def lanemq_name_server(folder: Path, *, port: int) -> Daemon:
+    """Describe ``lanemq namesrv`` alone."""
+    command = [*LANEMQ, "namesrv", "--host", "127.0.0.1", "--port", str(port)]
+    ready = Control(f"127.0.0.1:{port}").answers
+    return Daemon("lanemq-namesrv", command, folder=folder, ready=ready)
+
+
+def lanemq_broker(
+    folder: Path, *, port: int, name_server: str, name: str = "broker-a", store: Path | None = None
+) -> Daemon:
+    """Describe ``lanemq broker`` alone, registered at ``name_server``."""
+    settings = {
+        "brokerClusterName": CLUSTER_NAME,
+        "brokerName": name,
+        "brokerId": "0",
+        "brokerIP1": "127.0.0.1",
+        "listenPort": str(port),
+        "storePathRootDir": str(store or folder / "store"),
+    }
+    configuration = _lanemq_configuration(folder, settings)
+    command = [*LANEMQ, "broker", "-c", str(configuration), "-n", name_server]
+    ready = _registered(name_server, port)
+    return Daemon("lanemq-broker", command, folder=folder, ready=ready)
+
+
+def _lanemq_configuration(folder: Path, settings: Mapping[str, str]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    configuration = folder / "lanemq-broker.conf"
+    lines = {
+        "mappedFileSizeCommitLog": str(64 << 20),
+        "messageDelayLevel": SHORT_DELAYS,
+        **settings,
+    }
+    configuration.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    return configuration
+
+
+def _registered(name_server: str, port: int) -> Callable[[], Awaitable[bool]]:
+    control = Control(name_server)
+
+    async def ready() -> bool:
+        return await control.serves("TBW102", f"127.0.0.1:{port}")
+
+    return ready
+
+
+MAKERS: dict[str, Callable[[Path], Cluster]] = {
+    "lanemq": lanemq_cluster,
+    "apache-4.9.7": lambda folder: apache_cluster("4.9.7", folder),
+    "apache-5.3.3": lambda folder: apache_cluster("5.3.3", folder),
+}
