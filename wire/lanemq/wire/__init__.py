@@ -1,7 +1,30 @@
-"""lanemq.wire"""
+"""Bytes on the wire and what they mean: frames, headers, messages, bodies. No I/O."""
 
+from . import fastjson
 from ._batch import BATCH_ENTRY, BatchEntry, decode_batch, encode_batch
+from ._binary_header import BINARY_HEADER
+from ._codes import (
+    SENDABLE_LANGUAGES,
+    LanguageCode,
+    RequestCode,
+    ResponseCode,
+    language_code,
+    language_name,
+)
+from ._command import FLAG_ONEWAY, FLAG_RESPONSE, Frame, SerializeType, request
 from ._compression import COMPRESSION_LEVEL, MAX_BODY_BYTES, compress_body, decompress_body
+from ._errors import LocalProtocolError, ProtocolError, Refused, RemoteProtocolError
+from ._frame import (
+    FRAME,
+    LEGACY_MAX_FRAME_BYTES,
+    MAX_FRAME_BYTES,
+    MAX_HEADER_BYTES,
+    decode_frame,
+    decode_split,
+    encode_frame,
+    frame_limit_bytes,
+    split_frames,
+)
 from ._hashing import java_hash, tags_code
 from ._hosts import HostAddress
 from ._ids import UniqueKeys, decode_offset_id, encode_offset_id, unique_key_time_ms
@@ -46,52 +69,77 @@ from ._properties import (
     set_property,
 )
 from ._sys_flags import Permission, PullSysFlag, SysFlag, TopicSysFlag, permission_text
+from ._versions import VERSION, Version, version_name
 
 __all__ = [
     "BATCH_ENTRY",
+    "BINARY_HEADER",
     "CLOSED_TOPICS",
     "COMPRESSION_LEVEL",
     "DLQ_PREFIX",
+    "FLAG_ONEWAY",
+    "FLAG_RESPONSE",
+    "FRAME",
+    "LEGACY_MAX_FRAME_BYTES",
     "LMQ_PREFIX",
     "MAGIC_BLANK",
     "MAGIC_V1",
     "MAGIC_V2",
     "MAX_BODY_BYTES",
+    "MAX_FRAME_BYTES",
     "MAX_GROUP_CHARACTERS",
+    "MAX_HEADER_BYTES",
     "MAX_PROPERTIES_BYTES",
     "MAX_TOPIC_CHARACTERS",
     "RECORD_LAYOUTS",
     "RETRY_PREFIX",
+    "SENDABLE_LANGUAGES",
     "SYSTEM_GROUPS",
     "SYSTEM_TOPICS",
+    "VERSION",
     "BatchEntry",
     "FixedLayout",
+    "Frame",
     "HostAddress",
+    "LanguageCode",
+    "LocalProtocolError",
     "Permission",
     "Property",
+    "ProtocolError",
     "PullSysFlag",
+    "Refused",
+    "RemoteProtocolError",
+    "RequestCode",
+    "ResponseCode",
+    "SerializeType",
     "StoredMessage",
     "SysFlag",
     "SystemGroup",
     "SystemTopic",
     "TopicSysFlag",
     "UniqueKeys",
+    "Version",
     "body_crc",
     "compress_body",
     "decode_batch",
+    "decode_frame",
     "decode_message",
     "decode_messages",
     "decode_offset_id",
     "decode_properties",
+    "decode_split",
     "decompress_body",
     "dlq_topic",
     "encode_batch",
+    "encode_frame",
     "encode_message",
     "encode_offset_id",
     "encode_properties",
     "encode_record",
+    "fastjson",
     "fixed_prefix",
     "fixed_struct",
+    "frame_limit_bytes",
     "get_property",
     "group_name_problem",
     "group_of_retry_topic",
@@ -99,13 +147,18 @@ __all__ = [
     "is_system_topic",
     "iter_messages",
     "java_hash",
+    "language_code",
+    "language_name",
     "permission_text",
     "record_size",
     "remove_property",
     "reply_topic",
+    "request",
     "retry_topic",
     "set_property",
+    "split_frames",
     "tags_code",
     "topic_name_problem",
     "unique_key_time_ms",
+    "version_name",
 ]

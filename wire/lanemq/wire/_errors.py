@@ -1,0 +1,46 @@
+"""What goes wrong on the wire, and whose fault it is.
+
+ProtocolError
+ +-- LocalProtocolError    we asked for something the protocol cannot say
+ +-- RemoteProtocolError   the peer sent something the protocol does not allow
+Refused                    a handler says no: the peer gets a response code and a remark
+"""
+
+from typing import final
+
+
+class ProtocolError(Exception):
+    """Base of both blames; never raised itself."""
+
+
+@final
+class LocalProtocolError(ProtocolError):
+    """Our own misuse: a frame too large to send, a code that does not fit, a closed connection."""
+
+
+@final
+class RemoteProtocolError(ProtocolError):
+    """The peer's fault. The message names the byte or the field, and what was wrong with it.
+
+    Met between frames it is fatal, for nobody knows where the next frame begins: close the
+    connection. Met in the fields or the body of one request it is answered with ``hint``.
+    """
+
+    hint = 1
+    """Response code to answer where an answer is still possible: SYSTEM_ERROR."""
+
+
+@final
+class Refused(Exception):  # noqa: N818 - an answer, not an accident
+    """A request that is answered with ``code`` (a response code other than success).
+
+    ``remark`` is for people, and for the few clients that compare it; both are public.
+    """
+
+    def __init__(self, code: int, remark: str) -> None:
+        super().__init__(code, remark)
+        self.code = int(code)
+        self.remark = remark
+
+    def __str__(self) -> str:
+        return f"response code {self.code}: {self.remark}"
