@@ -1,0 +1,228 @@
+"""Configuration classes that are read from Apache's properties files.
+
+A class declares each of its fields once, with the Apache key beside it; reading, checking,
+changing at run time and printing all follow from that. What is not declared is either a key
+that Apache knows (accepted, and named in a warning) or a mistake (refused, with the nearest
+key that exists).
+"""
+
+import dataclasses
+import difflib
+import enum
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self, TypeVar, cast, get_type_hints
+
+LOGGER = logging.getLogger("lanemq.proxy.config")
+
+_T = TypeVar("_T")
+
+_KEY = "apache_key"
+_RUN_TIME = "changeable"
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used; the message says where and what to write instead."""
+
+
+def setting(default: _T, *, key: str | None = None, changeable: bool = False) -> _T:
+    """A field of a configuration class; its Apache key is its name in camel case, or ``key``.
+
+    ``changeable`` ones may be changed while the server runs.
+    """
+    metadata = {_KEY: key, _RUN_TIME: changeable}
+    return cast(_T, dataclasses.field(default=default, metadata=metadata))
+
+
+def apache_key(field: "dataclasses.Field[Any]") -> str:
+    """What Apache's files call a field."""
+    first, *rest = field.name.split("_")
+    return str(field.metadata.get(_KEY) or first + "".join(map(str.capitalize, rest)))
+
+
+def parse_properties(text: str, *, source: str) -> dict[str, str]:
+    """Read the format of java.util.Properties. Raises ``ConfigError`` with the line number."""
+    properties: dict[str, str] = {}
+    lines = iter(enumerate(text.splitlines(), 1))
+    for number, raw in lines:
+        line = raw.lstrip()
+        if not line or line[0] in "#!":
+            continue
+        while _continues(line):
+            _, more = next(lines, (number, ""))
+            line = line[:-1] + more.lstrip()
+        try:
+            key, value = _split(line)
+        except ValueError as error:
+            raise ConfigError(f"{source}, line {number}: {error}") from None
+        properties[key] = value
+    return properties
+
+
+def _continues(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def _split(line: str) -> tuple[str, str]:
+    """The key ends at the first unescaped ``=``, ``:`` or blank; values lose trailing blanks.
+
+    (Java keeps a value's trailing blanks, which nobody ever wants in a path or a number.)
+    """
+    key, value, in_key, position = "", "", True, 0
+    while position < len(line):
+        char = line[position]
+        position += 1
+        if char == "\\" and position < len(line):
+            char = line[position]
+            position += 1
+            if char == "u":
+                digits = line[position : position + 4]
+                char = chr(int(digits, 16))
+                position += 4
+            else:
+                char = _ESCAPES.get(char, char)
+        elif in_key and char in "=: \t\f":
+            in_key = False
+            rest = line[position - 1 :].lstrip(" \t\f")
+            rest = rest[1:] if rest[:1] in ("=", ":") else rest
+            position = len(line) - len(rest.lstrip(" \t\f"))
+            continue
+        if in_key:
+            key += char
+        else:
+            value += char
+    return key, value.rstrip()
+
+
+@dataclasses.dataclass(kw_only=True, slots=True)
+class Settings:
+    """Base of the configuration classes.
+
+    They are not frozen: the admin tools change some settings of a running server, and its
+    parts, which all hold the same object, must see that. ``update`` is the only way to do so.
+    """
+
+    def __post_init__(self) -> None:
+        self.check()
+
+    def check(self) -> None:
+        """Raise ``ConfigError`` if values do not fit together. Subclasses extend it."""
+
+    @classmethod
+    def other_apache_keys(cls) -> frozenset[str]:
+        """Keys that Apache's server of this kind knows and ours does not use."""
+        return frozenset()
+
+    @classmethod
+    def load(cls, path: Path, **overrides: object) -> Self:
+        """Read a properties file; ``overrides`` (field names) win. Raises ``ConfigError``."""
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigError(f"cannot read {path}: {reason}") from error
+        properties = parse_properties(text, source=str(path))
+        return cls.from_properties(properties, source=str(path), **overrides)
+
+    @classmethod
+    def from_properties(
+        cls, properties: Mapping[str, str], *, source: str = "configuration", **overrides: object
+    ) -> Self:
+        """Build from Apache keys and their text values, and field values in ``overrides``.
+
+        Raises ``ConfigError``.
+        """
+        values = cls._values(properties, source=source) | overrides
+        try:
+            return cls(**values)
+        except ConfigError as error:
+            raise ConfigError(f"{source}: {error}") from None
+
+    def update(self, properties: Mapping[str, str]) -> None:
+        """Change some keys at run time, all or none of them.
+
+        Raises ``ConfigError`` for unknown keys, bad values, and keys that need a restart
+        (unless their value stays the same).
+        """
+        values = self._values(properties, source="update")
+        fixed = {
+            apache_key(field)
+            for field in dataclasses.fields(self)
+            if field.name in values
+            and not field.metadata.get(_RUN_TIME)
+            and values[field.name] != getattr(self, field.name)
+        }
+        if fixed:
+            raise ConfigError(f"{', '.join(sorted(fixed))}: can only be changed with a restart")
+        dataclasses.replace(self, **values)  # checks the new whole before any part of it counts
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def to_properties(self) -> dict[str, str]:
+        """Every key with its present value, as Apache writes it."""
+        return {
+            apache_key(field): _text(value)
+            for field in dataclasses.fields(self)
+            if (value := getattr(self, field.name)) is not None
+        }
+
+    @classmethod
+    def _values(cls, properties: Mapping[str, str], *, source: str) -> dict[str, Any]:
+        hints = get_type_hints(cls)
+        fields = {apache_key(field): field.name for field in dataclasses.fields(cls)}
+        others = cls.other_apache_keys()
+        values: dict[str, Any] = {}
+        unused: list[str] = []
+        for key, text in properties.items():
+            name = fields.get(key)
+            if name is not None:
+                values[name] = _value(hints[name], text, where=f"{source}: {key}")
+            elif key in others:
+                unused.append(key)
+            else:
+                raise ConfigError(f"{source}: unknown key {key!r}{_nearest(key, fields, others)}")
+        if unused:
+            LOGGER.warning("%s: lanemq does not use %s", source, ", ".join(sorted(unused)))
+        return values
+
+
+def _nearest(key: str, fields: Mapping[str, str], others: frozenset[str]) -> str:
+    by_lower = {known.lower(): known for known in (*others, *fields)}
+    for candidates in (fields, by_lower.values()):
+        close = difflib.get_close_matches(key.lower(), [k.lower() for k in candidates], 1, 0.7)
+        if close:
+            return f"; did you mean {by_lower[close[0]]!r}?"
+    return ""
+
+
+def _value(kind: object, text: str, *, where: str) -> object:
+    kinds = [part for part in getattr(kind, "__args__", (kind,)) if part is not type(None)]
+    of = kinds[0]
+    if of is bool:
+        if text.lower() not in ("true", "false"):
+            raise ConfigError(f"{where}: must be true or false, not {text!r}")
+        return text.lower() == "true"
+    if of in (int, float):
+        try:
+            return of(text)
+        except ValueError:
+            raise ConfigError(f"{where}: must be a number, not {text!r}") from None
+    if isinstance(of, type) and issubclass(of, enum.Enum):
+        try:
+            return of(text)
+        except ValueError:
+            names = " or ".join(str(member.value) for member in of)
+            raise ConfigError(f"{where}: must be {names}, not {text!r}") from None
+    return of(text)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, enum.Enum):
+        return str(value.value)
+    return str(value)

@@ -1,0 +1,231 @@
+"""What a broker can be told, under Apache's names.
+
+Every field is the Apache key of the same name in snake case, with Apache's unit and, unless
+its text says otherwise, Apache's default.
+
+Source: RocketMQ 4.9.8, BrokerConfig, MessageStoreConfig, NettyServerConfig.
+"""
+
+import dataclasses
+import re
+import socket
+from pathlib import Path
+from typing import final
+
+from lanemq.storage import ConfigInvalid, FlushMode, StoreConfig
+from lanemq.wire import SystemTopic
+
+from .._limits import Limits
+from .._settings import ConfigError, Settings, setting
+from ._apache_keys import APACHE_KEYS
+
+_LEGAL_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+_ANY_ADDRESS = ("", "0.0.0.0", "::")
+_PAGE_BYTES = 4096
+
+
+def _host_name() -> str:
+    # The broker's name is a topic name as well, which a dot would spoil.
+    return re.sub(r"[^a-zA-Z0-9_-]", "-", socket.gethostname()) or "broker"
+
+
+def local_address() -> str:
+    """The IPv4 address this machine uses towards the outside, or loopback if it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("198.51.100.1", 9))  # a route look-up; no packet leaves
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
+
+
+@final
+@dataclasses.dataclass(kw_only=True, slots=True)
+class BrokerConfig(Settings):
+    """The settings of one broker. Raises ``ConfigError`` for what cannot work."""
+
+    # Who and where
+    broker_cluster_name: str = setting("DefaultCluster")
+    broker_name: str = dataclasses.field(default_factory=_host_name)
+    """Default: the host's name."""
+    broker_id: int = setting(0)
+    """0, a master. lanemq does not replicate, so there is no other."""
+    broker_role: str = setting("ASYNC_MASTER")
+    bind_address: str = setting("0.0.0.0")
+    """The address to listen on."""
+    listen_port: int = setting(10911)
+    """The main port; the VIP port is two below. 0 takes any free pair."""
+    broker_ip1: str | None = setting(None, key="brokerIP1")
+    """The address that clients are told. Default: ``bind_address``, or, where that means all
+    addresses, the one this machine uses towards the outside."""
+    namesrv_addr: str = setting("")
+    """Name servers, ``host:port;host:port``."""
+
+    # Registration
+    register_name_server_period: int = setting(30_000)
+    """Milliseconds between registrations, 10 s to 60 s."""
+    register_broker_timeout_mills: int = setting(6000)
+    """Milliseconds to wait for a name server."""
+    force_register: bool = setting(True, changeable=True)
+    """False asks a name server first, and registers only what it does not know."""
+    compressed_register: bool = setting(False, changeable=True)
+
+    # Topics and groups
+    broker_permission: int = setting(6, changeable=True)
+    """What the whole broker allows: 4 read, 2 write."""
+    default_topic_queue_nums: int = setting(8)
+    auto_create_topic_enable: bool = setting(True, changeable=True)
+    cluster_topic_enable: bool = setting(True)
+    broker_topic_enable: bool = setting(True)
+    auto_create_subscription_group: bool = setting(True, changeable=True)
+    trace_topic_enable: bool = setting(False)
+    msg_trace_topic_name: str = setting(str(SystemTopic.TRACE))
+    notify_consumer_ids_changed_enable: bool = setting(True, changeable=True)
+
+    # Sending and pulling
+    start_accept_send_request_time_stamp: int = setting(0, changeable=True)
+    """Milliseconds since 1970 before which sends are refused."""
+    max_message_size: int = setting(4 << 20)
+    """Bytes of a body."""
+    message_delay_level: str = setting("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
+    region_id: str = setting("DefaultRegion")
+    trace_on: bool = setting(True)
+    """What TRACE_ON says in send answers."""
+    long_polling_enable: bool = setting(True, changeable=True)
+    short_polling_time_mills: int = setting(1000, changeable=True)
+    """Milliseconds a pull is held without long polling."""
+    max_transfer_bytes_on_message_in_memory: int = setting(256 << 10, changeable=True)
+    max_transfer_count_on_message_in_memory: int = setting(32, changeable=True)
+    max_transfer_bytes_on_message_in_disk: int = setting(64 << 10, changeable=True)
+    max_transfer_count_on_message_in_disk: int = setting(8, changeable=True)
+    access_message_in_memory_max_ratio: int = setting(40)
+    """Percent of memory; a message further behind the log's end counts as on disk."""
+    default_query_max_num: int = setting(32, changeable=True)
+    """Messages of a query by key that names no limit."""
+
+    # The store
+    store_path_root_dir: Path = setting(Path("lanemq-data"))  # noqa: RUF009 - a field
+    """Default: ``lanemq-data`` in the current directory."""
+    store_path_commit_log: Path | None = setting(None)  # noqa: RUF009 - a field
+    mapped_file_size_commit_log: int = setting(1 << 30)
+    mapped_file_size_consume_queue: int = setting(6_000_000)
+    message_index_enable: bool = setting(True)
+    max_hash_slot_num: int = setting(5_000_000)
+    max_index_num: int = setting(20_000_000)
+    flush_disk_type: FlushMode = setting(FlushMode.ASYNC)  # noqa: RUF009 - a field
+    sync_flush_timeout: int = setting(5000)
+    """Milliseconds."""
+    flush_interval_commit_log: int = setting(500)
+    """Milliseconds."""
+    flush_commit_log_least_pages: int = setting(4)
+    flush_commit_log_thorough_interval: int = setting(10_000)
+    """Milliseconds."""
+    flush_interval_consume_queue: int = setting(1000)
+    """Milliseconds."""
+    flush_consume_queue_thorough_interval: int = setting(60_000)
+    """Milliseconds."""
+    flush_consumer_offset_interval: int = setting(5000)
+    """Milliseconds."""
+    flush_delay_offset_interval: int = setting(10_000)
+    """Milliseconds."""
+    file_reserved_time: int = setting(72)
+    """Hours."""
+    delete_when: str = setting("04")
+    """Local hours, joined by ``;``."""
+    clean_resource_interval: int = setting(10_000)
+    """Milliseconds."""
+    delete_commit_log_files_interval: int = setting(100)
+    """Milliseconds."""
+    clean_file_forcibly_enable: bool = setting(True)
+    disk_max_used_space_ratio: int = setting(75)
+    """Percent."""
+    disk_space_clean_forcibly_ratio: int = setting(85)
+    """Percent."""
+    disk_space_warning_level_ratio: int = setting(90)
+    """Percent."""
+    check_crc_on_recover: bool = setting(True, key="checkCRCOnRecover")
+
+    # The server
+    server_channel_max_idle_time_seconds: int = setting(120)
+    config_black_list: str = setting("configBlackList;brokerConfigPath")
+    """Keys that UPDATE_BROKER_CONFIG must not touch, joined by ``;``."""
+
+    @classmethod
+    def other_apache_keys(cls) -> frozenset[str]:
+        return APACHE_KEYS
+
+    def check(self) -> None:
+        for key, name in (
+            ("brokerName", self.broker_name),
+            ("brokerClusterName", self.broker_cluster_name),
+        ):
+            if not _LEGAL_NAME.fullmatch(name):
+                raise ConfigError(f"{key} is {name!r}: only letters, digits, %, |, _ and - may be")
+        if self.broker_id != 0 or self.broker_role != "ASYNC_MASTER":
+            raise ConfigError(
+                "lanemq does not replicate: brokerId must be 0 and brokerRole ASYNC_MASTER"
+            )
+        if not (self.listen_port == 0 or 3 <= self.listen_port <= 65535):
+            raise ConfigError(f"listenPort is {self.listen_port}: it must be 0 or 3 to 65535")
+        if not 10_000 <= self.register_name_server_period <= 60_000:
+            raise ConfigError("registerNameServerPeriod must be 10000 to 60000 (milliseconds)")
+        try:
+            self.store_config()
+        except ConfigInvalid as error:
+            raise ConfigError(str(error)) from error
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        """The addresses in ``namesrv_addr``."""
+        return tuple(part.strip() for part in self.namesrv_addr.split(";") if part.strip())
+
+    @property
+    def advertised_host(self) -> str:
+        """The host that clients are told (see ``broker_ip1``)."""
+        if self.broker_ip1:
+            return self.broker_ip1
+        return local_address() if self.bind_address in _ANY_ADDRESS else self.bind_address
+
+    @property
+    def blocked_keys(self) -> frozenset[str]:
+        """The keys of ``config_black_list``."""
+        return frozenset(
+            {"configBlackList", "brokerConfigPath", *self.config_black_list.split(";")}
+        )
+
+    def limits(self) -> Limits:
+        """The bounds that the broker's server puts on its peers."""
+        return Limits(idle_s=float(self.server_channel_max_idle_time_seconds))
+
+    def store_config(self) -> StoreConfig:
+        """The store's share of the settings. Raises ``ConfigInvalid``."""
+        return StoreConfig(
+            root=self.store_path_root_dir,
+            commit_log_directory=self.store_path_commit_log,
+            commit_log_file_bytes=self.mapped_file_size_commit_log,
+            consume_queue_file_bytes=self.mapped_file_size_consume_queue,
+            index_enabled=self.message_index_enable,
+            max_hash_slots=self.max_hash_slot_num,
+            max_index_entries=self.max_index_num,
+            flush=self.flush_disk_type,
+            flush_interval_s=self.flush_interval_commit_log / 1000,
+            flush_least_bytes=self.flush_commit_log_least_pages * _PAGE_BYTES,
+            flush_thorough_interval_s=self.flush_commit_log_thorough_interval / 1000,
+            queue_flush_interval_s=self.flush_interval_consume_queue / 1000,
+            queue_thorough_interval_s=self.flush_consume_queue_thorough_interval / 1000,
+            offsets_persist_interval_s=self.flush_consumer_offset_interval / 1000,
+            delay_offsets_persist_interval_s=self.flush_delay_offset_interval / 1000,
+            file_reserved_hours=self.file_reserved_time,
+            delete_when=self.delete_when,
+            clean_interval_s=self.clean_resource_interval / 1000,
+            delete_pause_s=self.delete_commit_log_files_interval / 1000,
+            clean_forcibly=self.clean_file_forcibly_enable,
+            disk_max_used_ratio=self.disk_max_used_space_ratio / 100,
+            disk_clean_forcibly_ratio=self.disk_space_clean_forcibly_ratio / 100,
+            disk_full_ratio=self.disk_space_warning_level_ratio / 100,
+            max_message_bytes=self.max_message_size,
+            delay_levels=self.message_delay_level,
+            check_crc_on_recovery=self.check_crc_on_recover,
+            cold_memory_ratio=self.access_message_in_memory_max_ratio / 100,
+            sync_flush_timeout_s=self.sync_flush_timeout / 1000,
+        )
