@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from ._errors import RemoteProtocolError
 
 LINE_END = re.compile(r"\r\n|\r|\n")
-ESCAPE = re.compile(r"\\(u.{0,4}|.|$)", re.DOTALL)
+ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.|$)", re.DOTALL)
 # A key ends at the first separator that no backslash precedes.
 KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*")
 GAP = re.compile(r"[ \t\f]*(?:[=:][ \t\f]*)?")
@@ -70,21 +70,20 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 
 def _unescape(text: str) -> str:
-    return ESCAPE.sub(_unescape_one, text) if "\\" in text else text
+    if "\\" not in text:
+        return text
+    text = ESCAPE.sub(_unescape_one, text)
+    # Two escapes may make one character beyond 16 bits.
+    return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "replace")
 
 
 def _unescape_one(match: re.Match[str]) -> str:
     code = match.group(1)
-    if code.startswith("u"):
-        try:
-            return chr(int(code[1:], 16)) if len(code) == 5 else _bad(code)
-        except ValueError:
-            return _bad(code)
+    if len(code) == 5:
+        return chr(int(code[1:], 16))
+    if code == "u":
+        raise RemoteProtocolError("a configuration text has \\u without four hex digits")
     return CONTROLS.get(code, code)
-
-
-def _bad(code: str) -> str:
-    raise RemoteProtocolError(f"broken escape \\{code} in a configuration text")
 
 
 def _escape(text: str, *, ends_at: str = "") -> str:
@@ -92,6 +91,6 @@ def _escape(text: str, *, ends_at: str = "") -> str:
         text = text.replace(control, "\\" + letter)
     for separator in ends_at:
         text = text.replace(separator, "\\" + separator)
-    if text[:1] in BLANKS or (ends_at and text[:1] in ("#", "!")):
-        text = "\\" + text if text else text
+    if text.startswith(tuple(BLANKS)) or (ends_at and text.startswith(("#", "!"))):
+        text = "\\" + text
     return text
