@@ -12,7 +12,9 @@ import enum
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self, TypeVar, cast, get_type_hints
+from typing import Any, Self, TypeVar, get_type_hints
+
+from lanemq.wire import RemoteProtocolError, decode_properties_text, encode_properties_text
 
 LOGGER = logging.getLogger("lanemq.proxy.config")
 
@@ -32,7 +34,7 @@ def setting(default: _T, *, key: str | None = None, changeable: bool = False) ->
     ``changeable`` ones may be changed while the server runs.
     """
     metadata = {_KEY: key, _RUN_TIME: changeable}
-    return cast(_T, dataclasses.field(default=default, metadata=metadata))
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def apache_key(field: "dataclasses.Field[Any]") -> str:
@@ -41,61 +43,16 @@ def apache_key(field: "dataclasses.Field[Any]") -> str:
     return str(field.metadata.get(_KEY) or first + "".join(map(str.capitalize, rest)))
 
 
-def parse_properties(text: str, *, source: str) -> dict[str, str]:
-    """Read the format of java.util.Properties. Raises ``ConfigError`` with the line number."""
-    properties: dict[str, str] = {}
-    lines = iter(enumerate(text.splitlines(), 1))
-    for number, raw in lines:
-        line = raw.lstrip()
-        if not line or line[0] in "#!":
-            continue
-        while _continues(line):
-            _, more = next(lines, (number, ""))
-            line = line[:-1] + more.lstrip()
-        try:
-            key, value = _split(line)
-        except ValueError as error:
-            raise ConfigError(f"{source}, line {number}: {error}") from None
-        properties[key] = value
-    return properties
-
-
-def _continues(line: str) -> bool:
-    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
-
-
-_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-
-
-def _split(line: str) -> tuple[str, str]:
-    """The key ends at the first unescaped ``=``, ``:`` or blank; values lose trailing blanks.
+def parse_properties(data: bytes | str, *, source: str) -> dict[str, str]:
+    """Read a properties text; values lose trailing blanks. Raises ``ConfigError``.
 
     (Java keeps a value's trailing blanks, which nobody ever wants in a path or a number.)
     """
-    key, value, in_key, position = "", "", True, 0
-    while position < len(line):
-        char = line[position]
-        position += 1
-        if char == "\\" and position < len(line):
-            char = line[position]
-            position += 1
-            if char == "u":
-                digits = line[position : position + 4]
-                char = chr(int(digits, 16))
-                position += 4
-            else:
-                char = _ESCAPES.get(char, char)
-        elif in_key and char in "=: \t\f":
-            in_key = False
-            rest = line[position - 1 :].lstrip(" \t\f")
-            rest = rest[1:] if rest[:1] in ("=", ":") else rest
-            position = len(line) - len(rest.lstrip(" \t\f"))
-            continue
-        if in_key:
-            key += char
-        else:
-            value += char
-    return key, value.rstrip()
+    try:
+        properties = decode_properties_text(data)
+    except RemoteProtocolError as error:
+        raise ConfigError(f"{source}: {error}") from error
+    return {key: value.rstrip() for key, value in properties.items()}
 
 
 @dataclasses.dataclass(kw_only=True, slots=True)
@@ -121,11 +78,10 @@ class Settings:
     def load(cls, path: Path, **overrides: object) -> Self:
         """Read a properties file; ``overrides`` (field names) win. Raises ``ConfigError``."""
         try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise ConfigError(f"cannot read {path}: {reason}") from error
-        properties = parse_properties(text, source=str(path))
+            data = path.read_bytes()
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+        properties = parse_properties(data, source=str(path))
         return cls.from_properties(properties, source=str(path), **overrides)
 
     @classmethod
@@ -170,6 +126,10 @@ class Settings:
             if (value := getattr(self, field.name)) is not None
         }
 
+    def to_text(self) -> bytes:
+        """``to_properties`` as lines ``key=value``."""
+        return encode_properties_text(self.to_properties())
+
     @classmethod
     def _values(cls, properties: Mapping[str, str], *, source: str) -> dict[str, Any]:
         hints = get_type_hints(cls)
@@ -200,8 +160,7 @@ def _nearest(key: str, fields: Mapping[str, str], others: frozenset[str]) -> str
 
 
 def _value(kind: object, text: str, *, where: str) -> object:
-    kinds = [part for part in getattr(kind, "__args__", (kind,)) if part is not type(None)]
-    of = kinds[0]
+    of: Any = next(part for part in getattr(kind, "__args__", (kind,)) if part is not type(None))
     if of is bool:
         if text.lower() not in ("true", "false"):
             raise ConfigError(f"{where}: must be true or false, not {text!r}")

@@ -1,0 +1,264 @@
+"""The requests that a name server answers.
+
+Source: RocketMQ 4.9.8, DefaultRequestProcessor of the name server.
+"""
+
+import logging
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import final
+
+from lanemq.wire import (
+    AddWritePermOfBroker,
+    AddWritePermOfBrokerResponse,
+    DataVersion,
+    DeleteKVConfig,
+    DeleteTopicFromNamesrv,
+    Frame,
+    GetKVConfig,
+    GetKVConfigResponse,
+    GetKVListByNamespace,
+    GetRouteInfo,
+    GetTopicsByCluster,
+    KVTable,
+    PutKVConfig,
+    QueryDataVersion,
+    QueryDataVersionResponse,
+    Refused,
+    RegisterBroker,
+    RegisterBrokerBody,
+    RegisterBrokerResponse,
+    RequestCode,
+    ResponseCode,
+    TopicConfigWrapper,
+    TopicList,
+    UnregisterBroker,
+    Version,
+    WipeWritePermOfBroker,
+    WipeWritePermOfBrokerResponse,
+)
+
+from .._dispatch import Handlers, typed
+from .._session import Session
+from .._settings import ConfigError, parse_properties
+from ._config import BLOCKED_KEYS, NameServerConfig
+from ._kv import ORDER_TOPIC_CONFIG, KVConfig, write_whole
+from ._routes import Registration, RouteTable, is_changed
+
+LOGGER = logging.getLogger("lanemq.proxy.nameserver")
+
+
+@final
+class NameServerHandlers:
+    """Answers from the tables; ``now_s`` is the clock that brokers' silence is measured with."""
+
+    def __init__(
+        self,
+        config: NameServerConfig,
+        routes: RouteTable,
+        kv: KVConfig,
+        *,
+        now_s: Callable[[], float],
+    ) -> None:
+        self._config = config
+        self._routes = routes
+        self._kv = kv
+        self._now_s = now_s
+
+    def add_to(self, handlers: Handlers) -> None:
+        """Register every handler under its code."""
+        add = handlers.add
+        add(RequestCode.PUT_KV_CONFIG, typed(PutKVConfig, self._put_kv))
+        add(RequestCode.GET_KV_CONFIG, typed(GetKVConfig, self._get_kv))
+        add(RequestCode.DELETE_KV_CONFIG, typed(DeleteKVConfig, self._delete_kv))
+        add(RequestCode.GET_KVLIST_BY_NAMESPACE, typed(GetKVListByNamespace, self._kv_list))
+        add(RequestCode.REGISTER_BROKER, typed(RegisterBroker, self._register))
+        add(RequestCode.UNREGISTER_BROKER, typed(UnregisterBroker, self._unregister))
+        add(RequestCode.QUERY_DATA_VERSION, typed(QueryDataVersion, self._query_version))
+        add(RequestCode.GET_ROUTEINFO_BY_TOPIC, typed(GetRouteInfo, self._route))
+        add(RequestCode.GET_BROKER_CLUSTER_INFO, self._cluster_info)
+        add(RequestCode.WIPE_WRITE_PERM_OF_BROKER, typed(WipeWritePermOfBroker, self._wipe_write))
+        add(RequestCode.ADD_WRITE_PERM_OF_BROKER, typed(AddWritePermOfBroker, self._add_write))
+        add(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, self._all_topics)
+        add(RequestCode.DELETE_TOPIC_IN_NAMESRV, typed(DeleteTopicFromNamesrv, self._delete_topic))
+        add(RequestCode.GET_TOPICS_BY_CLUSTER, typed(GetTopicsByCluster, self._topics_of_cluster))
+        add(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, self._system_topics)
+        add(RequestCode.GET_UNIT_TOPIC_LIST, self._by_unit(unit=True, unit_sub=None))
+        add(RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST, self._by_unit(unit=None, unit_sub=True))
+        add(
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
+            self._by_unit(unit=False, unit_sub=True),
+        )
+        add(RequestCode.UPDATE_NAMESRV_CONFIG, self._update_config)
+        add(RequestCode.GET_NAMESRV_CONFIG, self._get_config)
+
+    # Brokers
+
+    def _register(self, header: RegisterBroker, frame: Frame, session: Session) -> Frame:
+        if header.body_crc32 and header.body_crc32 != zlib.crc32(frame.body) & 0x7FFF_FFFF:
+            LOGGER.warning("registration of %s from %s is damaged", header.broker_addr, session)
+            raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        body = _registration_body(header, frame)
+        wrapper = body.topic_config_wrapper
+        known_before = self._routes.data_version(header.broker_addr) is not None
+        master = self._routes.register(
+            Registration(
+                cluster=header.cluster_name,
+                broker_name=header.broker_name,
+                broker_id=header.broker_id,
+                address=header.broker_addr,
+                ha_address=header.ha_server_addr,
+                data_version=wrapper.data_version,
+                topics=tuple(wrapper.topic_config_table.values()),
+                filter_servers=(
+                    body.filter_server_list if frame.version >= Version.V3_0_11 else None
+                ),
+            ),
+            now_s=self._now_s(),
+            connection=session.id,
+        )
+        if not known_before:
+            LOGGER.info(
+                "broker %s %s of cluster %s has registered",
+                header.broker_name,
+                header.broker_addr,
+                header.cluster_name,
+            )
+        if self._forget_at_end not in session.on_close:
+            session.on_close.append(self._forget_at_end)
+        answer = RegisterBrokerResponse(
+            ha_server_addr=master.ha_address, master_addr=master.master_address
+        )
+        order = None
+        if self._config.return_order_topic_config_to_broker:
+            order = self._kv.namespace(ORDER_TOPIC_CONFIG)
+        return frame.reply(
+            fields=answer.to_fields(), body=b"" if order is None else KVTable(order).encode()
+        )
+
+    def _forget_at_end(self, session: Session) -> None:
+        for address in self._routes.connection_closed(session.id):
+            LOGGER.warning("broker %s is gone: its connection has ended", address)
+
+    def _unregister(self, header: UnregisterBroker, frame: Frame, session: Session) -> Frame:
+        self._routes.unregister(broker_name=header.broker_name, address=header.broker_addr)
+        LOGGER.info("broker %s %s has unregistered", header.broker_name, header.broker_addr)
+        return frame.reply()
+
+    def _query_version(self, header: QueryDataVersion, frame: Frame, session: Session) -> Frame:
+        known = self._routes.data_version(header.broker_addr)
+        changed = is_changed(known, DataVersion.decode(frame.body))
+        if not changed:
+            self._routes.heard_from(header.broker_addr, now_s=self._now_s())
+        return frame.reply(
+            fields=QueryDataVersionResponse(changed=changed).to_fields(),
+            body=b"" if known is None else known.encode(),
+        )
+
+    def _wipe_write(self, header: WipeWritePermOfBroker, frame: Frame, session: Session) -> Frame:
+        count = self._routes.wipe_write_permission(header.broker_name)
+        LOGGER.info("%s: broker %s made read-only in %d topics", session, header.broker_name, count)
+        return frame.reply(fields=WipeWritePermOfBrokerResponse(wipe_topic_count=count).to_fields())
+
+    def _add_write(self, header: AddWritePermOfBroker, frame: Frame, session: Session) -> Frame:
+        count = self._routes.add_write_permission(header.broker_name)
+        LOGGER.info("%s: broker %s made writable in %d topics", session, header.broker_name, count)
+        return frame.reply(fields=AddWritePermOfBrokerResponse(add_topic_count=count).to_fields())
+
+    def _cluster_info(self, frame: Frame, session: Session) -> Frame:
+        return frame.reply(body=self._routes.cluster_info().encode())
+
+    # Topics
+
+    def _route(self, header: GetRouteInfo, frame: Frame, session: Session) -> Frame:
+        route = self._routes.route(header.topic)
+        if route is None:
+            remark = f"No topic route info in name server for the topic: {header.topic}"
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if self._config.order_message_enable:
+            order = self._kv.get(ORDER_TOPIC_CONFIG, header.topic)
+            route = replace(route, order_topic_conf=order)
+        # Clients from 4.9.4 on read strict JSON; many others read only numbers as broker ids.
+        standard = frame.version >= Version.V4_9_4 or header.accept_standard_json_only is True
+        return frame.reply(body=route.encode(standard=standard))
+
+    def _delete_topic(
+        self, header: DeleteTopicFromNamesrv, frame: Frame, session: Session
+    ) -> Frame:
+        self._routes.delete_topic(header.topic, cluster=header.cluster_name or None)
+        return frame.reply()
+
+    def _all_topics(self, frame: Frame, session: Session) -> Frame:
+        return frame.reply(body=TopicList(tuple(self._routes.topics())).encode())
+
+    def _topics_of_cluster(
+        self, header: GetTopicsByCluster, frame: Frame, session: Session
+    ) -> Frame:
+        topics = self._routes.topics_of_cluster(header.cluster)
+        return frame.reply(body=TopicList(tuple(topics)).encode())
+
+    def _system_topics(self, frame: Frame, session: Session) -> Frame:
+        topics, address = self._routes.system_topics()
+        return frame.reply(body=TopicList(tuple(topics), address).encode())
+
+    def _by_unit(
+        self, *, unit: bool | None, unit_sub: bool | None
+    ) -> Callable[[Frame, Session], Frame]:
+        def handle(frame: Frame, session: Session) -> Frame:
+            topics = self._routes.topics_by_unit(unit=unit, unit_sub=unit_sub)
+            return frame.reply(body=TopicList(tuple(topics)).encode())
+
+        return handle
+
+    # Key-value configuration
+
+    def _put_kv(self, header: PutKVConfig, frame: Frame, session: Session) -> Frame:
+        self._kv.put(header.namespace, header.key, header.value)
+        return frame.reply()
+
+    def _get_kv(self, header: GetKVConfig, frame: Frame, session: Session) -> Frame:
+        value = self._kv.get(header.namespace, header.key)
+        if value is None:
+            remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
+            raise Refused(ResponseCode.QUERY_NOT_FOUND, remark)
+        return frame.reply(fields=GetKVConfigResponse(value=value).to_fields())
+
+    def _delete_kv(self, header: DeleteKVConfig, frame: Frame, session: Session) -> Frame:
+        self._kv.delete(header.namespace, header.key)
+        return frame.reply()
+
+    def _kv_list(self, header: GetKVListByNamespace, frame: Frame, session: Session) -> Frame:
+        table = self._kv.namespace(header.namespace)
+        if table is None:
+            remark = f"No config item, Namespace: {header.namespace}"
+            raise Refused(ResponseCode.QUERY_NOT_FOUND, remark)
+        return frame.reply(body=KVTable(table).encode())
+
+    # Settings
+
+    def _update_config(self, frame: Frame, session: Session) -> Frame:
+        try:
+            properties = parse_properties(frame.body, source="request")
+            if not BLOCKED_KEYS.isdisjoint(properties):
+                raise Refused(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+            self._config.update(properties)
+        except ConfigError as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        if self._config.config_store_path is not None:
+            write_whole(self._config.config_store_path, self._config.to_text())
+        return frame.reply()
+
+    def _get_config(self, frame: Frame, session: Session) -> Frame:
+        return frame.reply(body=self._config.to_text())
+
+
+def _registration_body(header: RegisterBroker, frame: Frame) -> RegisterBrokerBody:
+    """What a broker brought along; nothing at all is a broker with no topics and version 0."""
+    if not frame.body:
+        return RegisterBrokerBody()
+    if frame.version < Version.V3_0_11:
+        return RegisterBrokerBody(TopicConfigWrapper.decode(frame.body))
+    if header.compressed:
+        return RegisterBrokerBody.decode_compressed(frame.body)
+    return RegisterBrokerBody.decode(frame.body)

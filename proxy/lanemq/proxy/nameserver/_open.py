@@ -1,0 +1,69 @@
+"""A running name server.
+
+Source: RocketMQ 4.9.8, NamesrvController.
+"""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import final
+
+import trio
+
+from .._dispatch import Handlers
+from .._listen import listen
+from .._server import Server
+from ._config import NameServerConfig
+from ._handlers import NameServerHandlers
+from ._kv import KVConfig
+from ._routes import RouteTable
+
+LOGGER = logging.getLogger("lanemq.proxy.nameserver")
+
+BROKER_SILENCE_S = 120.0
+"""A broker that registers every 30 s and was not heard from for this long is gone."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NameServer:
+    """A name server that is listening."""
+
+    host: str
+    port: int
+    routes: RouteTable
+
+    @property
+    def address(self) -> str:
+        """``host:port``, as clients are configured with it."""
+        return f"{self.host}:{self.port}"
+
+
+@asynccontextmanager
+async def open_nameserver(config: NameServerConfig) -> AsyncIterator[NameServer]:
+    """Run a name server for the length of the block; it listens when the block begins.
+
+    Raises ``AddressUnavailable`` if the port is taken.
+    """
+    listener = listen(config.bind_address, config.listen_port)
+    routes, handlers = RouteTable(), Handlers()
+    kv = KVConfig(config.kv_config_path)
+    NameServerHandlers(config, routes, kv, now_s=trio.current_time).add_to(handlers)
+    server = Server(handlers, name="name server", limits=config.limits())
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server.serve, [listener])
+        nursery.start_soon(_expire_brokers, config, routes)
+        try:
+            yield NameServer(config.bind_address, listener.getsockname()[1], routes)
+        finally:
+            with trio.CancelScope(shield=True):  # bounded by Limits.drain_s
+                await server.stop()
+            nursery.cancel_scope.cancel()
+
+
+async def _expire_brokers(config: NameServerConfig, routes: RouteTable) -> None:
+    while True:
+        await trio.sleep(config.scan_not_active_broker_interval / 1000)
+        for address in routes.expire(now_s=trio.current_time(), timeout_s=BROKER_SILENCE_S):
+            LOGGER.warning("broker %s is gone: silent for %g s", address, BROKER_SILENCE_S)
