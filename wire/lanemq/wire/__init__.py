@@ -13,6 +13,7 @@ from ._codes import (
 )
 from ._command import FLAG_ONEWAY, FLAG_RESPONSE, Frame, SerializeType, request
 from ._compression import COMPRESSION_LEVEL, MAX_BODY_BYTES, compress_body, decompress_body
+from ._connection import NEED_DATA, Connection, NeedData, PeerClosed
 from ._errors import LocalProtocolError, ProtocolError, Refused, RemoteProtocolError
 from ._frame import (
     FRAME,
@@ -252,6 +253,7 @@ __all__ = [
     "MAX_HEADER_BYTES",
     "MAX_PROPERTIES_BYTES",
     "MAX_TOPIC_CHARACTERS",
+    "NEED_DATA",
     "RECORD_LAYOUTS",
     "REQUEST_HEADERS",
     "RESPONSE_HEADERS",
@@ -276,6 +278,7 @@ __all__ = [
     "ClientConnection",
     "CloneGroupOffset",
     "ClusterInfo",
+    "Connection",
     "ConsumeFromWhere",
     "ConsumeMessageDirectly",
     "ConsumeMessageDirectlyResultBody",
@@ -344,11 +347,13 @@ __all__ = [
     "MessageQueueAssignment",
     "MessageQueueOffset",
     "MessageQueueOffsets",
+    "NeedData",
     "Notification",
     "NotificationResponse",
     "NotifyConsumerIdsChanged",
     "OffsetWrapper",
     "PeekMessage",
+    "PeerClosed",
     "Permission",
     "PollingInfo",
     "PollingInfoResponse",
