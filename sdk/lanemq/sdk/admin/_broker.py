@@ -1,0 +1,151 @@
+"""What a broker is told and asked about topics, groups and itself.
+
+Every method takes the broker's address, ``host:port``, first. All raise ``RefusedByBroker``
+with the broker's own words, ``BrokerUnreachable`` and ``RequestTimedOut``.
+Source: RocketMQ 4.9.8, MQClientAPIImpl (the requests), AdminBrokerProcessor (the answers).
+"""
+
+from collections.abc import Mapping
+
+from lanemq.wire import (
+    BrokerStatsData,
+    CreateTopic,
+    DeleteSubscriptionGroup,
+    DeleteTopic,
+    GetTopicConfig,
+    GetTopicStatsInfo,
+    GroupList,
+    KVTable,
+    ProducerTable,
+    QueryTopicConsumeByWho,
+    RequestCode,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+    SystemTopic,
+    TopicConfig,
+    TopicConfigWrapper,
+    TopicList,
+    TopicStatsTable,
+    ViewBrokerStatsData,
+    decode_properties_text,
+    encode_properties_text,
+)
+
+from ._caller import Caller
+
+
+class BrokerRequests:
+    """One method per request."""
+
+    _caller: Caller
+
+    async def put_topic(self, address: str, config: TopicConfig) -> None:
+        """Create a topic, or change it (17)."""
+        header = CreateTopic(
+            topic=config.topic_name,
+            default_topic=SystemTopic.AUTO_CREATE,
+            read_queue_nums=config.read_queue_nums,
+            write_queue_nums=config.write_queue_nums,
+            perm=config.perm,
+            topic_filter_type=config.topic_filter_type,
+            topic_sys_flag=config.topic_sys_flag,
+            order=config.order,
+        )
+        await self._caller.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+
+    async def delete_topic(self, address: str, topic: str) -> None:
+        """Delete a topic with its messages (215)."""
+        await self._caller.ask(
+            address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopic(topic=topic)
+        )
+
+    async def topic_configs(self, address: str) -> TopicConfigWrapper:
+        """Return the configuration of all topics (21)."""
+        frame = await self._caller.ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
+        return TopicConfigWrapper.decode(frame.body)
+
+    async def topic_config(self, address: str, topic: str) -> TopicConfig:
+        """Return the configuration of one topic (351, not known to brokers before 5.0)."""
+        frame = await self._caller.ask(
+            address, RequestCode.GET_TOPIC_CONFIG, GetTopicConfig(topic=topic)
+        )
+        return TopicConfig.decode(frame.body)
+
+    async def system_topics(self, address: str) -> list[str]:
+        """Return the topics that the broker keeps for itself (305)."""
+        frame = await self._caller.ask(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+        return list(TopicList.decode(frame.body).topic_list)
+
+    async def topic_offsets(self, address: str, topic: str) -> TopicStatsTable:
+        """Return the bounds of each queue of a topic and when it was last written (202)."""
+        frame = await self._caller.ask(
+            address, RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfo(topic=topic)
+        )
+        return TopicStatsTable.decode(frame.body)
+
+    async def groups_of_topic(self, address: str, topic: str) -> list[str]:
+        """Return the consumer groups that read a topic or once did (300)."""
+        frame = await self._caller.ask(
+            address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, QueryTopicConsumeByWho(topic=topic)
+        )
+        return sorted(GroupList.decode(frame.body).group_list)
+
+    async def put_group(self, address: str, config: SubscriptionGroupConfig) -> None:
+        """Create a consumer group, or change it (200)."""
+        await self._caller.ask(
+            address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=config.encode()
+        )
+
+    async def groups(self, address: str) -> SubscriptionGroupWrapper:
+        """Return the configuration of all consumer groups (201)."""
+        frame = await self._caller.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        return SubscriptionGroupWrapper.decode(frame.body)
+
+    async def delete_group(self, address: str, group: str, *, remove_offsets: bool = False) -> None:
+        """Delete the configuration of a consumer group (207), and its offsets if asked to."""
+        header = DeleteSubscriptionGroup(
+            group_name=group, remove_offset=remove_offsets, clean_offset=remove_offsets
+        )
+        await self._caller.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+
+    async def runtime(self, address: str) -> dict[str, str]:
+        """Return what the broker reports about itself (28)."""
+        frame = await self._caller.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        return dict(KVTable.decode(frame.body).table)
+
+    async def config(self, address: str) -> dict[str, str]:
+        """Return the broker's configuration (26)."""
+        frame = await self._caller.ask(address, RequestCode.GET_BROKER_CONFIG)
+        return decode_properties_text(frame.body)
+
+    async def update_config(self, address: str, values: Mapping[str, str]) -> None:
+        """Change the configuration of a running broker (25)."""
+        await self._caller.ask(
+            address, RequestCode.UPDATE_BROKER_CONFIG, body=encode_properties_text(values)
+        )
+
+    async def producers(self, address: str) -> ProducerTable:
+        """Return all connected producers by group (328)."""
+        frame = await self._caller.ask(address, RequestCode.GET_ALL_PRODUCER_INFO)
+        return ProducerTable.decode(frame.body)
+
+    async def statistics(self, address: str, name: str, key: str) -> BrokerStatsData:
+        """Return one counter (315), such as TOPIC_PUT_NUMS of a topic."""
+        frame = await self._caller.ask(
+            address,
+            RequestCode.VIEW_BROKER_STATS_DATA,
+            ViewBrokerStatsData(stats_name=name, stats_key=key),
+        )
+        return BrokerStatsData.decode(frame.body)
+
+    async def clean_expired_queues(self, address: str) -> None:
+        """Remove queue files whose messages are gone (306)."""
+        await self._caller.ask(address, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
+
+    async def clean_unused_topics(self, address: str) -> None:
+        """Remove queue files of topics that do not exist any more (316)."""
+        await self._caller.ask(address, RequestCode.CLEAN_UNUSED_TOPIC)
+
+    async def delete_expired_log(self, address: str) -> None:
+        """Remove log files past their time now (329)."""
+        await self._caller.ask(address, RequestCode.DELETE_EXPIRED_COMMITLOG)

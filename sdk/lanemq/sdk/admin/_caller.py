@@ -1,0 +1,63 @@
+"""One administrative request: to a server, with a typed header, refused or answered."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from lanemq.wire import Frame, RequestCode, ResponseCode, request
+
+from .._errors import BrokerUnreachable, RequestTimedOut
+from .._remoting import RemotingClient
+
+SUCCESS = (ResponseCode.SUCCESS,)
+
+
+class Header(Protocol):
+    """What every request header class of lanemq.wire offers."""
+
+    def to_fields(self) -> dict[str, str]: ...
+
+
+class Caller:
+    """Sends requests for ``AdminClient``; holds its name servers and its time-out."""
+
+    def __init__(
+        self, client: RemotingClient, name_servers: Sequence[str], *, timeout_s: float
+    ) -> None:
+        self._client = client
+        self.name_servers = tuple(name_servers)
+        """Addresses, ``host:port``, in the order in which they are asked."""
+        self.timeout_s = timeout_s
+
+    async def ask(
+        self,
+        address: str,
+        code: RequestCode,
+        header: Header | None = None,
+        *,
+        body: bytes = b"",
+        accept: Sequence[int] = SUCCESS,
+        timeout_s: float | None = None,
+    ) -> Frame:
+        """Send one request to ``address`` and return its answer.
+
+        Raises ``RefusedByBroker`` for an answer whose code is not in ``accept``,
+        ``BrokerUnreachable`` and ``RequestTimedOut``.
+        """
+        fields = header.to_fields() if header is not None else {}
+        frame = request(code, fields, body=body)
+        return await self._client.call(address, frame, timeout_s or self.timeout_s, accept=accept)
+
+    async def ask_name_server(
+        self,
+        code: RequestCode,
+        header: Header | None = None,
+    ) -> Frame:
+        """Ask the name servers in turn, the next one only where one cannot be reached."""
+        error: BrokerUnreachable | RequestTimedOut | None = None
+        for address in self.name_servers:
+            try:
+                return await self.ask(address, code, header)
+            except (BrokerUnreachable, RequestTimedOut) as unreachable:
+                error = unreachable
+        assert error is not None, "open_admin refuses an empty list of name servers"
+        raise error

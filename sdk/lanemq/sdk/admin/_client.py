@@ -1,0 +1,243 @@
+"""The administrator's client: requests of one server, and what takes several.
+
+Source: RocketMQ 4.9.8, DefaultMQAdminExtImpl.
+"""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import final
+
+from lanemq.wire import (
+    BrokerData,
+    ConsumerConnection,
+    ConsumeStats,
+    MessageQueue,
+    OffsetWrapper,
+    Permission,
+    RemoteProtocolError,
+    RouteData,
+    StoredMessage,
+    TopicOffset,
+    TopicStatsTable,
+    decode_offset_id,
+    retry_topic,
+)
+
+from .._errors import LanemqError
+from .._remoting import RemotingClient, open_remoting_client
+from ._broker import BrokerRequests
+from ._caller import Caller
+from ._consumers import ConsumerRequests
+from ._messages import MessageRequests
+from ._name_server import NameServerRequests
+
+ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
+
+
+class UnknownCluster(LanemqError):  # noqa: N818 - says what is wrong
+    """No name server knows a cluster of that name."""
+
+    def __init__(self, cluster: str, known: Sequence[str]) -> None:
+        names = ", ".join(sorted(known)) or "none"
+        super().__init__(f"cluster {cluster!r} is unknown; the name server knows: {names}")
+        self.cluster = cluster
+
+
+@final
+class AdminClient(BrokerRequests, ConsumerRequests, MessageRequests, NameServerRequests):
+    """Administers a cluster, of lanemq or of Apache RocketMQ. Made by ``open_admin``."""
+
+    def __init__(
+        self, client: RemotingClient, name_servers: Sequence[str], *, timeout_s: float
+    ) -> None:
+        self._caller = Caller(client, name_servers, timeout_s=timeout_s)
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        """Their addresses, in the order in which they are asked."""
+        return self._caller.name_servers
+
+    async def masters(self, cluster: str) -> list[str]:
+        """Return the addresses of the masters of ``cluster``. Raises ``UnknownCluster``."""
+        return [addresses[0] for addresses in await self._brokers(cluster) if 0 in addresses]
+
+    async def broker_addresses(self, cluster: str) -> list[str]:
+        """Return the addresses of all brokers of ``cluster``. Raises ``UnknownCluster``."""
+        return [
+            addresses[broker_id]
+            for addresses in await self._brokers(cluster)
+            for broker_id in sorted(addresses)
+        ]
+
+    async def _brokers(self, cluster: str) -> list[dict[int, str]]:
+        info = await self.cluster()
+        names = info.cluster_addr_table.get(cluster)
+        if names is None:
+            raise UnknownCluster(cluster, list(info.cluster_addr_table))
+        return [
+            dict(info.broker_addr_table[name].broker_addrs)
+            for name in sorted(names)
+            if name in info.broker_addr_table
+        ]
+
+    async def broker_name(self, address: str) -> str:
+        """Return the name under which ``address`` is registered. Raises ``LanemqError``."""
+        info = await self.cluster()
+        for name, broker in info.broker_addr_table.items():
+            if address in broker.broker_addrs.values():
+                return name
+        raise LanemqError(f"broker {address} is registered at none of {self.name_servers}")
+
+    async def address_of(self, broker_name: str) -> str:
+        """Return an address of the broker ``broker_name``. Raises ``LanemqError``."""
+        info = await self.cluster()
+        broker = info.broker_addr_table.get(broker_name)
+        address = chosen_address(broker) if broker is not None else None
+        if address is None:
+            known = ", ".join(sorted(info.broker_addr_table)) or "none"
+            raise LanemqError(f"broker {broker_name!r} is unknown; the name server knows: {known}")
+        return address
+
+    async def add_order_config(self, topic: str, value: str, *, replace: bool) -> str:
+        """Store which brokers keep the order of ``topic``, as ``broker:queues;broker:queues``.
+
+        Without ``replace`` the brokers of ``value`` join those that are stored already.
+        Returns what is stored now.
+        """
+        if not replace:
+            stored = await self.value(ORDER_TOPIC_NAMESPACE, topic) or ""
+            pairs = dict(
+                pair.split(":", 1) for pair in f"{stored};{value}".split(";") if ":" in pair
+            )
+            value = ";".join(f"{name}:{count}" for name, count in pairs.items())
+        await self.put_value(ORDER_TOPIC_NAMESPACE, topic, value)
+        return value
+
+    async def topic_status(self, topic: str) -> TopicStatsTable:
+        """Return bounds and last write of every queue of ``topic``, on all its brokers."""
+        table: dict[MessageQueue, TopicOffset] = {}
+        for address in addresses_of(await self.route(topic)):
+            table.update((await self.topic_offsets(address, topic)).offset_table)
+        return TopicStatsTable(offset_table=table)
+
+    async def progress(self, group: str, *, topic: str | None = None) -> ConsumeStats:
+        """Return what ``group`` has consumed, on all brokers of its retry topic.
+
+        Raises ``NoRoute`` for a group that no broker has ever seen.
+        """
+        table: dict[MessageQueue, OffsetWrapper] = {}
+        tps = 0.0
+        for address in addresses_of(await self.route(retry_topic(group))):
+            stats = await self.consume_stats(address, group, topic=topic)
+            table.update(stats.offset_table)
+            tps += stats.consume_tps
+        return ConsumeStats(offset_table=table, consume_tps=tps)
+
+    async def connections(self, group: str) -> ConsumerConnection | None:
+        """Return the connected members of ``group``, None where nobody is."""
+        for address in addresses_of(await self.route(retry_topic(group))):
+            connections = await self.consumer_connections(address, group)
+            if connections is not None:
+                return connections
+        return None
+
+    async def message(self, message_id: str, *, topic: str | None = None) -> StoredMessage | None:
+        """Find a message by its offset id or, where ``topic`` is known, by its unique key."""
+        try:
+            host, log_position = decode_offset_id(message_id)
+        except RemoteProtocolError:
+            raise LanemqError(
+                f"{message_id!r} is not a message id: 32 hexadecimal digits, 56 with IPv6"
+            ) from None
+        known = {
+            address
+            for broker in (await self.cluster()).broker_addr_table.values()
+            for address in broker.broker_addrs.values()
+        }
+        # The two kinds of id look alike: one that names no broker of ours is not dialled.
+        found = None
+        if str(host) in known:
+            found = await self.message_at(str(host), log_position, topic=topic or "")
+        elif topic is None:
+            raise LanemqError(
+                f"message id {message_id} names no broker of this cluster (it names {host}); "
+                "an id that a producer gave out is found by queryMsgByUniqueKey, with its topic"
+            )
+        if found is None and topic is not None:
+            found = next(iter(await self.messages_by_unique_key(topic, message_id)), None)
+        return found
+
+    async def messages_by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        max_count: int = 64,
+        begin_ms: int = 0,
+        end_ms: int = (1 << 63) - 1,
+    ) -> list[StoredMessage]:
+        """Return the messages of ``topic`` that carry ``key``, from all its brokers."""
+        found: list[StoredMessage] = []
+        for address in addresses_of(await self.route(topic)):
+            found += await self.query(
+                address, topic, key, max_count=max_count, begin_ms=begin_ms, end_ms=end_ms
+            )
+        return found
+
+    async def messages_by_unique_key(self, topic: str, key: str) -> list[StoredMessage]:
+        """Return the messages with one unique key, the first stored first.
+
+        There are several where a producer sent again after a time-out, or a consumer gave the
+        message back.
+        """
+        found: list[StoredMessage] = []
+        for address in addresses_of(await self.route(topic)):
+            found += await self.query(address, topic, key, unique=True, max_count=32)
+        return sorted(found, key=lambda message: message.store_timestamp_ms)
+
+
+def chosen_address(broker: BrokerData) -> str | None:
+    """Return the address of the master, or of any slave where there is no master."""
+    addresses = broker.broker_addrs
+    if not addresses:
+        return None
+    return addresses.get(0) or addresses[min(addresses)]
+
+
+def addresses_of(route: RouteData) -> Iterator[str]:
+    """Yield one address for each broker of a route."""
+    for broker in route.broker_datas:
+        address = chosen_address(broker)
+        if address is not None:
+            yield address
+
+
+def queues_of(route: RouteData, topic: str) -> Iterator[tuple[str, MessageQueue]]:
+    """Yield the address and the name of each readable queue of a route."""
+    addresses = {broker.broker_name: chosen_address(broker) for broker in route.broker_datas}
+    for queues in sorted(route.queue_datas, key=lambda queues: queues.broker_name):
+        address = addresses.get(queues.broker_name)
+        if address is None or not queues.perm & Permission.READ:
+            continue
+        for queue_id in range(queues.read_queue_nums):
+            yield (
+                address,
+                MessageQueue(topic=topic, broker_name=queues.broker_name, queue_id=queue_id),
+            )
+
+
+@asynccontextmanager
+async def open_admin(
+    *, name_servers: str | Sequence[str], timeout_s: float = 5.0
+) -> AsyncIterator[AdminClient]:
+    """Open an administrator's client; leaving the block closes its connections.
+
+    ``name_servers`` is ``host:port;host:port`` or a list of addresses; ``timeout_s`` bounds
+    each request. Raises ``ValueError`` where there is no name server.
+    """
+    addresses = name_servers.split(";") if isinstance(name_servers, str) else name_servers
+    cleaned = [address.strip() for address in addresses if address.strip()]
+    if not cleaned:
+        raise ValueError("no name server: give at least one address, as 127.0.0.1:9876")
+    async with open_remoting_client() as client:
+        yield AdminClient(client, cleaned, timeout_s=timeout_s)

@@ -1,0 +1,191 @@
+"""What a broker is asked about consumers: progress, connections, offsets, relayed questions.
+
+As ``_broker``: the address first, the same errors.
+Source: RocketMQ 4.9.8, MQClientAPIImpl, AdminBrokerProcessor, ConsumerManageProcessor.
+"""
+
+from lanemq.wire import (
+    CloneGroupOffset,
+    ConsumeMessageDirectly,
+    ConsumeMessageDirectlyResultBody,
+    ConsumerConnection,
+    ConsumerRunningInfo,
+    ConsumeStats,
+    ConsumeStatsList,
+    GetConsumerConnectionList,
+    GetConsumerRunningInfo,
+    GetConsumerStatus,
+    GetConsumerStatusBody,
+    GetConsumeStats,
+    GetConsumeStatsInBroker,
+    GetMaxOffset,
+    GetMaxOffsetResponse,
+    GetMinOffset,
+    GetMinOffsetResponse,
+    GetProducerConnectionList,
+    MessageQueue,
+    ProducerConnection,
+    QueryConsumeTimeSpan,
+    QueryConsumeTimeSpanBody,
+    RequestCode,
+    ResetOffset,
+    ResetOffsetBody,
+    ResponseCode,
+    SearchOffset,
+    SearchOffsetResponse,
+    UpdateConsumerOffset,
+)
+
+from ._caller import Caller
+
+# A relayed request waits for a client, ten seconds at most on the broker's side.
+RELAY_TIMEOUT_S = 12.0
+
+
+class ConsumerRequests:
+    """One method per request."""
+
+    _caller: Caller
+
+    async def consume_stats(
+        self, address: str, group: str, *, topic: str | None = None
+    ) -> ConsumeStats:
+        """Return what a group has consumed of each queue (208), of all its topics or of one."""
+        frame = await self._caller.ask(
+            address,
+            RequestCode.GET_CONSUME_STATS,
+            GetConsumeStats(consumer_group=group, topic=topic),
+            timeout_s=3 * self._caller.timeout_s,
+        )
+        return ConsumeStats.decode(frame.body)
+
+    async def consume_stats_of_all(
+        self, address: str, *, only_ordered: bool = False
+    ) -> ConsumeStatsList:
+        """Return the progress of every group of a broker (317)."""
+        frame = await self._caller.ask(
+            address,
+            RequestCode.GET_BROKER_CONSUME_STATS,
+            GetConsumeStatsInBroker(is_order=only_ordered),
+            timeout_s=3 * self._caller.timeout_s,
+        )
+        return ConsumeStatsList.decode(frame.body)
+
+    async def consumer_connections(self, address: str, group: str) -> ConsumerConnection | None:
+        """Return the connected members of a group (203), None where nobody is."""
+        frame = await self._caller.ask(
+            address,
+            RequestCode.GET_CONSUMER_CONNECTION_LIST,
+            GetConsumerConnectionList(consumer_group=group),
+            accept=(ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE),
+        )
+        if frame.code != ResponseCode.SUCCESS:
+            return None
+        return ConsumerConnection.decode(frame.body)
+
+    async def producer_connections(self, address: str, group: str) -> ProducerConnection:
+        """Return the connected members of a producer group (204)."""
+        frame = await self._caller.ask(
+            address,
+            RequestCode.GET_PRODUCER_CONNECTION_LIST,
+            GetProducerConnectionList(producer_group=group),
+        )
+        return ProducerConnection.decode(frame.body)
+
+    async def max_offset(self, address: str, queue: MessageQueue) -> int:
+        """Return the offset of the next message of a queue (30)."""
+        header = GetMaxOffset(topic=queue.topic, queue_id=queue.queue_id)
+        frame = await self._caller.ask(address, RequestCode.GET_MAX_OFFSET, header)
+        return GetMaxOffsetResponse.from_fields(frame.fields).offset
+
+    async def min_offset(self, address: str, queue: MessageQueue) -> int:
+        """Return the offset of the first message that is still there (31)."""
+        header = GetMinOffset(topic=queue.topic, queue_id=queue.queue_id)
+        frame = await self._caller.ask(address, RequestCode.GET_MIN_OFFSET, header)
+        return GetMinOffsetResponse.from_fields(frame.fields).offset
+
+    async def search_offset(self, address: str, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Return the offset of the message stored nearest to a time (29)."""
+        header = SearchOffset(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
+        frame = await self._caller.ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        return SearchOffsetResponse.from_fields(frame.fields).offset
+
+    async def put_offset(
+        self, address: str, group: str, queue: MessageQueue, queue_offset: int
+    ) -> None:
+        """Make a group resume at ``queue_offset`` (15). A running consumer overwrites it."""
+        header = UpdateConsumerOffset(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            commit_offset=queue_offset,
+        )
+        await self._caller.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+    async def reset_offsets(
+        self, address: str, group: str, topic: str, timestamp_ms: int, *, force: bool
+    ) -> dict[MessageQueue, int]:
+        """Make the connected consumers of a group go to a time (222), -1 being the end.
+
+        Without ``force`` no queue moves forward. Refused with ``CONSUMER_NOT_ONLINE`` where
+        nobody is connected.
+        """
+        frame = await self._caller.ask(
+            address,
+            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+            ResetOffset(topic=topic, group=group, timestamp=timestamp_ms, is_force=force),
+        )
+        return dict(ResetOffsetBody.decode(frame.body).offset_table)
+
+    async def consumer_offsets(
+        self, address: str, group: str, topic: str, *, client_id: str = ""
+    ) -> dict[str, dict[MessageQueue, int]]:
+        """Return what each member of a group has consumed, as the member says (223)."""
+        frame = await self._caller.ask(
+            address,
+            RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+            GetConsumerStatus(topic=topic, group=group, client_addr=client_id),
+            timeout_s=RELAY_TIMEOUT_S,
+        )
+        table = GetConsumerStatusBody.decode(frame.body).consumer_table
+        return {client_id: dict(offsets) for client_id, offsets in table.items()}
+
+    async def running_info(
+        self, address: str, group: str, client_id: str, *, stack: bool = False
+    ) -> ConsumerRunningInfo:
+        """Return what a consumer says about itself (307), relayed by the broker."""
+        frame = await self._caller.ask(
+            address,
+            RequestCode.GET_CONSUMER_RUNNING_INFO,
+            GetConsumerRunningInfo(consumer_group=group, client_id=client_id, jstack_enable=stack),
+            timeout_s=RELAY_TIMEOUT_S,
+        )
+        return ConsumerRunningInfo.decode(frame.body)
+
+    async def consume_directly(
+        self, address: str, group: str, client_id: str, offset_id: str
+    ) -> ConsumeMessageDirectlyResultBody:
+        """Make one consumer consume one message now (309), relayed by the broker."""
+        frame = await self._caller.ask(
+            address,
+            RequestCode.CONSUME_MESSAGE_DIRECTLY,
+            ConsumeMessageDirectly(consumer_group=group, client_id=client_id, msg_id=offset_id),
+            timeout_s=RELAY_TIMEOUT_S,
+        )
+        return ConsumeMessageDirectlyResultBody.decode(frame.body)
+
+    async def time_span(self, address: str, group: str, topic: str) -> QueryConsumeTimeSpanBody:
+        """Return first, last and consumed store time of each queue (303)."""
+        frame = await self._caller.ask(
+            address,
+            RequestCode.QUERY_CONSUME_TIME_SPAN,
+            QueryConsumeTimeSpan(topic=topic, group=group),
+        )
+        return QueryConsumeTimeSpanBody.decode(frame.body)
+
+    async def clone_offsets(
+        self, address: str, source: str, target: str, topic: str, *, offline: bool = True
+    ) -> None:
+        """Give group ``target`` the offsets of group ``source`` (314)."""
+        header = CloneGroupOffset(src_group=source, dest_group=target, topic=topic, offline=offline)
+        await self._caller.ask(address, RequestCode.CLONE_GROUP_OFFSET, header)

@@ -1,0 +1,158 @@
+"""Finding messages: by id, by key, by position in a queue.
+
+As ``_broker``: the address first, the same errors.
+Source: RocketMQ 4.9.8, MQAdminImpl, MQClientAPIImpl.
+"""
+
+import enum
+from dataclasses import dataclass
+
+from lanemq.wire import (
+    MessageQueue,
+    PullMessage,
+    PullMessageResponse,
+    PullSysFlag,
+    QueryConsumeQueue,
+    QueryConsumeQueueBody,
+    QueryMessage,
+    RequestCode,
+    ResponseCode,
+    StoredMessage,
+    SystemGroup,
+    ViewMessage,
+    decode_message,
+    decode_messages,
+)
+
+from ._caller import Caller
+
+LONG_MAX = (1 << 63) - 1
+
+
+class PullStatus(enum.Enum):
+    """How a pull ended; the values are the names the Java client prints."""
+
+    FOUND = "FOUND"
+    NO_NEW_MESSAGE = "NO_NEW_MSG"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MSG"
+    OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
+
+
+_PULL_STATUS = {
+    ResponseCode.SUCCESS: PullStatus.FOUND,
+    ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW_MESSAGE,
+    ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.NO_MATCHED_MESSAGE,
+    ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """One answered pull."""
+
+    status: PullStatus
+    next_offset: int
+    messages: list[StoredMessage]
+
+
+class MessageRequests:
+    """One method per request."""
+
+    _caller: Caller
+
+    async def message_at(
+        self, address: str, log_position: int, *, topic: str = ""
+    ) -> StoredMessage | None:
+        """Return the message at a byte of the commit log (33), None where there is none."""
+        frame = await self._caller.ask(
+            address,
+            RequestCode.VIEW_MESSAGE_BY_ID,
+            ViewMessage(offset=log_position, topic=topic or None),  # 5.x looks at the topic
+            accept=(ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR),
+        )
+        return decode_message(frame.body) if frame.code == ResponseCode.SUCCESS else None
+
+    async def query(
+        self,
+        address: str,
+        topic: str,
+        key: str,
+        *,
+        unique: bool = False,
+        max_count: int = 64,
+        begin_ms: int = 0,
+        end_ms: int = LONG_MAX,
+    ) -> list[StoredMessage]:
+        """Return messages of ``topic`` with a key, or with a unique key (12), newest first.
+
+        The broker's index knows hashes only; messages with another key are left out here.
+        """
+        frame = await self._caller.ask(
+            address,
+            RequestCode.QUERY_MESSAGE,
+            QueryMessage(
+                topic=topic,
+                key=key,
+                max_num=max_count,
+                begin_timestamp=begin_ms,
+                end_timestamp=end_ms,
+                unique_key_query=True if unique else None,
+            ),
+            accept=(ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND),
+            timeout_s=3 * self._caller.timeout_s,
+        )
+        if frame.code != ResponseCode.SUCCESS:
+            return []
+        found = decode_messages(frame.body)
+        if unique:
+            return [message for message in found if message_id(message) == key]
+        return [m for m in found if m.topic == topic and key in m.keys]
+
+    async def pull(
+        self,
+        address: str,
+        queue: MessageQueue,
+        queue_offset: int,
+        *,
+        expression: str = "*",
+        max_count: int = 32,
+        group: str = SystemGroup.TOOLS_CONSUMER,
+    ) -> Pulled:
+        """Read a queue from ``queue_offset`` on (11), without waiting for new messages."""
+        frame = await self._caller.ask(
+            address,
+            RequestCode.PULL_MESSAGE,
+            PullMessage(
+                consumer_group=group,
+                topic=queue.topic,
+                queue_id=queue.queue_id,
+                queue_offset=queue_offset,
+                max_msg_nums=max_count,
+                sys_flag=PullSysFlag.SUBSCRIPTION,
+                commit_offset=0,
+                suspend_timeout_millis=0,
+                subscription=expression,
+                sub_version=0,
+                expression_type="TAG",
+            ),
+            accept=tuple(_PULL_STATUS),
+        )
+        header = PullMessageResponse.from_fields(frame.fields)
+        status = _PULL_STATUS[ResponseCode(frame.code)]
+        messages = decode_messages(frame.body) if status is PullStatus.FOUND else []
+        return Pulled(status, header.next_begin_offset, messages)
+
+    async def queue_units(
+        self, address: str, queue: MessageQueue, start: int, count: int
+    ) -> QueryConsumeQueueBody:
+        """Return entries of a queue's index (321)."""
+        header = QueryConsumeQueue(
+            topic=queue.topic, queue_id=queue.queue_id, index=start, count=count
+        )
+        frame = await self._caller.ask(address, RequestCode.QUERY_CONSUME_QUEUE, header)
+        return QueryConsumeQueueBody.decode(frame.body)
+
+
+def message_id(message: StoredMessage) -> str:
+    """Return what clients call the message's id: its unique key, else its offset id."""
+    return message.unique_key or message.offset_id

@@ -1,0 +1,127 @@
+"""What a name server answers: topics, routes, clusters, and its key-value table.
+
+Source: RocketMQ 4.9.8, MQClientAPIImpl (the requests), DefaultRequestProcessor of the name
+server (the answers).
+"""
+
+from lanemq.wire import (
+    AddWritePermOfBroker,
+    AddWritePermOfBrokerResponse,
+    ClusterInfo,
+    DeleteKVConfig,
+    DeleteTopicFromNamesrv,
+    GetKVConfig,
+    GetKVConfigResponse,
+    GetKVListByNamespace,
+    GetRouteInfo,
+    GetTopicsByCluster,
+    KVTable,
+    PutKVConfig,
+    RequestCode,
+    ResponseCode,
+    RouteData,
+    TopicList,
+    WipeWritePermOfBroker,
+    WipeWritePermOfBrokerResponse,
+)
+
+from .._errors import NoRoute, RefusedByBroker
+from ._caller import Caller
+
+
+class NameServerRequests:
+    """One method per request. Reads ask the first name server that answers; writes ask all."""
+
+    _caller: Caller
+
+    async def topics(self) -> list[str]:
+        """Return the names of all topics that have a route (206)."""
+        frame = await self._caller.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return list(TopicList.decode(frame.body).topic_list)
+
+    async def topics_of_cluster(self, cluster: str) -> list[str]:
+        """Return the names of the topics with a queue in ``cluster`` (224)."""
+        frame = await self._caller.ask_name_server(
+            RequestCode.GET_TOPICS_BY_CLUSTER, GetTopicsByCluster(cluster=cluster)
+        )
+        return list(TopicList.decode(frame.body).topic_list)
+
+    async def route(self, topic: str) -> RouteData:
+        """Return the brokers and queues of ``topic`` (105). Raises ``NoRoute``."""
+        try:
+            frame = await self._caller.ask_name_server(
+                RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfo(topic=topic)
+            )
+        except RefusedByBroker as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+            servers = ", ".join(self._caller.name_servers)
+            raise NoRoute(topic, f"no route at name server {servers}") from None
+        return RouteData.decode(frame.body)
+
+    async def cluster(self) -> ClusterInfo:
+        """Return the clusters and the addresses of their brokers (106)."""
+        frame = await self._caller.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+        return ClusterInfo.decode(frame.body)
+
+    async def delete_route(self, topic: str, *, cluster: str | None = None) -> None:
+        """Make every name server forget the route of ``topic`` (216)."""
+        header = DeleteTopicFromNamesrv(topic=topic, cluster_name=cluster)
+        for address in self._caller.name_servers:
+            await self._caller.ask(address, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
+
+    async def put_value(self, namespace: str, key: str, value: str) -> None:
+        """Store a value at every name server (100)."""
+        header = PutKVConfig(namespace=namespace, key=key, value=value)
+        for address in self._caller.name_servers:
+            await self._caller.ask(address, RequestCode.PUT_KV_CONFIG, header)
+
+    async def value(self, namespace: str, key: str) -> str | None:
+        """Return a stored value, None where there is none (101)."""
+        try:
+            frame = await self._caller.ask_name_server(
+                RequestCode.GET_KV_CONFIG, GetKVConfig(namespace=namespace, key=key)
+            )
+        except RefusedByBroker as error:
+            if error.code != ResponseCode.QUERY_NOT_FOUND:
+                raise
+            return None
+        return GetKVConfigResponse.from_fields(frame.fields).value
+
+    async def values(self, namespace: str) -> dict[str, str]:
+        """Return all values of a namespace (219)."""
+        try:
+            frame = await self._caller.ask_name_server(
+                RequestCode.GET_KVLIST_BY_NAMESPACE, GetKVListByNamespace(namespace=namespace)
+            )
+        except RefusedByBroker as error:
+            if error.code != ResponseCode.QUERY_NOT_FOUND:
+                raise
+            return {}
+        return dict(KVTable.decode(frame.body).table)
+
+    async def delete_value(self, namespace: str, key: str) -> None:
+        """Remove a value from every name server (102)."""
+        header = DeleteKVConfig(namespace=namespace, key=key)
+        for address in self._caller.name_servers:
+            await self._caller.ask(address, RequestCode.DELETE_KV_CONFIG, header)
+
+    async def wipe_write_permission(self, broker_name: str) -> dict[str, int]:
+        """Make the topics of a broker unwritable (205): name server -> number of topics."""
+        header = WipeWritePermOfBroker(broker_name=broker_name)
+        changed = {}
+        for address in self._caller.name_servers:
+            frame = await self._caller.ask(address, RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
+            answer = WipeWritePermOfBrokerResponse.from_fields(frame.fields)
+            changed[address] = answer.wipe_topic_count
+        return changed
+
+    async def add_write_permission(self, broker_name: str) -> dict[str, int]:
+        """Make the topics of a broker writable again (327): name server -> number of topics."""
+        header = AddWritePermOfBroker(broker_name=broker_name)
+        changed = {}
+        for address in self._caller.name_servers:
+            frame = await self._caller.ask(address, RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
+            answer = AddWritePermOfBrokerResponse.from_fields(frame.fields)
+            changed[address] = answer.add_topic_count
+        return changed

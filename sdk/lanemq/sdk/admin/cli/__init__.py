@@ -1,0 +1,46 @@
+"""``lanemq admin``: mqadmin's commands, under mqadmin's names."""
+
+import click
+
+from ._cluster import broker_status, cluster_list
+from ._command import Commands
+from ._consumer import consumer_progress, update_sub_group
+from ._message import (
+    print_messages,
+    query_by_id,
+    query_by_key,
+    query_by_unique_key,
+    send_message,
+)
+from ._offset import reset_offset_by_time
+from ._topic import delete_topic, topic_list, topic_route, topic_status, update_topic
+
+__all__ = ["admin"]
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+def admin() -> None:
+    """Administer a cluster, of lanemq or of Apache RocketMQ.
+
+    Commands, options and columns are those of mqadmin 4.9; --json prints a JSON value instead.
+    """
+
+
+for _command in (
+    update_topic,
+    delete_topic,
+    topic_list,
+    topic_route,
+    topic_status,
+    cluster_list,
+    broker_status,
+    update_sub_group,
+    consumer_progress,
+    query_by_id,
+    query_by_key,
+    query_by_unique_key,
+    print_messages,
+    send_message,
+    reset_offset_by_time,
+):
+    admin.add_command(_command)
