@@ -1,0 +1,58 @@
+"""Peers of servers over memory streams, and captures of real software."""
+
+import gzip
+import json
+from base64 import b64decode
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import memory_stream_pair
+
+from lanemq.proxy._server import Server
+from lanemq.proxy._testing import Connect, Dial, Peer, Recorded
+from lanemq.wire import HostAddress
+
+FRAMES = Path(__file__).parents[2] / "compat_tests" / "vectors" / "frames"
+
+
+@pytest.fixture
+def connect(nursery: trio.Nursery) -> Connect:
+    """``connect(server)``: a new peer of ``server`` over a memory stream."""
+
+    def connect(server: Server, *, host: str = "10.1.2.3", port: int = 40001) -> Peer:
+        ours, theirs = memory_stream_pair()
+        nursery.start_soon(partial(server.serve_stream, theirs, peer=HostAddress(host, port)))
+        return Peer(ours)
+
+    return connect
+
+
+@pytest.fixture
+async def dial() -> AsyncIterator[Dial]:
+    """``await dial(port)``: a peer over a real socket, closed at the end of the test."""
+    async with AsyncExitStack() as stack:
+
+        async def dial(port: int) -> Peer:
+            stream = await trio.open_tcp_stream("127.0.0.1", port)
+            return Peer(await stack.enter_async_context(stream))
+
+        yield dial
+
+
+@pytest.fixture
+def recorded() -> Callable[[str], Iterator[Recorded]]:
+    """``recorded(name)``: the frames of a capture of real software, in order."""
+
+    def read(name: str) -> Iterator[Recorded]:
+        with gzip.open(FRAMES / f"{name}.jsonl.gz", "rt") as lines:
+            for line in lines:
+                entry: dict[str, Any] = json.loads(line)
+                data = b64decode(entry["frame"])
+                yield Recorded(entry["conn"], entry["dir"] == "c2s", entry["peer"], data)
+
+    return read
