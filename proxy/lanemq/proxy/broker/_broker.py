@@ -1,0 +1,71 @@
+"""A broker without its sockets: handlers over a store, and the tasks beside them.
+
+Source: RocketMQ 4.9.8, BrokerController.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final, final
+
+import trio
+
+from lanemq.storage import Store
+from lanemq.wire import HostAddress, TopicConfig
+
+from .._dispatch import Handlers
+from .._server import Server
+from . import _heartbeats, _locks, _offsets, _pull, _query, _send, _send_back
+from ._config import BrokerConfig
+from ._context import BrokerContext, wall_clock_ms
+from ._delay import DelayService
+
+SAMPLE_S: Final = 1.0
+
+_WITHOUT_TASKS: Final = (_send, _send_back, _offsets, _query, _locks)
+
+
+@final
+class Broker:
+    """One broker over an open store; whoever opens it runs ``run`` and ``server.serve``."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: Store,
+        *,
+        address: HostAddress,
+        announce: Callable[[TopicConfig], None],
+        now_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self.config = config
+        self.address = address
+        """What name servers and clients are told; ``host:port`` as text."""
+        self.context = BrokerContext(
+            config, store, address=address, announce=announce, now_ms=now_ms
+        )
+        self.handlers = Handlers()
+        for module in _WITHOUT_TASKS:
+            module.register(self.handlers, self.context)
+        self._pulls = _pull.register(self.handlers, self.context)
+        self._heartbeats = _heartbeats.register(self.handlers, self.context)
+        self._delays = DelayService(self.context)
+        self.server = Server(
+            self.handlers,
+            name=f"broker {config.broker_name}",
+            after_batch=[self.context.commit],
+            limits=config.limits(),
+        )
+
+    async def run(self) -> None:
+        """Do what is due beside the requests, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._pulls.expire)
+            nursery.start_soon(self._heartbeats.expire)
+            nursery.start_soon(self._delays.run)
+            nursery.start_soon(self._sample)
+
+    async def _sample(self) -> None:
+        context = self.context
+        while True:
+            await trio.sleep(SAMPLE_S)
+            context.statistics.sample(context.now_s(), time.localtime().tm_yday)

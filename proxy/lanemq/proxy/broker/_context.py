@@ -1,0 +1,75 @@
+"""What the handlers of one broker share."""
+
+import time
+from collections.abc import Callable
+from typing import final
+
+import trio
+
+from lanemq.storage import Store, StoreUnwritable, parse_delay_levels
+from lanemq.wire import HostAddress, TopicConfig
+
+from .._session import Session
+from ._clients import ClientRegistry
+from ._config import BrokerConfig
+from ._groups import Groups
+from ._hold import Hold, Holds
+from ._locks import QueueLocks
+from ._stats import BrokerStatistics
+from ._topics import Topics
+from ._writer import Writer, unwritable
+
+
+def wall_clock_ms() -> int:
+    """The time of day in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+@final
+class BrokerContext:
+    """The store of a broker, the tables around it, and the one moment at which writes count."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: Store,
+        *,
+        address: HostAddress,
+        announce: Callable[[TopicConfig], None],
+        now_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.address = address
+        """Where clients reach this broker; it is part of every message id given out."""
+        self.store_host = address.packed
+        self.now_ms = now_ms
+        """The time of day, for what is stored and compared with what was stored."""
+        self.now_s = trio.current_time
+        """A clock without jumps, for time-outs."""
+        self.announce = announce
+        """Tell the name servers of a topic that changed."""
+        self.clients: ClientRegistry[Session] = ClientRegistry()
+        self.holds: Holds[Session] = Holds()
+        self.locks = QueueLocks()
+        self.topics = Topics(store.tables.topics, config, announce)
+        self.groups = Groups(store.tables.groups, config)
+        self.writer = Writer(store, parse_delay_levels(store.config.delay_levels))
+        self.statistics = BrokerStatistics(now_s=self.now_s(), day=time.localtime().tm_yday)
+        self.answer_held: Callable[[Hold[Session]], None] = lambda hold: None
+        """Runs a pull again that was parked, and answers it. The pull handlers put theirs here."""
+
+    def commit(self) -> None:
+        """Write what was appended since the last call to the log, and answer woken pulls.
+
+        Every appender calls it before it tells anyone of success; the server does so after
+        each read. Raises ``Refused`` (SERVICE_NOT_AVAILABLE) where the log cannot be written;
+        nothing of it is stored then.
+        """
+        try:
+            self.store.commit()
+        except StoreUnwritable as error:
+            raise unwritable(error) from error
+        if self.holds.has_woken:
+            for hold in self.holds.take_woken():
+                self.answer_held(hold)

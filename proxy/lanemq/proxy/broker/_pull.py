@@ -1,0 +1,268 @@
+"""Pulls: PULL_MESSAGE (11) and the same by another number, LITE_PULL_MESSAGE (361).
+
+A pull is answered at once, or parked at the end of its queue (long polling) until a message
+comes or its time is up. A parked one is run a second time, which then answers for certain.
+
+Source: RocketMQ 4.9.8, PullMessageProcessor, PullRequestHoldService.
+"""
+
+import math
+from typing import Final, final
+
+import trio
+
+from lanemq.storage import GetStatus, Got
+from lanemq.wire import (
+    Frame,
+    Permission,
+    PullSysFlag,
+    Refused,
+    RequestCode,
+    ResponseCode,
+    SubscriptionGroupConfig,
+)
+from lanemq.wire.headers import PullMessage
+
+from .._dispatch import Handlers, failure
+from .._reply_template import ReplyTemplate
+from .._session import Session
+from ._context import BrokerContext
+from ._filter import TAG_TYPE, require_tags, subscribed_codes, tag_codes
+from ._hold import Hold
+from ._old_readers import for_reader_all
+
+HOLD_MAX_S: Final = 300.0
+"""No pull is parked longer, whatever it asks for; clients ask for 15 to 20 s."""
+
+BROADCASTING: Final = "BROADCASTING"
+MASTER_ID: Final = 0
+FIELDS: Final = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset")
+
+EMPTY: Final = frozenset({GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE})
+CODES: Final = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+
+@final
+class Pulls:
+    """The pull handlers of one broker."""
+
+    def __init__(self, broker: BrokerContext) -> None:
+        self._broker = broker
+        # All four numbers belong into every one of these answers: clients read them unasked.
+        self._replies = {
+            code: ReplyTemplate(FIELDS, code=code).encode
+            for code in (*CODES.values(), ResponseCode.PULL_OFFSET_MOVED)
+        }
+        self._wake = trio.Event()
+        self._sleeps_until_s = math.inf
+
+    def pull(self, frame: Frame, session: Session) -> bytes | None:
+        """Answer, or park and answer nothing yet."""
+        return self._run(frame, session, may_park=True)
+
+    def answer_held(self, hold: Hold[Session]) -> None:
+        """Run a parked pull again, without parking and without its commit.
+
+        It never raises: this runs while somebody else's messages are committed.
+        """
+        try:
+            reply = self._run(hold.request, hold.owner, may_park=False)
+            assert reply is not None
+        except Exception as error:  # such as a group or topic that was taken away meanwhile
+            hold.owner.send(failure(hold.request, hold.owner, error))
+        else:
+            hold.owner.send_bytes(reply)
+
+    def arrived(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
+        """A message came into a queue; the store calls this while it commits."""
+        broker = self._broker
+        if broker.holds.waits_on(topic, queue_id):
+            hurried = broker.holds.arrived(
+                topic, queue_id, max_offset=max_offset, tags_code=tags_code, now_s=broker.now_s()
+            )
+            if hurried:
+                self._rearm()
+
+    async def expire(self) -> None:
+        """Answer the pulls whose time is up, for as long as the broker runs."""
+        broker = self._broker
+        while True:
+            next_s = broker.holds.next_expiry_s()
+            self._sleeps_until_s = next_s if next_s is not None else math.inf
+            with trio.move_on_at(self._sleeps_until_s):
+                await self._wake.wait()
+            self._wake = trio.Event()
+            for hold in broker.holds.expire(broker.now_s()):
+                self.answer_held(hold)
+
+    def _run(self, frame: Frame, session: Session, *, may_park: bool) -> bytes | None:
+        broker, fields = self._broker, frame.fields
+        try:
+            group_name, topic = fields["consumerGroup"], fields["topic"]
+            queue_id, offset = int(fields["queueId"]), int(fields["queueOffset"])
+            max_count, sys_flag = int(fields["maxMsgNums"]), int(fields["sysFlag"])
+        except (KeyError, ValueError):
+            PullMessage.from_fields(fields)  # says which field it is
+            raise
+        group = self._allowed(group_name, topic, queue_id, session)
+        codes = self._wanted(fields, group, topic, sys_flag)
+        got = self._get(topic, queue_id, offset, max_count, codes)
+        if got.status in EMPTY:
+            code = ResponseCode.PULL_NOT_FOUND if offset == 0 else ResponseCode.PULL_OFFSET_MOVED
+        else:
+            code = CODES[got.status]
+        if may_park:
+            if sys_flag & PullSysFlag.COMMIT_OFFSET:
+                committed = int(fields["commitOffset"])
+                broker.store.tables.consumer_offsets.put(group_name, topic, queue_id, committed)
+            if code is ResponseCode.PULL_NOT_FOUND and sys_flag & PullSysFlag.SUSPEND:
+                self._park(frame, session, topic, queue_id, offset, codes)
+                return None
+        records = for_reader_all(got.records, frame.version)
+        if records:
+            body = b"".join(records)
+            broker.statistics.pulled(topic, group_name, len(records), len(body))
+        else:
+            body = b""
+            broker.statistics.missed()
+        values = (MASTER_ID, got.next_offset, got.min_offset, got.max_offset)
+        return self._replies[code](frame, values, body)
+
+    def _allowed(
+        self, group_name: str, topic: str, queue_id: int, session: Session
+    ) -> SubscriptionGroupConfig:
+        """The settings of the group; raises ``Refused`` where it may not read the queue."""
+        broker = self._broker
+        if not broker.config.broker_permission & Permission.READ:
+            remark = f"the broker[{broker.address.host}] pulling message is forbidden"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        group = broker.groups.require(group_name)
+        if not group.consume_enable:
+            remark = f"subscription group no permission, {group_name}"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        config = broker.topics.get(topic)
+        if config is None:
+            remark = f"topic[{topic}] not exist, apply first please!"
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if not config.perm & Permission.READ:
+            remark = f"the topic[{topic}] pulling message is forbidden"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        if not 0 <= queue_id < config.read_queue_nums:
+            remark = (
+                f"queueId[{queue_id}] is illegal, topic:[{topic}] "
+                f"topicConfig.readQueueNums:[{config.read_queue_nums}] consumer:[{session.peer}]"
+            )
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        return group
+
+    def _wanted(
+        self,
+        fields: dict[str, str],
+        group: SubscriptionGroupConfig,
+        topic: str,
+        sys_flag: int,
+    ) -> frozenset[int] | None:
+        """The tag hashes wanted; from this request, or else from the group's heartbeats.
+
+        A pull may be faster than the heartbeat that subscribes. It is refused at once, and the
+        client tries again.
+        """
+        if sys_flag & PullSysFlag.SUBSCRIPTION:
+            expression_type = fields.get("expressionType")
+            if expression_type and expression_type != TAG_TYPE and not fields.get("subscription"):
+                remark = "parse the consumer's subscription failed"
+                raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
+            require_tags(expression_type)
+            return tag_codes(fields.get("subscription"))
+        members = self._broker.clients.consumer_group(group.group_name)
+        if members is None:
+            remark = "the consumer's group info not exist"
+            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+        if members.message_model == BROADCASTING and not group.consume_broadcast_enable:
+            remark = f"the consumer group[{group.group_name}] can not consume by broadcast way"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        subscription = members.subscriptions.get(topic)
+        if subscription is None:
+            remark = "the consumer's subscription not exist"
+            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+        if subscription.sub_version < int(fields.get("subVersion", "0")):
+            remark = "the consumer's subscription not latest"
+            raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
+        require_tags(subscription.expression_type)
+        return subscribed_codes(subscription)
+
+    def _get(
+        self, topic: str, queue_id: int, offset: int, max_count: int, codes: frozenset[int] | None
+    ) -> Got:
+        broker = self._broker
+        store, config = broker.store, broker.config
+        count_limit = config.max_transfer_count_on_message_in_memory
+        max_bytes = config.max_transfer_bytes_on_message_in_memory
+        if store.is_cold(store.min_position):  # most stores have nothing cold at all
+            units = store.units(topic, queue_id, offset, 1)
+            if units and store.is_cold(units[0].log_position):
+                count_limit = config.max_transfer_count_on_message_in_disk
+                max_bytes = config.max_transfer_bytes_on_message_in_disk
+        return store.get(
+            topic,
+            queue_id,
+            offset,
+            max_count=min(max_count, count_limit),
+            max_bytes=max_bytes,
+            tag_codes=codes,
+        )
+
+    def _park(
+        self,
+        frame: Frame,
+        session: Session,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        codes: frozenset[int] | None,
+    ) -> None:
+        broker, holds = self._broker, self._broker.holds
+        if holds.is_full:
+            remark = f"[OVERLOAD]{len(holds)} pulls are waiting already"
+            raise Refused(ResponseCode.SYSTEM_BUSY, remark)
+        if broker.config.long_polling_enable:
+            timeout_ms = int(frame.fields.get("suspendTimeoutMillis", "0"))
+        else:
+            timeout_ms = broker.config.short_polling_time_mills
+        hold = Hold(
+            owner=session,
+            request=frame,
+            topic=topic,
+            queue_id=queue_id,
+            queue_offset=offset,
+            tag_codes=codes,
+            timeout_s=min(max(0.0, timeout_ms / 1000), HOLD_MAX_S),
+        )
+        now_s = broker.now_s()
+        if holds.park(hold, now_s):
+            session.on_close.append(holds.drop)
+        self._rearm()
+
+    def _rearm(self) -> None:
+        """Wake ``expire`` where it would oversleep."""
+        next_s = self._broker.holds.next_expiry_s()
+        if next_s is not None and next_s < self._sleeps_until_s:
+            self._wake.set()
+
+
+def register(handlers: Handlers, broker: BrokerContext) -> Pulls:
+    """Both pull codes, and the waking of parked pulls when messages arrive."""
+    pulls = Pulls(broker)
+    handlers.add(RequestCode.PULL_MESSAGE, pulls.pull)
+    handlers.add(RequestCode.LITE_PULL_MESSAGE, pulls.pull)
+    broker.answer_held = pulls.answer_held
+    broker.store.on_arrival.append(pulls.arrived)
+    return pulls

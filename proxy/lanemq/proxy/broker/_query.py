@@ -1,0 +1,52 @@
+"""Finding single messages: by key (QUERY_MESSAGE, 12) and by offset id (VIEW_MESSAGE_BY_ID, 33).
+
+Source: RocketMQ 4.9.8, QueryMessageProcessor.
+"""
+
+from lanemq.wire import Frame, Refused, RequestCode, ResponseCode
+from lanemq.wire.headers import QueryMessage, ViewMessage
+
+from .._dispatch import Handlers, typed
+from .._session import Session
+from ._context import BrokerContext
+from ._old_readers import for_reader, for_reader_all
+
+
+def register(handlers: Handlers, broker: BrokerContext) -> None:
+    """Both ways to one message."""
+    store, config = broker.store, broker.config
+
+    def query(header: QueryMessage, frame: Frame, session: Session) -> Frame:
+        """Answer the records of a topic that have the key, newest first.
+
+        ``key`` is one of the message's KEYS, or its unique key; then the broker decides how
+        many are looked for.
+        """
+        found = store.query(
+            header.topic,
+            header.key,
+            max_count=config.default_query_max_num if header.unique_key_query else header.max_num,
+            begin_ms=header.begin_timestamp,
+            end_ms=header.end_timestamp,
+        )
+        if not found.records:
+            remark = "can not find message, maybe time range not correct"
+            raise Refused(ResponseCode.QUERY_NOT_FOUND, remark)
+        return frame.reply(
+            fields={
+                "indexLastUpdateTimestamp": str(found.last_update_timestamp_ms),
+                "indexLastUpdatePhyoffset": str(found.last_update_position),
+            },
+            body=b"".join(for_reader_all(found.records, frame.version)),
+        )
+
+    def view(header: ViewMessage, frame: Frame, session: Session) -> Frame:
+        """Answer the record at a place in the commit log."""
+        record = store.record_at(header.offset)
+        if record is None:
+            remark = f"can not find message by the offset, {header.offset}"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        return frame.reply(body=for_reader(record, frame.version))
+
+    handlers.add(RequestCode.QUERY_MESSAGE, typed(QueryMessage, query))
+    handlers.add(RequestCode.VIEW_MESSAGE_BY_ID, typed(ViewMessage, view))

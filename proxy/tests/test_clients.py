@@ -1,0 +1,144 @@
+"""The registry knows a client from its heartbeat until its connection, group or time ends."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from lanemq.proxy.broker._clients import CLIENT_LIFE_S, ClientRegistry
+from lanemq.wire import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+
+SESSIONS = st.sampled_from(["s1", "s2", "s3"])
+GROUPS = st.sampled_from(["g", "h"])
+
+
+def heartbeat(
+    client_id: str,
+    *,
+    consumers: dict[str, list[str]] | None = None,
+    producers: tuple[str, ...] = (),
+) -> HeartbeatData:
+    return HeartbeatData(
+        client_id=client_id,
+        consumer_data_set=tuple(
+            ConsumerData(
+                group_name=group,
+                subscription_data_set=tuple(SubscriptionData(topic) for topic in topics),
+            )
+            for group, topics in (consumers or {}).items()
+        ),
+        producer_data_set=tuple(ProducerData(group) for group in producers),
+    )
+
+
+class RegistryMachine(RuleBasedStateMachine):
+    """Against a flat model: (kind, group, session) -> time last heard of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.registry: ClientRegistry[str] = ClientRegistry()
+        self.now_s = 0.0
+        self.members: dict[tuple[str, str, str], float] = {}
+
+    @rule(session=SESSIONS, consumers=st.sets(GROUPS), producers=st.sets(GROUPS))
+    def beat(self, session: str, consumers: set[str], producers: set[str]) -> None:
+        data = heartbeat(
+            f"id-{session}",
+            consumers={group: ["T"] for group in sorted(consumers)},
+            producers=tuple(sorted(producers)),
+        )
+        changed = self.registry.heartbeat(
+            session, data, language="JAVA", version=409, now_s=self.now_s
+        )
+        new = [group for group in sorted(consumers) if ("c", group, session) not in self.members]
+        assert changed == new
+        for group in consumers:
+            self.members["c", group, session] = self.now_s
+        for group in producers:
+            self.members["p", group, session] = self.now_s
+
+    @rule(session=SESSIONS, group=GROUPS)
+    def unregister(self, session: str, group: str) -> None:
+        changed = self.registry.unregister(session, producer_group=group, consumer_group=group)
+        was_consumer = self.members.pop(("c", group, session), None) is not None
+        self.members.pop(("p", group, session), None)
+        assert changed == ([group] if was_consumer else [])
+
+    @rule(session=SESSIONS)
+    def close(self, session: str) -> None:
+        changed = self.registry.closed(session)
+        gone = [key for key in self.members if key[2] == session]
+        assert sorted(changed) == sorted(group for kind, group, _ in gone if kind == "c")
+        for key in gone:
+            del self.members[key]
+
+    @rule(elapsed_s=st.sampled_from([0.0, 30.0, CLIENT_LIFE_S, CLIENT_LIFE_S + 1]))
+    def pass_time(self, elapsed_s: float) -> None:
+        self.now_s += elapsed_s
+        departed = self.registry.expire(self.now_s)
+        gone = [key for key, seen in self.members.items() if self.now_s - seen > CLIENT_LIFE_S]
+        assert set(departed.sessions) == {session for _, _, session in gone}
+        assert set(departed.changed_groups) == {group for kind, group, _ in gone if kind == "c"}
+        for key in gone:
+            del self.members[key]
+
+    @invariant()
+    def the_groups_are_those_of_the_model(self) -> None:
+        for name in ("g", "h"):
+            consumers = {s for kind, group, s in self.members if (kind, group) == ("c", name)}
+            producers = {s for kind, group, s in self.members if (kind, group) == ("p", name)}
+            group = self.registry.consumer_group(name)
+            assert set(self.registry.sessions_of(name)) == consumers
+            assert (group is not None) == bool(consumers)
+            if group is not None:
+                assert group.client_ids() == sorted(f"id-{session}" for session in consumers)
+            assert {client.session for client in self.registry.producers(name)} == producers
+
+    @invariant()
+    def nothing_is_kept_of_those_who_left(self) -> None:
+        assert set(self.registry._sessions) == {session for _, _, session in self.members}
+
+
+RegistryMachine.TestCase.settings = settings(
+    max_examples=150, stateful_step_count=30, deadline=None
+)
+TestRegistry = RegistryMachine.TestCase
+
+
+def beat(registry: ClientRegistry[str], session: str, data: HeartbeatData) -> list[str]:
+    return registry.heartbeat(session, data, language="JAVA", version=409, now_s=0.0)
+
+
+def test_one_client_on_two_connections_is_one_member_of_the_list() -> None:
+    registry: ClientRegistry[str] = ClientRegistry()
+    beat(registry, "s1", heartbeat("id", consumers={"g": ["T"]}))
+    beat(registry, "s2", heartbeat("id", consumers={"g": ["T"]}))
+    group = registry.consumer_group("g")
+    assert group is not None
+    assert group.client_ids() == ["id"]
+    assert set(registry.sessions_of("g")) == {"s1", "s2"}
+
+
+def test_a_topic_that_a_heartbeat_leaves_out_is_dropped_and_counts_as_a_change() -> None:
+    registry: ClientRegistry[str] = ClientRegistry()
+    assert beat(registry, "s", heartbeat("id", consumers={"g": ["T", "U"]})) == ["g"]
+    assert beat(registry, "s", heartbeat("id", consumers={"g": ["T", "U"]})) == []
+    assert beat(registry, "s", heartbeat("id", consumers={"g": ["T"]})) == ["g"]
+    group = registry.consumer_group("g")
+    assert group is not None
+    assert set(group.subscriptions) == {"T"}
+    assert registry.groups_of_topic("T") == ["g"]
+    assert registry.groups_of_topic("U") == []
+
+
+def test_only_a_newer_version_of_a_subscription_replaces_the_known_one() -> None:
+    registry: ClientRegistry[str] = ClientRegistry()
+    group = None
+    for version, text, expected in ((5, "A", "A"), (4, "B", "A"), (5, "C", "A"), (6, "D", "D")):
+        subscription = SubscriptionData("T", text, sub_version=version)
+        data = HeartbeatData(
+            "id", consumer_data_set=(ConsumerData("g", subscription_data_set=(subscription,)),)
+        )
+        beat(registry, "s", data)
+        group = registry.consumer_group("g")
+        assert group is not None
+        assert group.subscriptions["T"].sub_string == expected

@@ -1,0 +1,172 @@
+"""A parked pull leaves exactly once: woken, expired, or dropped with its owner."""
+
+import math
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
+
+from lanemq.proxy.broker._hold import RECHECK_S, SLOT_S, Hold, Holds
+from lanemq.wire import Frame
+
+OWNERS = st.sampled_from(["a", "b", "c"])
+TOPICS = st.sampled_from(["T", "U"])
+QUEUE_IDS = st.integers(0, 1)
+CODES = st.none() | st.frozensets(st.integers(0, 3), max_size=2)
+TIMEOUTS_S = st.floats(0, 30)
+
+
+def hold(owner: str = "a", **changes: object) -> Hold[str]:
+    values: dict[str, object] = {
+        "topic": "T",
+        "queue_id": 0,
+        "queue_offset": 5,
+        "tag_codes": None,
+        "timeout_s": 15.0,
+    }
+    return Hold(owner=owner, request=Frame(code=11), **(values | changes))  # type: ignore[arg-type]
+
+
+class HoldsMachine(RuleBasedStateMachine):
+    """Against a model that scans: every parked pull with the time by which it must be out."""
+
+    parked = Bundle("parked")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holds: Holds[str] = Holds(held_max=1000)
+        self.now_s = 1000.0
+        self.model: dict[Hold[str], float] = {}
+        self.woken: list[Hold[str]] = []
+        self.ends: dict[tuple[str, int], int] = {}
+
+    @rule(
+        target=parked,
+        owner=OWNERS,
+        topic=TOPICS,
+        queue_id=QUEUE_IDS,
+        codes=CODES,
+        timeout_s=TIMEOUTS_S,
+    )
+    def park(
+        self,
+        owner: str,
+        topic: str,
+        queue_id: int,
+        codes: frozenset[int] | None,
+        timeout_s: float,
+    ) -> object:
+        new = hold(
+            owner,
+            topic=topic,
+            queue_id=queue_id,
+            queue_offset=self.ends.get((topic, queue_id), 0),
+            tag_codes=codes,
+            timeout_s=timeout_s,
+        )
+        is_first = self.holds.park(new, self.now_s)
+        assert is_first == (not hasattr(self, f"known_{owner}"))
+        setattr(self, f"known_{owner}", True)
+        self.model[new] = self.now_s + timeout_s
+        return multiple(new)
+
+    @rule(topic=TOPICS, queue_id=QUEUE_IDS, tags_code=st.integers(0, 3))
+    def arrive(self, topic: str, queue_id: int, tags_code: int) -> None:
+        end = self.ends[topic, queue_id] = self.ends.get((topic, queue_id), 0) + 1
+        self.holds.arrived(topic, queue_id, max_offset=end, tags_code=tags_code, now_s=self.now_s)
+        for parked, due_s in list(self.model.items()):
+            if parked.queue != (topic, queue_id):
+                continue
+            if parked.tag_codes is None or tags_code in parked.tag_codes:
+                del self.model[parked]
+                self.woken.append(parked)
+            else:
+                self.model[parked] = min(due_s, self.now_s + RECHECK_S)
+
+    @rule()
+    def take_woken(self) -> None:
+        assert self.holds.has_woken == bool(self.woken)
+        assert self.holds.take_woken() == self.woken
+        self.woken.clear()
+
+    @rule(elapsed_s=st.floats(0, 20))
+    def pass_time(self, elapsed_s: float) -> None:
+        self.now_s += elapsed_s
+        expired = self.holds.expire(self.now_s)
+        assert len(set(expired)) == len(expired)
+        for gone in expired:
+            assert self.model.pop(gone) <= self.now_s + 1e-6, "answered too early"
+        for due_s in self.model.values():
+            assert due_s > self.now_s - SLOT_S - 1e-6, "answered too late"
+
+    @rule(owner=OWNERS)
+    def drop(self, owner: str) -> None:
+        self.holds.drop(owner)
+        self.model = {one: due_s for one, due_s in self.model.items() if one.owner != owner}
+        self.woken = [one for one in self.woken if one.owner != owner]
+        if hasattr(self, f"known_{owner}"):
+            delattr(self, f"known_{owner}")
+
+    @invariant()
+    def everything_parked_is_counted(self) -> None:
+        assert len(self.holds) == len(self.model)
+
+    @invariant()
+    def the_alarm_is_set_for_the_earliest(self) -> None:
+        next_s = self.holds.next_expiry_s()
+        if self.model:
+            assert next_s is not None
+            assert next_s <= min(self.model.values()) + SLOT_S + 1e-6
+        else:
+            assert next_s is None
+
+
+HoldsMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestHolds = HoldsMachine.TestCase
+
+
+def test_a_pull_expires_in_the_slot_of_its_timeout_and_not_before() -> None:
+    holds: Holds[str] = Holds()
+    parked = hold(timeout_s=15.0)
+    holds.park(parked, 100.03)
+    assert holds.expire(115.0) == []
+    next_s = holds.next_expiry_s()
+    assert next_s is not None
+    assert math.isclose(next_s, 115.1)
+    assert holds.expire(next_s) == [parked]
+
+
+def test_messages_that_pass_by_unwanted_shorten_the_wait() -> None:
+    holds: Holds[str] = Holds()
+    parked = hold(tag_codes=frozenset({7}), timeout_s=15.0)
+    holds.park(parked, 0.0)
+    assert holds.arrived("T", 0, max_offset=6, tags_code=1, now_s=1.0)
+    assert not holds.arrived("T", 0, max_offset=7, tags_code=1, now_s=2.0)
+    assert holds.expire(5.9) == []
+    assert holds.expire(6.0) == [parked]
+
+
+def test_a_message_below_the_offset_wakes_nobody() -> None:
+    holds: Holds[str] = Holds()
+    holds.park(hold(queue_offset=9), 0.0)
+    assert not holds.arrived("T", 0, max_offset=9, tags_code=0, now_s=0.0)
+    assert not holds.has_woken
+
+
+def test_pulls_that_come_and_go_leave_nothing_behind() -> None:
+    holds: Holds[str] = Holds()
+    for offset in range(10_000):
+        holds.park(hold(queue_offset=offset), offset / 100_000)
+        holds.arrived("T", 0, max_offset=offset + 1, tags_code=0, now_s=offset / 100_000)
+        holds.take_woken()
+    assert len(holds._slot_heap) <= 3
+    assert sum(map(len, holds._slots.values())) == 0
+    assert not holds._queues
+
+
+def test_a_full_table_says_so() -> None:
+    holds: Holds[str] = Holds(held_max=2)
+    holds.park(hold(), 0.0)
+    assert not holds.is_full
+    holds.park(hold(), 0.0)
+    assert holds.is_full
