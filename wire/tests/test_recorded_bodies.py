@@ -110,19 +110,6 @@ def test_every_body_is_read_and_written_with_the_same_content(recorded: list[Any
     assert seen[HeartbeatData] > 500
 
 
-def test_heartbeats_with_a_reference_hold_the_subscription_twice(recorded: list[Any]) -> None:
-    referring = [
-        one.frame.body
-        for one in recorded
-        if one.request_code == RequestCode.HEART_BEAT and b'"$ref"' in one.frame.body
-    ]
-    for data in referring:
-        heartbeat = HeartbeatData.decode(data)
-        assert b"$ref" not in heartbeat.encode()
-        topics = [sub.topic for c in heartbeat.consumer_data_set for sub in c.subscription_data_set]
-        assert len(topics) >= data.count(b'"topic"') + data.count(b'"$ref"')
-
-
 def test_our_unquoted_form_is_what_name_servers_send_to_old_clients(recorded: list[Any]) -> None:
     routes = [
         one.frame.body

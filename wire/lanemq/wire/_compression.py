@@ -17,6 +17,7 @@ COMPRESSION_LEVEL: Final = 5
 # A body of 4 MiB, the limit of a broker, may come out of a few kilobytes. This is the most
 # that one message may unpack to, unless the caller says otherwise.
 MAX_BODY_BYTES: Final = 64 << 20
+ZSTD_WINDOW_BYTES: Final = 8 << 20  # every decoder must grant as much
 
 
 def compress_body(body: bytes, level: int = COMPRESSION_LEVEL) -> bytes:
@@ -67,6 +68,12 @@ def _read_lz4(body: bytes, max_bytes: int) -> tuple[bytes, bool]:
 
 
 def _read_zstd(body: bytes, max_bytes: int) -> tuple[bytes, bool]:
-    with zstandard.ZstdDecompressor().stream_reader(body) as stream:
+    decompressor = zstandard.ZstdDecompressor(max_window_size=max(max_bytes, ZSTD_WINDOW_BYTES))
+    with decompressor.stream_reader(body) as stream:
         data = stream.read(max_bytes + 1)
-    return data, True
+    if len(data) > max_bytes:
+        return data, False
+    # The reader does not tell whether the frame ended. This one does, but knows no limit;
+    # by now the size is known to be harmless.
+    whole = decompressor.decompressobj()
+    return whole.decompress(body), whole.eof
