@@ -99,7 +99,7 @@ def test_a_deleted_topic_or_group_takes_its_counters_along() -> None:
     assert stats.group("U", "g") is not None
     stats.forget_group("g")
     assert stats.group("U", "g") is None
-    assert stats.put_messages == 1
+    assert stats.puts.messages == 1
 
 
 def test_the_number_of_counters_is_bounded() -> None:
@@ -138,6 +138,6 @@ def test_the_topics_add_up_to_the_broker(calls: list[tuple[str, int, int]]) -> N
     for topic, messages, size_bytes in calls:
         stats.put(topic, messages, size_bytes)
     counters = [counter for topic in "ABC" if (counter := stats.topic(topic)) is not None]
-    assert sum(counter.messages for counter in counters) == stats.put_messages
-    assert sum(counter.size_bytes for counter in counters) == stats.put_bytes
-    assert sum(counter.calls for counter in counters) == len(calls)
+    assert sum(counter.messages for counter in counters) == stats.puts.messages
+    assert sum(counter.size_bytes for counter in counters) == stats.puts.size_bytes
+    assert sum(counter.calls for counter in counters) == stats.puts.calls == len(calls)

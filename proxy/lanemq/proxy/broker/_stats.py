@@ -126,8 +126,11 @@ class BrokerStatistics:
     def __init__(self, *, now_s: float, day: int) -> None:
         self._now_s = self._counters_sampled_s = now_s
         self._day = day
-        self.put_messages = self.put_bytes = self.put_failures = 0
-        self.pulls_found = self.pulls_missed = self.pulled_messages = 0
+        self.puts = Counter(now_s)
+        """All messages that were stored."""
+        self.gets = Counter(now_s)
+        """All messages that consumers took; its calls are the pulls that found some."""
+        self.put_failures = self.pulls_missed = 0
         self.put_time_max_ms = self.get_time_max_ms = 0
         self.put_times = [0] * len(PUT_TIME_NAMES)
         self._topics: dict[str, Counter] = {}
@@ -141,8 +144,10 @@ class BrokerStatistics:
 
     def put(self, topic: str, messages: int, size_bytes: int) -> None:
         """Count messages accepted for ``topic`` in one call; bytes as written to the log."""
-        self.put_messages += messages
-        self.put_bytes += size_bytes
+        puts = self.puts
+        puts.calls += 1
+        puts.messages += messages
+        puts.size_bytes += size_bytes
         counter = self._topics.get(topic)
         if counter is None:
             counter = self._new(self._topics, topic)
@@ -165,8 +170,10 @@ class BrokerStatistics:
 
     def pulled(self, topic: str, group: str, messages: int, size_bytes: int) -> None:
         """Count one pull that found messages."""
-        self.pulls_found += 1
-        self.pulled_messages += messages
+        gets = self.gets
+        gets.calls += 1
+        gets.messages += messages
+        gets.size_bytes += size_bytes
         key = (topic, group)
         counter = self._groups.get(key)
         if counter is None:
@@ -194,7 +201,11 @@ class BrokerStatistics:
         self._now_s = now_s
         self._samples.append(
             _Totals(
-                now_s, self.put_messages, self.pulls_found, self.pulls_missed, self.pulled_messages
+                now_s,
+                self.puts.messages,
+                self.gets.calls,
+                self.pulls_missed,
+                self.gets.messages,
             )
         )
         if now_s - self._counters_sampled_s >= _MINUTE[0]:
@@ -203,8 +214,8 @@ class BrokerStatistics:
                 counter.sample(now_s)
         if day != self._day:
             self._day = day
-            self._put_mornings = (self._put_mornings[1], self.put_messages)
-            self._get_mornings = (self._get_mornings[1], self.pulled_messages)
+            self._put_mornings = (self._put_mornings[1], self.puts.messages)
+            self._get_mornings = (self._get_mornings[1], self.gets.messages)
 
     def put_tps(self) -> tuple[float, ...]:
         """Messages written per second, over the last 10, 60 and 600 seconds."""
@@ -228,11 +239,11 @@ class BrokerStatistics:
 
     def put_day(self) -> DayTotals:
         yesterday, today = self._put_mornings
-        return DayTotals(yesterday, today, self.put_messages)
+        return DayTotals(yesterday, today, self.puts.messages)
 
     def get_day(self) -> DayTotals:
         yesterday, today = self._get_mornings
-        return DayTotals(yesterday, today, self.pulled_messages)
+        return DayTotals(yesterday, today, self.gets.messages)
 
     def topic(self, topic: str) -> Counter | None:
         return self._topics.get(topic)
@@ -278,6 +289,8 @@ class BrokerStatistics:
         return counter
 
     def _counters(self) -> Iterator[Counter]:
+        yield self.puts
+        yield self.gets
         yield from self._topics.values()
         yield from self._groups.values()
         yield from self._send_backs.values()
