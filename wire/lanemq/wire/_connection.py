@@ -67,10 +67,12 @@ class Connection:
     def receive_data(self, data: bytes | bytearray | memoryview) -> None:
         """Take what the peer sent; no bytes at all means that it closed its side.
 
-        Raises ``LocalProtocolError`` for data after the end.
+        After a failure it is thrown away. Raises ``LocalProtocolError`` for data after the end.
         """
         if self._ended and data:
             raise LocalProtocolError("data received after the end of the connection")
+        if self._failure is not None:
+            return
         if data:
             self._buffer += data
         else:

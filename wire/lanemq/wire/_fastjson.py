@@ -187,7 +187,7 @@ class _Parser:
 
 def _check_depth(value: object) -> None:
     level = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH):
         below: list[object] = []
         for item in level:
             if isinstance(item, dict):

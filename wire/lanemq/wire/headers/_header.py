@@ -20,7 +20,7 @@ Int = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """A Java long."""
 
-_DECIMAL: Final = re.compile(r"[+-]?[0-9]+")
+_DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,40}")
 
 
 class Header(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -80,7 +80,7 @@ class Header(msgspec.Struct, frozen=True, gc=False, rename="camel"):
                     raise RemoteProtocolError(
                         f"{cls.__name__}: field {field.encode_name} is {text[:40]!r}, no integer"
                     )
-                values[field.encode_name] = int(text[:40])
+                values[field.encode_name] = int(text)
             else:
                 values[field.encode_name] = text
         try:

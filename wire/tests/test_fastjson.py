@@ -1,0 +1,283 @@
+"""fastjson's dialect: what strict JSON says means the same, and the rest is read as well."""
+
+import json
+from contextlib import suppress
+from enum import IntEnum
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lanemq.wire import LocalProtocolError, RemoteProtocolError, fastjson
+from lanemq.wire._fastjson import MAX_DEPTH, _Parser
+
+TEXT = st.text(st.characters(codec="utf-8"))
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+class Queue:
+    """A key or a value that is an object on the wire."""
+
+    def __init__(self, queue_id: int) -> None:
+        self.queue_id = queue_id
+
+    def to_json(self) -> dict[str, object]:
+        return {"queueId": self.queue_id, "topic": "T", "none": None}
+
+
+def without_null_members(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: without_null_members(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [without_null_members(item) for item in value]
+    return value
+
+
+@given(VALUES)
+def test_strict_json_is_read_the_same_by_both_readers(value: object) -> None:
+    for text in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent=1)):
+        assert fastjson.loads(text) == _Parser(text).read() == value
+
+
+@given(VALUES, st.booleans(), st.booleans())
+def test_what_is_written_is_read_back_but_for_null_members(
+    value: object, standard: bool, pretty: bool
+) -> None:
+    written = fastjson.dumps(value, standard=standard, pretty=pretty)
+    assert fastjson.loads(written) == without_null_members(value)
+    assert json.loads(written) == without_null_members(value)
+
+
+@given(st.binary() | st.text('{}[]":,0-9truefalsn $.\\@e').map(str.encode))
+def test_garbage_is_only_ever_a_remote_protocol_error(data: bytes) -> None:
+    with suppress(RemoteProtocolError):
+        fastjson.loads(data)
+
+
+@given(VALUES, st.data())
+def test_references_into_any_value_resolve_or_are_refused(
+    value: object, data: st.DataObject
+) -> None:
+    path = data.draw(st.sampled_from(["$", "@", "..", "$.a", "$[0]", "$.x[0].a"]) | TEXT)
+    with suppress(RemoteProtocolError):
+        fastjson.loads(json.dumps({"x": [value, {"$ref": path}], "a": value}))
+
+
+def test_bare_integer_keys_are_read_as_text() -> None:
+    assert fastjson.loads('{"brokerAddrs":{0:"a:1", -1 : "b:2"}}') == {
+        "brokerAddrs": {"0": "a:1", "-1": "b:2"}
+    }
+
+
+def test_quoted_integer_keys_are_the_same() -> None:
+    assert fastjson.loads(b'{"0":"a"}') == fastjson.loads(b'{0:"a"}')
+
+
+def test_object_keys_become_their_strict_json() -> None:
+    text = '{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:5,{"m":{1:2}}:6}}'
+    assert fastjson.loads(text) == {
+        "offsetTable": {'{"brokerName":"b","queueId":0,"topic":"T"}': 5, '{"m":{"1":2}}': 6}
+    }
+
+
+def test_string_keys_stay_as_they_are() -> None:
+    text = json.dumps({json.dumps({"queueId": 0}): 5})
+    assert fastjson.loads(text) == {'{"queueId": 0}': 5}
+
+
+def test_bare_words_are_keys() -> None:
+    assert fastjson.loads("{code:1,$x_1:2}") == {"code": 1, "$x_1": 2}
+
+
+def test_a_path_from_the_root_is_resolved_to_the_very_same_object() -> None:
+    value: Any = fastjson.loads(
+        '{"consumerDataSet":[{"subscriptionDataSet":[{"topic":"T"}]},'
+        '{"subscriptionDataSet":[{"$ref":"$.consumerDataSet[0].subscriptionDataSet[0]"}]}]}'
+    )
+    first, second = value["consumerDataSet"]
+    assert second["subscriptionDataSet"][0] is first["subscriptionDataSet"][0]
+
+
+def test_a_reference_may_come_before_what_it_names_and_name_another() -> None:
+    value: Any = fastjson.loads('{"a":{"$ref":"$.b"},"b":{"$ref":"$.c"},"c":[1]}')
+    assert value == {"a": [1], "b": [1], "c": [1]}
+
+
+def test_names_in_a_path_may_be_escaped_and_keys_may_be_numbers() -> None:
+    value: Any = fastjson.loads(
+        r'{"%RETRY%g.x":{"1":{"v":1}},"r":{"$ref":"$.%RETRY%g\\.x[1]"},"s":{"$ref":"$.r"}}'
+    )
+    assert value["r"] == value["s"] == {"v": 1}
+
+
+def test_at_and_two_dots_name_the_holder_and_its_holder() -> None:
+    value: Any = fastjson.loads('{"a":{"self":{"$ref":"@"},"up":{"$ref":".."}},"r":{"$ref":"$"}}')
+    assert value["a"]["self"] is value["a"]
+    assert value["a"]["up"] is value
+    assert value["r"] is value
+    listed: Any = fastjson.loads('{"a":[{"$ref":"@"},{"$ref":".."}]}')
+    assert listed["a"][0] is listed["a"]
+    assert listed["a"][1] is listed
+
+
+def test_a_reference_as_an_object_key_is_resolved() -> None:
+    text = '{"mqs":[{"queueId":0}],"table":{{"$ref":"$.mqs[0]"}:5,{"queueId":1}:6}}'
+    value: Any = fastjson.loads(text)
+    assert value["table"] == {'{"queueId":0}': 5, '{"queueId":1}': 6}
+
+
+@pytest.mark.parametrize(
+    "path", ["$.b", "$.a[1]", "$.a[", "$x", "a", "", "$.self", "..", "$.n.x", "$.a[99999999999]"]
+)
+def test_a_reference_that_leads_nowhere_is_refused(path: str) -> None:
+    text = json.dumps({"a": [0], "n": 1, "self": {"$ref": path}})
+    with pytest.raises(RemoteProtocolError, match="reference"):
+        fastjson.loads(text)
+
+
+def test_a_key_that_contains_itself_is_refused() -> None:
+    with pytest.raises(RemoteProtocolError, match="contains itself"):
+        fastjson.loads('{"a":{"b":{"$ref":"@"}},"t":{{"$ref":"$.a"}:1}}')
+
+
+@pytest.mark.parametrize("member", ['"$ref":5', '"$ref":"$","more":1'])
+def test_an_object_that_only_looks_like_a_reference_is_an_object(member: str) -> None:
+    text = f"{{{member}}}"
+    assert fastjson.loads(text) == json.loads(text)
+    with pytest.raises(RemoteProtocolError, match="beside its reference"):
+        fastjson.loads(f"{{{text}:1}}")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "expected a value at character 0, found the end"),
+        ("{", "expected a key"),
+        ('{"a"', "expected ':'"),
+        ('{"a":', "expected a value"),
+        ('{"a":1', "',' or '}'"),
+        ("[1", "',' or ']'"),
+        ("[1 2]", "',' or ']' at character 3, found '2]'"),
+        ("[1,]", "expected a value"),
+        ('"a', "a string with an end"),
+        (r'["\q"]', "a string with valid escapes"),
+        ("1x", "the end of the text at character 1"),
+        ("[1e999,a]", "a number in range"),
+        ("{1:'a'}", "expected a value at character 3"),
+        ('{1:"\udc80"}', "not UTF-8 at byte 4"),
+    ],
+)
+def test_what_is_no_json_is_refused_by_place(text: str, message: str) -> None:
+    with pytest.raises(RemoteProtocolError) as caught:
+        fastjson.loads(text)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}"), ("{0:", "}")])
+def test_nesting_has_a_limit(opening: str, closing: str) -> None:
+    deepest = opening * MAX_DEPTH + "1" + closing * MAX_DEPTH
+    fastjson.loads(deepest)
+    for levels in (1, 800, 100_000):
+        with pytest.raises(RemoteProtocolError, match="nests deeper"):
+            fastjson.loads(opening * levels + deepest + closing * levels)
+    with pytest.raises(RemoteProtocolError):
+        fastjson.loads("{" * 100_000)
+
+
+def test_many_brackets_are_no_depth() -> None:
+    value: list[list[int]] = [[] for _ in range(1000)]
+    assert fastjson.loads(json.dumps(value)) == value
+
+
+def test_length_has_a_limit() -> None:
+    with pytest.raises(RemoteProtocolError, match="at most 9"):
+        fastjson.loads(b'"12345678"', max_bytes=9)
+    assert fastjson.loads(b'"1234567"', max_bytes=9) == "1234567"
+
+
+def test_integer_keys_are_written_bare_for_old_clients_and_quoted_for_others() -> None:
+    value = {"brokerAddrs": {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"}}
+    assert fastjson.dumps(value) == (b'{"brokerAddrs":{0:"10.0.0.1:10911",1:"10.0.0.2:10911"}}')
+    assert json.loads(fastjson.dumps(value, standard=True)) == {
+        "brokerAddrs": {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"}
+    }
+
+
+def test_object_keys_are_written_as_objects_for_old_clients_and_as_text_for_others() -> None:
+    value = {Queue(0): 5, Queue(1): Queue(2)}
+    assert fastjson.dumps(value) == (
+        b'{{"queueId":0,"topic":"T"}:5,{"queueId":1,"topic":"T"}:{"queueId":2,"topic":"T"}}'
+    )
+    assert json.loads(fastjson.dumps(value, standard=True)) == {
+        '{"queueId":0,"topic":"T"}': 5,
+        '{"queueId":1,"topic":"T"}': {"queueId": 2, "topic": "T"},
+    }
+
+
+def test_one_object_in_two_places_is_written_twice() -> None:
+    shared = {"topic": "T"}
+    assert fastjson.dumps([shared, shared]) == b'[{"topic":"T"},{"topic":"T"}]'
+
+
+def test_scalars_are_written_as_java_writes_them() -> None:
+    class Code(IntEnum):
+        SIX = 6
+
+    value = [True, False, None, 0.0, float("nan"), Code.SIX, 2**63 - 1, "é\n"]
+    assert fastjson.dumps(value) == (
+        '[true,false,null,0.0,null,6,9223372036854775807,"é\\n"]'.encode()
+    )
+
+
+def test_the_layout_of_a_configuration_file() -> None:
+    value = {
+        "dataVersion": {"counter": 0, "stateVersion": 0, "timestamp": 1795234469471},
+        "empty": {},
+        "groupTopicMap": {"g": ["T", "U"]},
+        "none": None,
+        "offsetTable": {"BenchT2@some_group": {0: 640, 1: 800}, "T@g": {0: 2}},
+    }
+    assert fastjson.dumps(value, pretty=True).decode() == (
+        "{\n"
+        '\t"dataVersion":{\n'
+        '\t\t"counter":0,\n'
+        '\t\t"stateVersion":0,\n'
+        '\t\t"timestamp":1795234469471\n'
+        "\t},\n"
+        '\t"empty":{},\n'
+        '\t"groupTopicMap":{\n'
+        '\t\t"g":["T","U"]\n'
+        "\t},\n"
+        '\t"offsetTable":{\n'
+        '\t\t"BenchT2@some_group":{0:640,1:800\n'
+        "\t\t},\n"
+        '\t\t"T@g":{0:2\n'
+        "\t\t}\n"
+        "\t}\n"
+        "}"
+    )
+
+
+@pytest.mark.parametrize("value", [object(), {1.5: 1}, {True: 1}, {None: 1}, b"x", "\ud800"])
+def test_what_has_no_json_form_is_our_own_mistake(value: object) -> None:
+    with pytest.raises(LocalProtocolError, match="no JSON"):
+        fastjson.dumps(value)
+
+
+def test_a_value_that_contains_itself_is_our_own_mistake() -> None:
+    ring: list[object] = []
+    ring.append(ring)
+    with pytest.raises(LocalProtocolError, match="no JSON form"):
+        fastjson.dumps(ring)
