@@ -49,10 +49,8 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
         LOGGER.info("configuration changed by %s: %s", session.peer, properties)
         version = version.next(broker.now_ms())
         if "brokerPermission" in properties:
-            for name in broker.store.tables.topics.names:
-                topic = broker.topics.get(name)
-                if topic is not None:
-                    broker.announce(topic)
+            for topic in broker.store.tables.topics.configs.values():
+                broker.announce(topic)
         return frame.reply()
 
     handlers.add(RequestCode.GET_BROKER_CONFIG, get)

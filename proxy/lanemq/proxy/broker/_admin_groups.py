@@ -56,9 +56,7 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
         return frame.reply()
 
     def configs(frame: Frame, session: Session) -> Frame:
-        table = {
-            name: config for name in tables.groups.names if (config := broker.groups.get(name))
-        }
+        table = dict(tables.groups.configs)
         wrapper = SubscriptionGroupWrapper(table, tables.groups.data_version)
         return frame.reply(body=wrapper.encode())
 
@@ -150,23 +148,20 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
         """
         source = broker.clients.consumer_group(header.src_group)
         for topic in [header.topic] if header.topic else topics_of(header.src_group):
-            config = broker.topics.get(topic)
-            if config is None:
+            if broker.topics.get(topic) is None:
                 continue
             if not header.offline and source is not None and topic not in source.subscriptions:
                 continue
-            for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
-                offset = tables.consumer_offsets.get(header.src_group, topic, queue_id)
-                if offset is not None:
-                    tables.consumer_offsets.put(header.dest_group, topic, queue_id, offset)
+            for queue_id, offset in tables.consumer_offsets.queues(header.src_group, topic).items():
+                tables.consumer_offsets.put(header.dest_group, topic, queue_id, offset)
         return frame.reply()
 
     def all_offsets(frame: Frame, session: Session) -> Frame:
-        body = ConsumerOffsetTable(tables.consumer_offsets.snapshot())
+        body = ConsumerOffsetTable(tables.consumer_offsets.as_table())
         return frame.reply(body=body.encode())
 
     def delay_offsets(frame: Frame, session: Session) -> Frame:
-        return frame.reply(body=DelayOffsetTable(tables.delay_offsets.snapshot()).encode())
+        return frame.reply(body=DelayOffsetTable(tables.delay_offsets.as_table()).encode())
 
     handlers.add(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, put)
     handlers.add(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, configs)

@@ -110,8 +110,8 @@ def _delays(broker: BrokerContext) -> dict[str, str]:
     for level in range(1, len(broker.writer.delays_ms) + 1):
         delivered = store.tables.delay_offsets.get(level)
         end = store.bounds(SystemTopic.SCHEDULE, level - 1)[1]
-        if delivered is not None or end > 0:
-            info[f"scheduleMessageOffset_{level}"] = f"{delivered or 0},{end}"
+        if delivered or end:
+            info[f"scheduleMessageOffset_{level}"] = f"{delivered},{end}"
     return info
 
 

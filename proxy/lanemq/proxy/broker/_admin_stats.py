@@ -3,11 +3,8 @@
 Source: RocketMQ 4.9.8, AdminBrokerProcessor, ConsumerOffsetManager.queryMinOffsetInAllGroup.
 """
 
-import time
 from collections.abc import Iterable, Iterator
-from typing import Final, NoReturn
-
-import trio
+from typing import Final
 
 from lanemq.wire import (
     BrokerStatsData,
@@ -43,18 +40,6 @@ from ._stats import Counter
 
 LONG_MAX: Final = (1 << 63) - 1
 UNITS_MAX: Final = 16_384  # of one answer; they stay far below the longest frame
-SAMPLE_S: Final = 1.0
-
-
-async def sample_statistics(broker: BrokerContext) -> NoReturn:
-    """Take the samples that rates are made of, once a second while the broker runs."""
-    due_s = trio.current_time()
-    while True:
-        due_s += SAMPLE_S
-        await trio.sleep_until(due_s)
-        # A suspended machine must not be made up for with a burst of samples.
-        due_s = max(due_s, trio.current_time() - SAMPLE_S)
-        broker.statistics.sample(broker.now_s(), time.localtime().tm_yday)
 
 
 def register(handlers: Handlers, broker: BrokerContext) -> None:
@@ -164,19 +149,15 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
         Where the compared group is ahead of it the answer is the largest long, "no correction".
         """
         left_out = set((header.filter_groups or "").split(","))
-        config = existing_topic(broker, header.topic)
-        queues = range(max(config.read_queue_nums, config.write_queue_nums))
         lowest: dict[int, int] = {}
         for group in offsets.groups_of(header.topic):
             if group in left_out:
                 continue
-            for queue_id in queues:
-                offset = offsets.get(group, header.topic, queue_id)
-                if offset is not None and offset >= store.bounds(header.topic, queue_id)[0]:
+            for queue_id, offset in offsets.queues(group, header.topic).items():
+                if offset >= store.bounds(header.topic, queue_id)[0]:
                     lowest[queue_id] = min(offset, lowest.get(queue_id, LONG_MAX))
-        for queue_id in queues:
-            compared = offsets.get(header.compare_group, header.topic, queue_id)
-            if compared is not None and lowest.get(queue_id, LONG_MAX) > compared:
+        for queue_id, compared in offsets.queues(header.compare_group, header.topic).items():
+            if lowest.get(queue_id, LONG_MAX) > compared:
                 lowest[queue_id] = LONG_MAX
         return frame.reply(body=QueryCorrectionOffsetBody(lowest).encode())
 

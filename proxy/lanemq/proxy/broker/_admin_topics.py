@@ -97,10 +97,8 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
 
     def configs(frame: Frame, session: Session) -> Frame:
         """Answer the settings of all topics."""
-        table = {
-            name: config for name in tables.topics.names if (config := broker.topics.get(name))
-        }
-        return frame.reply(body=TopicConfigWrapper(table, tables.topics.data_version).encode())
+        wrapper = TopicConfigWrapper(dict(tables.topics.configs), tables.topics.data_version)
+        return frame.reply(body=wrapper.encode())
 
     def config_of(header: GetTopicConfig, frame: Frame, session: Session) -> Frame:
         return frame.reply(body=existing_topic(broker, header.topic).encode())

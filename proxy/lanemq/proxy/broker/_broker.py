@@ -14,14 +14,40 @@ from lanemq.wire import HostAddress, TopicConfig
 
 from .._dispatch import Handlers
 from .._server import Server
-from . import _heartbeats, _locks, _offsets, _pull, _query, _send, _send_back
+from . import (
+    _admin_config,
+    _admin_groups,
+    _admin_relay,
+    _admin_runtime,
+    _admin_stats,
+    _admin_topics,
+    _heartbeats,
+    _locks,
+    _offsets,
+    _pull,
+    _query,
+    _send,
+    _send_back,
+)
 from ._config import BrokerConfig
 from ._context import BrokerContext, wall_clock_ms
 from ._delay import DelayService
 
 SAMPLE_S: Final = 1.0
 
-_WITHOUT_TASKS: Final = (_send, _send_back, _offsets, _query, _locks)
+_WITHOUT_TASKS: Final = (
+    _send,
+    _send_back,
+    _offsets,
+    _query,
+    _locks,
+    _admin_config,
+    _admin_groups,
+    _admin_relay,
+    _admin_runtime,
+    _admin_stats,
+    _admin_topics,
+)
 
 
 @final
