@@ -17,11 +17,11 @@ class CompatError(Exception):
     """Base of the harness's own errors."""
 
 
-class PeersMissing(CompatError):
+class PeersMissing(CompatError):  # noqa: N818 - reads as what happened
     """Real software cannot be used because a tool is missing; the text names the tool."""
 
 
-class BuildFailed(CompatError):
+class BuildFailed(CompatError):  # noqa: N818 - reads as what happened
     """A build tool exited with an error."""
 
     def __init__(self, command: Sequence[str], status: int, output: str) -> None:
@@ -29,7 +29,7 @@ class BuildFailed(CompatError):
         super().__init__(f"{' '.join(command)}: exit status {status}\n{output[-4000:]}")
 
 
-class ServerFailed(CompatError):
+class ServerFailed(CompatError):  # noqa: N818 - reads as what happened
     """A server did not come up or went away; the text ends with the end of its log."""
 
     def __init__(self, message: str, log: Path | None = None) -> None:
@@ -40,11 +40,11 @@ class ServerFailed(CompatError):
         super().__init__(message + tail)
 
 
-class DriverFailed(CompatError):
+class DriverFailed(CompatError):  # noqa: N818 - reads as what happened
     """A driver process died or said something that is not its protocol."""
 
 
-class CommandRefused(CompatError):
+class CommandRefused(CompatError):  # noqa: N818 - reads as what happened
     """The client under test raised ``error`` (its class name) when asked for ``command``.
 
     ``code`` is the response code of the server where the client knows it, else ``None``.
@@ -55,7 +55,7 @@ class CommandRefused(CompatError):
         super().__init__(f"{command}: {error} (code {code}): {message}")
 
 
-class NotApplicable(CompatError):
+class NotApplicable(CompatError):  # noqa: N818 - reads as what happened
     """This cell makes no sense; ``reason`` says what shows it."""
 
     def __init__(self, reason: str) -> None:

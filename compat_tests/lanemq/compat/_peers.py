@@ -73,11 +73,11 @@ JAVA_CLIENTS = {
             features=(),
             packages=(("org.apache.rocketmq", "com.alibaba.rocketmq"),),
         ),
-        JavaClient(version="4.2.0", features=("UniqueKeys", "Batches"), packages=()),
-        JavaClient(version="4.9.7", features=("UniqueKeys", "Batches", "LitePull"), packages=()),
+        JavaClient(version="4.2.0", features=("Batches",), packages=()),
+        JavaClient(version="4.9.7", features=("Batches", "LitePull"), packages=()),
         JavaClient(
             version="5.3.3",
-            features=("UniqueKeys", "Batches", "LitePull"),
+            features=("Batches", "LitePull"),
             packages=(_LATER_HEARTBEAT,),
         ),
     )
@@ -151,8 +151,6 @@ def java_driver(version: str) -> list[str]:
         "-Xmx192m",
         "-Xss512k",
         "-Dfile.encoding=UTF-8",
-        # Since 4.x the pause between two rebalances can be chosen; 3.2.6 has 10 s fixed.
-        "-Drocketmq.client.rebalance.waitInterval=2000",
         "-Drocketmq.client.logUseSlf4j=false",
         "-cp",
         f"{classes}:{jars}/*",

@@ -1,0 +1,45 @@
+"""The clients by name, and how each is started."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ._peers import GO_CLIENTS, JAVA_CLIENTS, go_driver, java_driver, missing_tools, node_driver
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFamily:
+    """A client under test."""
+
+    name: str
+    needs: str | None
+    """Key of the tools it needs ("java", "go", "node"); ``None``: only Python."""
+    command: Callable[[], list[str]]
+    """Builds the driver if needed (so it blocks) and returns its command line."""
+
+    def missing(self) -> str | None:
+        """Say which tool is missing for it, if any."""
+        return missing_tools(self.needs) if self.needs else None
+
+
+def _python_driver() -> list[str]:
+    return [sys.executable, "-m", "lanemq.compat._python_driver"]
+
+
+def _java(version: str) -> ClientFamily:
+    return ClientFamily(f"java-{version}", "java", lambda: java_driver(version))
+
+
+def _go(version: str) -> ClientFamily:
+    return ClientFamily(f"go-{version}", "go", lambda: go_driver(version))
+
+
+CLIENTS: dict[str, ClientFamily] = {
+    family.name: family
+    for family in (
+        *(_java(version) for version in JAVA_CLIENTS),
+        *(_go(version) for version in GO_CLIENTS),
+        ClientFamily("node-ali-ons", "node", node_driver),
+        ClientFamily("python", None, _python_driver),
+    )
+}

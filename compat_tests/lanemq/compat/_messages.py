@@ -1,0 +1,67 @@
+"""What the harness sends and what drivers report, in one shape for all clients."""
+
+import msgspec
+
+
+class Outgoing(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message to send."""
+
+    topic: str
+    body: bytes
+    tags: str | None = None
+    keys: str | None = None
+    """Separated by blanks, as on the wire."""
+    flag: int = 0
+    properties: dict[str, str] = {}
+    delay_level: int = 0
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """What a client made of the answer to a send."""
+
+    status: str
+    """Java's names: ``SEND_OK`` and so on."""
+    message_id: str
+    """The unique key where the client makes one, else the offset id."""
+    offset_id: str
+    queue_id: int
+    queue_offset: int
+
+
+class Received(msgspec.Struct, frozen=True):
+    """A message as a client handed it to its application."""
+
+    topic: str
+    body: bytes
+    flag: int
+    properties: dict[str, str]
+    queue_id: int
+    queue_offset: int
+    reconsume_times: int
+    message_id: str
+    offset_id: str
+    born_timestamp_ms: int
+    store_timestamp_ms: int
+    tags: str | None = None
+    keys: str | None = None
+
+
+class Pulled(msgspec.Struct, frozen=True):
+    """The result of one pull; offsets count messages."""
+
+    status: str
+    """Java's names: ``FOUND``, ``NO_NEW_MSG``, ``NO_MATCHED_MSG``, ``OFFSET_ILLEGAL``."""
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    messages: list[Received]
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """One call of a consumer's listener."""
+
+    message: Received
+    succeeded: bool
+    """What the listener answered."""
+    at_s: float
+    """When the harness heard of it, on trio's clock."""

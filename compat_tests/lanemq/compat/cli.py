@@ -1,0 +1,122 @@
+"""``lanemq compat`` and ``lanemq-compat``: the matrix from the command line."""
+
+import functools
+import sys
+from pathlib import Path
+
+import click
+import trio
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from ._clients import CLIENTS
+from ._demo import run_demo
+from ._errors import CompatError
+from ._matrix import JOBS, Selection, run_cells, run_matrix
+from ._peers import missing_tools
+from ._results import CellResult, write_report
+from ._servers import SERVER_NAMES, Cluster
+from ._show import show_matrix
+from .scenarios import SCENARIOS
+
+
+def _split(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (value or "").split(",") if name.strip())
+
+
+@click.group()
+def compat() -> None:
+    """Run real RocketMQ clients against real servers and compare."""
+
+
+@compat.command()
+@click.option("--clients", callback=_split, help="Comma-separated; all of them unless given.")
+@click.option("--servers", callback=_split, help="Comma-separated; all of them unless given.")
+@click.option("--scenarios", callback=_split, help="Comma-separated; all of them unless given.")
+@click.option("--report", type=click.Path(path_type=Path), help="Write .json or .html here.")
+@click.option("--target", metavar="NAMESRV", help="Use this running cluster, start no server.")
+@click.option("--jobs", default=JOBS, show_default=True, help="Cells under way at once.")
+@click.option(
+    "--logs",
+    type=click.Path(path_type=Path),
+    default=Path("compat-logs"),
+    show_default=True,
+    help="Where logs of failures go.",
+)
+def run(
+    clients: tuple[str, ...],
+    servers: tuple[str, ...],
+    scenarios: tuple[str, ...],
+    report: Path | None,
+    target: str | None,
+    jobs: int,
+    logs: Path,
+) -> None:
+    """Run scenarios over clients and servers and print the matrix.
+
+    Exits with status 1 if a cell failed. With --target topics and groups with names of their
+    own are made on the cluster and left there.
+    """
+    try:
+        selection = Selection.of(clients=clients, servers=servers, scenarios=scenarios)
+    except CompatError as error:
+        raise click.ClickException(str(error)) from None
+    if target and servers:
+        raise click.UsageError("--target is the server: leave --servers out")
+    console = Console()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    # Progress is for people: it goes to stderr, and only if that is a terminal.
+    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as progress:
+        total = selection.cells_per_server * (1 if target else len(selection.servers))
+        task = progress.add_task("starting", total=total)
+
+        def on_result(result: CellResult) -> None:
+            label = f"{result.server}: {result.client} {result.scenario}"
+            progress.update(task, advance=1, description=label)
+
+        options = {"jobs": jobs, "logs": logs, "on_result": on_result}
+        if target:
+            # Its delay levels are its own, but the scenarios' patience is long enough for 1s-30s.
+            cluster = Cluster("target", target, logs, [])
+            cells = trio.run(functools.partial(run_cells, cluster, selection, **options))
+        else:
+            cells = trio.run(functools.partial(run_matrix, selection, **options))
+    show_matrix(console, cells)
+    if report is not None:
+        write_report(report, cells)
+        console.print(f"report: {report}")
+    sys.exit(any(cell.outcome == "failed" for cell in cells))
+
+
+@compat.command(name="list")
+def list_names() -> None:
+    """List clients, servers and scenarios."""
+    console = Console()
+    clients = Table("client", "needs", "here")
+    for family in CLIENTS.values():
+        clients.add_row(family.name, family.needs or "", family.missing() or "yes")
+    servers = Table("server", "needs", "here")
+    for name in SERVER_NAMES:
+        needs = "java" if name.startswith("apache-") else ""
+        servers.add_row(name, needs, (missing_tools(needs) if needs else None) or "yes")
+    scenarios = Table("scenario", "what happens")
+    for scenario in SCENARIOS.values():
+        scenarios.add_row(scenario.name, scenario.title)
+    for table in (clients, servers, scenarios):
+        console.print(table)
+
+
+@compat.command()
+def demo() -> None:
+    """Start lanemq, pass messages between Python and Java, show what happened."""
+    sys.exit(trio.run(run_demo, Console()))
+
+
+def main() -> None:
+    """Entry point of ``lanemq-compat``."""
+    compat(prog_name="lanemq-compat")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+"""All scenarios, by theme. Importing this package registers them."""
+
+from .._scenario import SCENARIOS
+from . import consuming, groups, mixing, ordering, pulling, queries, retries, sending, shapes
+
+__all__ = [
+    "SCENARIOS",
+    "consuming",
+    "groups",
+    "mixing",
+    "ordering",
+    "pulling",
+    "queries",
+    "retries",
+    "sending",
+    "shapes",
+]

@@ -1,0 +1,65 @@
+"""Groups of several consumers: sharing, leaving."""
+
+from itertools import count
+
+import trio
+
+from .._cell import Cell, Consumer, Producer
+from .._messages import Outgoing
+from .._scenario import ScenarioFailed, expect_equal, scenario
+
+SHARE_S = 15.0
+"""Below the 20 s after which clients look by themselves: the server must have told them."""
+SHARE_BY_TIMER_S = 60.0
+ROUND = 8
+
+
+@scenario("share-and-leave", long=True)
+async def share_and_leave(cell: Cell) -> None:
+    """Two members share the queues; when one leaves the other gets everything."""
+    topic, group = await cell.topic(), cell.name("group")
+    numbers = count()
+    sent: list[bytes] = []
+
+    async def send_round(producer: Producer) -> None:
+        for _ in range(ROUND):
+            sent.append(b"shared %d" % next(numbers))
+            await producer.send(Outgoing(topic, sent[-1]))
+
+    async with cell.producer() as producer, cell.consumer(topic, group=group) as stays:
+        await send_round(producer)
+        await stays.receive(ROUND)
+        async with cell.consumer(topic, group=group) as leaves:
+            # ali-ons does not listen to what servers say about its groups.
+            by_timer = cell.client.startswith("node-")
+            with trio.move_on_after(SHARE_BY_TIMER_S if by_timer else SHARE_S):
+                while not _share(stays, leaves):
+                    await send_round(producer)
+                    await trio.sleep(0.2)
+            if not _share(stays, leaves):
+                raise ScenarioFailed("the second member of the group got no messages in time")
+            await until_consumed(sent, stays, leaves)
+        alone_from = len(sent)
+        for _ in range(5):
+            await send_round(producer)
+        missing = set(sent[alone_from:])
+        await stays.until("messages of all queues", lambda: missing <= set(stays.bodies))
+        expect_equal("messages lost", set(sent) - set(stays.bodies) - set(leaves.bodies), set())
+
+
+def _share(one: Consumer, other: Consumer) -> bool:
+    """Tell whether both got some of the latest messages."""
+    latest = sorted(
+        [(d.at_s, consumer.name) for consumer in (one, other) for d in consumer.deliveries]
+    )[-2 * ROUND :]
+    return {name for _, name in latest} == {one.name, other.name}
+
+
+async def until_consumed(sent: list[bytes], one: Consumer, other: Consumer) -> None:
+    """Wait until two consumers together have had everything."""
+    with trio.move_on_after(SHARE_BY_TIMER_S):
+        # Two consumers report independently; asking both in turn is simplest.
+        while not set(sent) <= {*one.bodies, *other.bodies}:  # noqa: ASYNC110
+            await trio.sleep(0.05)
+        return
+    raise ScenarioFailed(f"lost while sharing: {set(sent) - {*one.bodies, *other.bodies}}")

@@ -1,0 +1,42 @@
+"""Mixed languages: what one client sends another understands."""
+
+from .._cell import Cell
+from .._messages import Outgoing
+from .._scenario import expect_equal, scenario
+
+PARTNER = {"python": "java-4.9.7"}
+"""Who a client talks to; everybody else to Python."""
+
+
+async def _cross(sender: Cell, receiver: Cell) -> None:
+    topic = await sender.topic()
+    sent = [
+        Outgoing(topic, b"plain"),
+        Outgoing(topic, "grüße 消息".encode(), "TagA", "k1 k2", 3, {"a": "1", "größe": "über"}),
+        Outgoing(topic, b"compressed " * 2000, properties={"long": "yes"}),
+        Outgoing(topic, bytes(range(256)), tags="TagB"),
+    ]
+    async with receiver.consumer(topic) as consumer, sender.producer() as producer:
+        answers = [await producer.send(message) for message in sent]
+        received = {message.body: message for message in await consumer.receive(len(sent))}
+    expect_equal("messages", len(received), len(sent))
+    for message, answer in zip(sent, answers, strict=True):
+        seen = received[message.body]
+        place = (answer.queue_id, answer.queue_offset)
+        expect_equal("place", (seen.queue_id, seen.queue_offset), place)
+        expect_equal("tags, keys", (seen.tags, seen.keys), (message.tags, message.keys))
+        expect_equal("flag", seen.flag, message.flag)
+        user = {key: seen.properties.get(key) for key in message.properties}
+        expect_equal("properties", user, message.properties)
+
+
+@scenario("sent-here-read-there")
+async def sent_here_read_there(cell: Cell) -> None:
+    """What this client sends, a client in another language reads (Python; for Python, Java)."""
+    await _cross(cell, await cell.partner(PARTNER.get(cell.client, "python")))
+
+
+@scenario("sent-there-read-here")
+async def sent_there_read_here(cell: Cell) -> None:
+    """What a client in another language sends (Python; for Python, Java), this one reads."""
+    await _cross(await cell.partner(PARTNER.get(cell.client, "python")), cell)

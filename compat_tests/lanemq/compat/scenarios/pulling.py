@@ -1,0 +1,100 @@
+"""Pull consumers: offsets, one pull at a time, search by time, polling."""
+
+import trio
+
+from .._cell import Cell
+from .._messages import Outgoing
+from .._scenario import expect, expect_equal, scenario
+
+
+@scenario("pull")
+async def pull(cell: Cell) -> None:
+    """Pulls return what lies at an offset, filter by tag, and correct wrong offsets."""
+    topic, group = await cell.topic(queues=2), cell.name("group")
+    async with cell.puller(topic, group=group) as puller, cell.producer() as producer:
+        expect_equal("queues", await puller.queues(), [0, 1])
+        for number in range(10):
+            message = Outgoing(topic, b"%d" % number, tags="AB"[number % 2])
+            await producer.send(message, queue_id=1)
+        expect_equal("empty queue", await puller.offset("max", 0), 0)
+        bounds = (await puller.offset("min", 1), await puller.offset("max", 1))
+        expect_equal("bounds", bounds, (0, 10))
+
+        pulled = await puller.pull(1, 0, max_count=4)
+        expect_equal("status", pulled.status, "FOUND")
+        expect_equal("bodies", [m.body for m in pulled.messages], [b"0", b"1", b"2", b"3"])
+        expect_equal("next offset", pulled.next_offset, 4)
+        expect_equal("bounds", (pulled.min_offset, pulled.max_offset), (0, 10))
+
+        pulled = await puller.pull(1, 4, tags="B")
+        expect_equal("tag B", [m.body for m in pulled.messages], [b"5", b"7", b"9"])
+        expect_equal("next offset", pulled.next_offset, 10)
+
+        pulled = await puller.pull(1, 10)
+        expect_equal("at the end", (pulled.status, pulled.next_offset), ("NO_NEW_MSG", 10))
+        pulled = await puller.pull(1, 11)
+        expect_equal("beyond", (pulled.status, pulled.next_offset), ("OFFSET_ILLEGAL", 10))
+        pulled = await puller.pull(1, 0, tags="Z")
+        expect_equal("no match", (pulled.status, pulled.next_offset), ("NO_MATCHED_MSG", 10))
+        pulled = await puller.pull(0, 0)
+        expect_equal("empty queue", (pulled.status, pulled.messages), ("NO_NEW_MSG", []))
+
+
+@scenario("commit-offsets")
+async def commit_offsets(cell: Cell) -> None:
+    """A committed offset is what the group finds later, also a smaller one."""
+    topic, group = await cell.topic(queues=1), cell.name("group")
+    async with cell.producer() as producer, cell.puller(topic, group=group) as puller:
+        await puller.queues()
+        for number in range(5):
+            await producer.send(Outgoing(topic, b"%d" % number), queue_id=0)
+        for offset in (3, 5, 2):
+            await puller.commit(0, offset)
+            # Some clients keep it for a moment before they tell the server.
+            with trio.move_on_after(20):
+                while await puller.offset("committed", 0) != offset:  # noqa: ASYNC110
+                    await trio.sleep(0.1)
+            expect_equal("committed", await puller.offset("committed", 0), offset)
+    async with cell.puller(topic, group=group) as again:
+        expect_equal("after reopening", await again.offset("committed", 0), 2)
+
+
+@scenario("offset-by-time")
+async def offset_by_time(cell: Cell) -> None:
+    """Search by time gives the message stored then, and the ends beyond the ends."""
+    topic = await cell.topic(queues=1)
+    async with cell.puller(topic) as puller, cell.producer() as producer:
+        await puller.queues()
+        for number in range(5):
+            await producer.send(Outgoing(topic, b"%d" % number), queue_id=0)
+            await trio.sleep(0.03)  # so that no two messages share a millisecond
+        stored = [m.store_timestamp_ms for m in (await puller.pull(0, 0)).messages]
+        expect_equal("messages", len(stored), 5)
+        for number, timestamp_ms in enumerate(stored):
+            found = await puller.offset("search", 0, timestamp_ms=timestamp_ms)
+            expect_equal(f"time of message {number}", found, number)
+        before = await puller.offset("search", 0, timestamp_ms=stored[0] - 60_000)
+        expect_equal("before the first", before, 0)
+        after = await puller.offset("search", 0, timestamp_ms=stored[-1] + 60_000)
+        # 4.x: the last message. 5.x, if the client asks for the lower boundary: the end.
+        expect(after in (4, 5), f"after the last: 4 or 5, not {after}")
+
+
+@scenario("lite-pull")
+async def lite_pull(cell: Cell) -> None:
+    """A lite pull consumer polls everything once and resumes where it committed."""
+    topic, group = await cell.topic(), cell.name("group")
+    async with cell.producer() as producer:
+        async with cell.lite_puller(topic, group=group) as puller:
+            first = [b"first %d" % number for number in range(20)]
+            for body in first:
+                await producer.send(Outgoing(topic, body))
+            received = await puller.receive(len(first))
+            expect_equal("bodies", sorted(m.body for m in received), sorted(first))
+            await puller.commit()
+        second = [b"second %d" % number for number in range(20)]
+        for body in second:
+            await producer.send(Outgoing(topic, body))
+        async with cell.lite_puller(topic, group=group) as puller:
+            received = await puller.receive(len(second))
+            expect_equal("bodies", sorted(m.body for m in received), sorted(second))

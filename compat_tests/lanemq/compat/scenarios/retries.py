@@ -1,0 +1,64 @@
+"""Messages that a listener fails: back after a delay, at last among the dead letters."""
+
+import trio
+
+from .._cell import Cell
+from .._messages import Outgoing
+from .._scenario import expect, expect_equal, scenario
+
+RETRIES = 2
+
+
+@scenario("retry-then-success", long=True)
+async def retry_then_success(cell: Cell) -> None:
+    """A failed message comes again, counted and under its own topic, until it succeeds."""
+    topic = await cell.topic()
+    async with cell.consumer(topic, fail_first=1) as consumer, cell.producer() as producer:
+        sent = await producer.send(
+            Outgoing(topic, b"again", tags="T", keys="k", properties={"user": "value"})
+        )
+        await consumer.receive(1, within_s=100)
+        first, second = (delivery.message for delivery in consumer.deliveries)
+        expect_equal("attempts", [first.reconsume_times, second.reconsume_times], [0, 1])
+        expect_equal("topics", [first.topic, second.topic], [topic, topic])
+        expect_equal("bodies", [first.body, second.body], [b"again", b"again"])
+        expect_equal("tags and keys", (second.tags, second.keys), ("T", "k"))
+        expect_equal("user property", second.properties.get("user"), "value")
+        origin = second.properties.get("ORIGIN_MESSAGE_ID")
+        expect(origin in (sent.offset_id, sent.message_id), f"the first id, not {origin}")
+        waited = consumer.deliveries[1].at_s - consumer.deliveries[0].at_s
+        expect(waited >= 0.9, f"a delay of a second or more, not {waited:.2f} s")
+
+
+@scenario("dead-letter", long=True)
+async def dead_letter(cell: Cell) -> None:
+    """After the last retry a message lies in the group's dead letters, readable."""
+    topic, group = await cell.topic(), cell.name("group")
+    control = cell.cluster.control
+    await control.create_group(group, retry_max_times=RETRIES)
+    # Known from the start, so that no client has to discover it first.
+    await control.create_topic(f"%RETRY%{group}", 1)
+    options = {"fail_first": 100, "max_reconsume_times": RETRIES}
+    dead = f"%DLQ%{group}"
+    async with cell.producer() as producer:
+        async with cell.consumer(topic, group=group, **options) as consumer:
+            sent = await producer.send(Outgoing(topic, b"hopeless", properties={"user": "value"}))
+            await consumer.until(
+                f"{RETRIES + 1} attempts",
+                lambda: len(consumer.deliveries) > RETRIES,
+                within_s=100,
+            )
+            with trio.fail_after(30):
+                # Created when the first message dies; nobody is told.
+                while not await control.masters_of(dead):  # noqa: ASYNC110
+                    await trio.sleep(0.1)
+            times = [delivery.message.reconsume_times for delivery in consumer.deliveries]
+            expect_equal("attempts", times, list(range(RETRIES + 1)))
+        async with cell.consumer(dead) as reader:
+            (message,) = await reader.receive(1)
+        expect_equal("body", message.body, b"hopeless")
+        expect_equal("topic", message.topic, dead)
+        expect_equal("user property", message.properties.get("user"), "value")
+        expect_equal("origin topic", message.properties.get("RETRY_TOPIC"), topic)
+        origin = message.properties.get("ORIGIN_MESSAGE_ID")
+        expect(origin in (sent.offset_id, sent.message_id), f"the first id, not {origin}")

@@ -1,0 +1,128 @@
+"""Bodies, properties, keys and tags of every shape come back as they went."""
+
+import random
+
+from .._cell import Cell
+from .._errors import CommandRefused
+from .._messages import Outgoing, Received
+from .._scenario import expect, expect_equal, scenario
+
+MEBIBYTE = 1 << 20
+LIMIT_BYTES = 4 * MEBIBYTE
+"""What brokers take by default (``maxMessageSize``)."""
+MESSAGE_ILLEGAL = 13
+
+
+def _noise(size_bytes: int) -> bytes:
+    """Bytes that no compression makes smaller, the same on each run."""
+    return random.Random(size_bytes).randbytes(size_bytes)
+
+
+async def _round_trip(cell: Cell, messages: list[Outgoing]) -> dict[bytes, Received]:
+    """Send messages of one topic with different bodies; return what arrives, by body."""
+    topic = messages[0].topic
+    async with cell.consumer(topic) as consumer, cell.producer() as producer:
+        for message in messages:
+            expect_equal("status", (await producer.send(message)).status, "SEND_OK")
+        received = {message.body: message for message in await consumer.receive(len(messages))}
+    sizes = sorted(len(body) for body in received)
+    expect_equal("body sizes", sizes, sorted(len(message.body) for message in messages))
+    expect(all(message.body in received for message in messages), "every body byte for byte")
+    return received
+
+
+@scenario("bodies")
+async def bodies(cell: Cell) -> None:
+    """Bodies of one byte, of all byte values, in UTF-8, around the compression limit."""
+    topic = await cell.topic()
+    contents = [
+        b"\x00",
+        bytes(range(256)),
+        "Grüße, 消息, 📨".encode(),
+        b"{}",
+        b"\x01\x02\n\r\t",
+        b"a" * 4095,
+        b"b" * 4096,
+        b"c" * 4097,
+        _noise(4096),
+        b"compressible " * 10_000,
+        _noise(100_000),
+    ]
+    await _round_trip(cell, [Outgoing(topic, content) for content in contents])
+
+
+@scenario("properties")
+async def properties(cell: Cell) -> None:
+    """User properties, keys, tags and flag come back, also beyond ASCII."""
+    topic = await cell.topic()
+    sent = [
+        Outgoing(topic, b"plain"),
+        Outgoing(topic, b"tag", tags="TagA"),
+        Outgoing(topic, b"keys", keys="order-1 order-2"),
+        Outgoing(topic, b"flag", flag=7),
+        Outgoing(topic, b"user", properties={"a": "1", "b": "two words", "c=d": "e:f;g,h"}),
+        Outgoing(topic, b"unicode", properties={"größe": "über", "键": "值", "mail": "📨"}),
+        Outgoing(topic, b"long", properties={"long": "x" * 10_000}),
+        Outgoing(topic, b"all", "T-1_%|", "k", 1, {f"p{n}": str(n) for n in range(50)}),
+    ]
+    received = await _round_trip(cell, sent)
+    for message in sent:
+        seen = received[message.body]
+        what = message.body.decode()
+        expect_equal(f"{what}: topic", seen.topic, topic)
+        expect_equal(f"{what}: tags", seen.tags, message.tags)
+        expect_equal(f"{what}: keys", seen.keys, message.keys)
+        expect_equal(f"{what}: flag", seen.flag, message.flag)
+        user = {key: seen.properties.get(key) for key in message.properties}
+        expect_equal(f"{what}: properties", user, message.properties)
+        expect_equal(f"{what}: reconsume times", seen.reconsume_times, 0)
+        expect(seen.born_timestamp_ms > 0, f"{what}: a birth time")
+        expect(seen.store_timestamp_ms > 0, f"{what}: a store time")
+
+
+@scenario("tags")
+async def tags(cell: Cell) -> None:
+    """A subscription to two tags gets these, not others, not their hash twins."""
+    topic = await cell.topic()
+    # "Aa" and "BB" have the same Java hash, so the broker lets "BB" through: the client must not.
+    tagged = ["Aa", "BB", "C", "D", None]
+    async with (
+        cell.consumer(topic, tags="Aa || C") as some,
+        cell.consumer(topic) as everything,
+        cell.producer() as producer,
+    ):
+        for round_number in range(4):
+            for tag in tagged:
+                await producer.send(Outgoing(topic, f"{tag} {round_number}".encode(), tags=tag))
+        await everything.receive(20)
+        received = await some.receive(8)
+        expect_equal("tags seen", sorted({str(m.tags) for m in received}), ["Aa", "C"])
+        expect_equal("messages seen", len(received), 8)
+        expect_equal("everything", len(set(everything.bodies)), 20)
+
+
+@scenario("large-body")
+async def large_body(cell: Cell) -> None:
+    """Bodies of a megabyte and more, compressible or not, make the round trip."""
+    topic = await cell.topic()
+    contents = [_noise(MEBIBYTE), b"text " * 600_000, _noise(3 * MEBIBYTE)]
+    await _round_trip(cell, [Outgoing(topic, content) for content in contents])
+
+
+@scenario("over-large-body")
+async def over_large_body(cell: Cell) -> None:
+    """A body beyond the server's limit is refused with code 13, and the next send works."""
+    topic = await cell.topic()
+    async with (
+        cell.consumer(topic) as consumer,
+        cell.producer(max_message_bytes=2 * LIMIT_BYTES) as producer,
+    ):
+        try:
+            await producer.send(Outgoing(topic, _noise(LIMIT_BYTES + 1)))
+        except CommandRefused as refusal:
+            expect_equal("response code", refusal.code, MESSAGE_ILLEGAL)
+        else:
+            expect(False, "a refusal")
+        await producer.send(Outgoing(topic, b"small"))
+        received = await consumer.receive(1)
+        expect_equal("bodies", [message.body for message in received], [b"small"])
