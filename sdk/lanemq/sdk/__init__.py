@@ -1,1 +1,80 @@
-"""lanemq.sdk"""
+"""lanemq.sdk: a RocketMQ client on trio.
+
+Everything public is here; ``open_producer``, ``open_push_consumer`` and
+``open_lite_pull_consumer`` are where to begin. See docs/sdk.md.
+"""
+
+from lanemq.wire import MessageQueue
+
+from ._allocation import Allocate, allocate_averagely
+from ._client import Client, open_client
+from ._errors import (
+    BadAnswer,
+    BrokerUnreachable,
+    ClientClosed,
+    InvalidName,
+    LanemqError,
+    MessageRejected,
+    NoRoute,
+    RefusedByBroker,
+    RequestTimedOut,
+    WrongUse,
+)
+from ._flow import FlowLimits
+from ._listener import ConcurrentListener
+from ._lite_pull import LitePullConsumer, open_lite_pull_consumer
+from ._messages import Message, Outcome, ReceivedMessage, SendResult, SendStatus
+from ._options import (
+    ClientOptions,
+    ConsumeFrom,
+    ConsumerOptions,
+    LitePullOptions,
+    MessageModel,
+    ProducerOptions,
+    PushOptions,
+)
+from ._producer import Producer, open_producer
+from ._push_consumer import PushConsumer, open_push_consumer
+from ._remoting import RemotingClient, RemotingOptions, dial_tcp, open_remoting_client
+
+__all__ = [
+    "Allocate",
+    "BadAnswer",
+    "BrokerUnreachable",
+    "Client",
+    "ClientClosed",
+    "ClientOptions",
+    "ConcurrentListener",
+    "ConsumeFrom",
+    "ConsumerOptions",
+    "FlowLimits",
+    "InvalidName",
+    "LanemqError",
+    "LitePullConsumer",
+    "LitePullOptions",
+    "Message",
+    "MessageModel",
+    "MessageQueue",
+    "MessageRejected",
+    "NoRoute",
+    "Outcome",
+    "Producer",
+    "ProducerOptions",
+    "PushConsumer",
+    "PushOptions",
+    "ReceivedMessage",
+    "RefusedByBroker",
+    "RemotingClient",
+    "RemotingOptions",
+    "RequestTimedOut",
+    "SendResult",
+    "SendStatus",
+    "WrongUse",
+    "allocate_averagely",
+    "dial_tcp",
+    "open_client",
+    "open_lite_pull_consumer",
+    "open_producer",
+    "open_push_consumer",
+    "open_remoting_client",
+]

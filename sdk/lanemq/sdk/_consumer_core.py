@@ -1,0 +1,167 @@
+"""What push and lite pull consumers have in common: membership, progress, life.
+
+Source: RocketMQ 4.9.8, DefaultMQPushConsumerImpl, DefaultLitePullConsumerImpl.
+"""
+
+import logging
+from typing import final
+
+import trio
+
+from lanemq.wire import (
+    ConsumerData,
+    ConsumeType,
+    LocalProtocolError,
+    MessageQueue,
+    SubscriptionData,
+    retry_topic,
+)
+
+from ._client import Client
+from ._consume_stats import TopicStats
+from ._errors import InvalidName
+from ._group_calls import GroupCalls
+from ._held_queue import HeldQueue
+from ._membership import Membership
+from ._offsets import BrokerOffsets, LocalOffsets, Offsets
+from ._options import ConsumerOptions, MessageModel
+from ._pull_loop import Deliver, Progress, PullLoop
+from ._validate import check_topic
+
+LOGGER = logging.getLogger("lanemq.sdk.consumer")
+
+# Seconds for reporting progress when a consumer ends. It is shielded from cancellation.
+PERSIST_TIMEOUT_S = 3.0
+
+
+def subscription(topic: str, expression: str, version_ms: int) -> SubscriptionData:
+    """``TagA || TagB`` or ``*`` on ``topic``. Raises ``InvalidName``."""
+    check_topic(topic)
+    try:
+        return SubscriptionData.of_tags(topic, expression, sub_version=version_ms)
+    except LocalProtocolError as error:
+        raise InvalidName(f"the expression for topic {topic}: {error}; write 'A || B'") from error
+
+
+@final
+class ConsumerCore:
+    """The parts of one consumer, put together."""
+
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        options: ConsumerOptions,
+        nursery: trio.Nursery,
+        *,
+        consume_type: ConsumeType,
+        batch: int,
+        deliver: Deliver,
+        progress: Progress | None = None,
+    ) -> None:
+        self.client = client
+        self.group = group
+        self.options = options
+        self.nursery = nursery
+        self.consume_type = consume_type
+        self.subscriptions: dict[str, SubscriptionData] = {}
+        self.stats: dict[str, TopicStats] = {}
+        self.started_ms = client.clock_ms()
+        self.calls = GroupCalls(client, group)
+        self.broadcasting = options.message_model is MessageModel.BROADCASTING
+        self.offsets: Offsets = (
+            LocalOffsets(options.offsets_dir / options.client.instance / f"{group}.json")
+            if self.broadcasting
+            else BrokerOffsets(self.calls)
+        )
+        self.membership = Membership(
+            client, self.calls, self.offsets, options, self.subscriptions, nursery
+        )
+        active = consume_type is ConsumeType.ACTIVELY
+        self.membership.pull_with(
+            PullLoop(
+                client,
+                self.calls,
+                self.offsets,
+                options,
+                batch=batch,
+                # A lite pull consumer may read queues that its heartbeat does not speak of.
+                post_subscription=active,
+                commit_in_passing=not active and not self.broadcasting,
+                deliver=deliver,
+                progress=progress or self.progress,
+                stats=self.topic_stats,
+                correct=self._correct,
+            )
+        )
+        client.add_consumer(group, self.describe)
+        client.routes.on_change(self.membership.wake)
+
+    def describe(self) -> ConsumerData:
+        """What heartbeats say."""
+        return ConsumerData(
+            group_name=self.group,
+            consume_type=self.consume_type.value,
+            message_model=self.options.message_model.value,
+            consume_from_where=self.options.consume_from.value,
+            subscription_data_set=tuple(self.subscriptions.values()),
+        )
+
+    def subscribe(self, topic: str, expression: str) -> None:
+        """Read ``topic`` from the next division on. Raises ``InvalidName``."""
+        self.subscriptions[topic] = subscription(topic, expression, self.client.clock_ms())
+        self.client.routes.watch(topic)
+
+    def subscribe_retries(self) -> None:
+        """Read what the group asked to have again. Nobody does in a broadcasting group."""
+        if not self.broadcasting:
+            self.subscribe(retry_topic(self.group), "*")
+
+    async def join(self) -> None:
+        """Learn the routes and make the group known at the brokers.
+
+        Raises ``BrokerUnreachable`` or ``RequestTimedOut`` if no name server answers. A topic
+        without a route is no error: it may come.
+        """
+        for topic in tuple(self.subscriptions):
+            await self.client.routes.refresh(topic)
+        await self.client.heartbeat()
+        retries = retry_topic(self.group)
+        if retries in self.subscriptions and self.client.routes.get(retries) is None:
+            # A first heartbeat makes the topic; often the name server knows it at once.
+            await self.client.refresh_quietly(retries)
+
+    def progress(self, held: HeldQueue) -> None:
+        """Note how far ``held`` is settled."""
+        if not held.dropped:
+            self.offsets.update(held.queue, held.messages.commit_offset)
+
+    def _correct(self, held: HeldQueue, offset: int) -> None:
+        self.nursery.start_soon(self.membership.correct, held.queue, offset)
+
+    async def reset(self, offsets: dict[MessageQueue, int], topic: str) -> None:
+        """Go on from given offsets, as an operator asked for; queues of others are left out."""
+        for queue, offset in offsets.items():
+            if queue.topic == topic and queue in self.membership.held:
+                LOGGER.info("%s: reset to offset %d", queue, offset)
+                await self.membership.correct(queue, offset)
+
+    async def persist_loop(self) -> None:
+        """Report progress every ``offset_persist_interval_s``."""
+        while True:
+            await trio.sleep(self.options.offset_persist_interval_s)
+            await self.offsets.persist(wait=False)
+
+    async def leave(self) -> None:
+        """Report progress for the last time; not to be cancelled, but bounded."""
+        with trio.move_on_after(PERSIST_TIMEOUT_S, shield=True) as scope:
+            await self.offsets.persist(wait=True)
+        if scope.cancelled_caught:
+            LOGGER.warning("%s: progress could not be reported in time", self.group)
+
+    def topic_stats(self, topic: str) -> TopicStats:
+        """Counters of a topic."""
+        stats = self.stats.get(topic)
+        if stats is None:
+            stats = self.stats[topic] = TopicStats(trio.current_time())
+        return stats

@@ -1,0 +1,119 @@
+# ruff: noqa: N818 - named for what happened, as in trio
+"""Every error this client raises, in one tree.
+
+LanemqError
+ +- BrokerUnreachable   no connection could be made, or it broke before the answer (retriable)
+ +- RequestTimedOut     the connection stands, the answer did not come in time (retriable)
+ +- RefusedByBroker     the server answered, with a code that is not success
+ +- BadAnswer           the server answered with something that cannot be understood
+ +- NoRoute             no name server knows the topic, or none of its brokers can be used
+ +- MessageRejected     a message that cannot be sent as it is (also a ValueError)
+ +- InvalidName         a topic, group or address that cannot be used (also a ValueError)
+ +- WrongUse            a call that the state of the client does not allow
+     +- ClientClosed    the client was used after its ``async with`` block
+
+``retriable`` says whether the same request may succeed elsewhere or later; the producer's retry
+loop reads that flag and no list of classes.
+"""
+
+from lanemq.wire import ResponseCode
+
+# What the 4.9 Java client sends again to another broker, and SYSTEM_BUSY, which 5.x adds:
+# an overloaded broker says so itself, and another one may not be.
+RETRIABLE_CODES = frozenset({1, 2, 14, 16, 17, 204, 205})
+
+
+class LanemqError(Exception):
+    """Base of all errors of this package."""
+
+    retriable = False
+
+
+class BrokerUnreachable(LanemqError):
+    """No usable connection to a broker or name server.
+
+    When the connection broke after the request was written, whether the server acted on it is
+    unknown: a message sent again may be stored twice.
+    """
+
+    retriable = True
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"{address}: {reason}")
+        self.address = address
+        self.reason = reason
+
+
+class RequestTimedOut(LanemqError):
+    """A server did not answer in time. Whether it acted on the request is unknown."""
+
+    retriable = True
+
+    def __init__(self, address: str, code: int, timeout_s: float) -> None:
+        super().__init__(f"{address} did not answer request code {code} within {timeout_s:g} s")
+        self.address = address
+        self.code = code
+        self.timeout_s = timeout_s
+
+
+class RefusedByBroker(LanemqError):
+    """A server answered with an error code.
+
+    ``code`` is a ``lanemq.wire.ResponseCode`` number, ``remark`` the server's own words.
+    """
+
+    def __init__(self, code: int, remark: str | None, address: str = "") -> None:
+        try:
+            name = ResponseCode(code).name
+        except ValueError:
+            name = "unknown code"
+        where = f"{address} " if address else ""
+        super().__init__(f"{where}refused with {code} ({name}): {remark or 'no remark'}")
+        self.code = code
+        self.remark = remark
+        self.address = address
+
+    @property
+    def retriable(self) -> bool:  # type: ignore[override]
+        """Whether another broker may accept what this one refused."""
+        return self.code in RETRIABLE_CODES
+
+
+class BadAnswer(LanemqError):
+    """A server's answer lacks what the protocol promises, or is garbled."""
+
+    def __init__(self, address: str, what: str, reason: str) -> None:
+        super().__init__(f"{address}: cannot understand the answer to {what}: {reason}")
+        self.address = address
+        self.what = what
+        self.reason = reason
+
+
+class NoRoute(LanemqError):
+    """No broker is known for a topic."""
+
+    retriable = False
+
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(f"topic {topic!r}: {reason}")
+        self.topic = topic
+        self.reason = reason
+
+
+class MessageRejected(LanemqError, ValueError):
+    """A message that no broker would take; the text says what to change."""
+
+
+class InvalidName(LanemqError, ValueError):
+    """A topic, group or address with a form RocketMQ does not allow; the text says which."""
+
+
+class WrongUse(LanemqError):
+    """A call that makes no sense now; the text says what to do instead."""
+
+
+class ClientClosed(WrongUse):
+    """Used after its ``async with`` block ended."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"this {what} is closed: use it inside its `async with` block")

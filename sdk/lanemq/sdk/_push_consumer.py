@@ -1,0 +1,180 @@
+"""The push consumer: messages come to a listener.
+
+Source: RocketMQ 4.9.8, DefaultMQPushConsumer.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import final
+
+import trio
+
+from lanemq.wire import ConsumeType, MessageQueue
+
+from ._client import Client, now_ms, open_client
+from ._consumer_core import ConsumerCore
+from ._consumer_requests import answer_brokers
+from ._errors import InvalidName
+from ._held_queue import HeldQueue
+from ._link import Dial
+from ._listener import ConcurrentListener, ListenerPool
+from ._messages import ReceivedMessage
+from ._options import PushOptions
+from ._pull_loop import Deliver
+from ._remoting import dial_tcp
+from ._send_back import SendBack
+from ._tasks import open_quiet_nursery
+from ._validate import check_group
+
+LOGGER = logging.getLogger("lanemq.sdk.consumer")
+
+# Neither a send-back nor a copy worked: the listener gets the messages again after this.
+LOCAL_RETRY_S = 5.0
+
+
+@final
+class PushConsumer:
+    """A consumer at work; made by `open_push_consumer`, ends with its block."""
+
+    def __init__(self, core: ConsumerCore) -> None:
+        self._core = core
+
+    @property
+    def client_id(self) -> str:
+        """By which brokers and the group know this consumer."""
+        return self._core.client.client_id
+
+    @property
+    def queues(self) -> tuple[MessageQueue, ...]:
+        """The queues it reads at the moment, sorted."""
+        return tuple(sorted(self._core.membership.held))
+
+    def committed_offset(self, queue: MessageQueue) -> int | None:
+        """How far ``queue`` is settled (the next offset to read), or None if nothing is."""
+        return self._core.offsets.get(queue)
+
+
+@final
+class _Settling:
+    """What becomes of messages once their listener has returned."""
+
+    def __init__(
+        self, core: ConsumerCore, send_back: SendBack, options: PushOptions, deliver: Deliver
+    ) -> None:
+        self._core = core
+        self._send_back = send_back
+        self._options = options
+        self._deliver = deliver
+
+    def succeed(self, held: HeldQueue, messages: Sequence[ReceivedMessage]) -> None:
+        self._core.offsets.update(held.queue, held.settle(messages))
+
+    async def retry(
+        self, held: HeldQueue, messages: Sequence[ReceivedMessage], timed_out: bool
+    ) -> None:
+        if self._core.broadcasting:
+            LOGGER.warning("a broadcasting group delivers nothing again; dropped: %s", messages)
+            self.succeed(held, messages)
+            return
+        level = self._options.consume_timeout_delay_level if timed_out else 0
+        kept = []
+        for message in messages:
+            if not await self._send_back.send(message, delay_level=level):
+                kept.append(message)
+        if held.dropped:
+            return
+        self.succeed(held, [message for message in messages if message not in kept])
+        if kept:
+            self._core.nursery.start_soon(self._later, held, kept)
+
+    async def _later(self, held: HeldQueue, messages: list[ReceivedMessage]) -> None:
+        await trio.sleep(LOCAL_RETRY_S)
+        if not held.dropped:
+            self._deliver(held, messages)
+
+
+def _assemble(
+    client: Client,
+    group: str,
+    options: PushOptions,
+    listener: ConcurrentListener,
+    nursery: trio.Nursery,
+) -> tuple[ConsumerCore, ListenerPool]:
+    """Tie pulls, listener and progress together. The pool is made last: it needs the core."""
+    pool: ListenerPool
+
+    def deliver(held: HeldQueue, messages: list[ReceivedMessage]) -> None:
+        pool.submit(held, messages)
+
+    core = ConsumerCore(
+        client,
+        group,
+        options,
+        nursery,
+        consume_type=ConsumeType.PASSIVELY,
+        batch=options.pull_batch,
+        deliver=deliver,
+    )
+    send_back = SendBack(client, core.calls, group, max_reconsume_times=options.max_reconsume_times)
+    settling = _Settling(core, send_back, options, deliver)
+    pool = ListenerPool(
+        nursery,
+        listener,
+        succeed=settling.succeed,
+        retry=settling.retry,
+        stats=core.topic_stats,
+        clock_ms=client.clock_ms,
+        timeout_s=options.consume_timeout_s,
+    )
+    return core, pool
+
+
+@asynccontextmanager
+async def open_push_consumer(
+    group: str,
+    *,
+    name_servers: str | Sequence[str],
+    subscriptions: Mapping[str, str],
+    listener: ConcurrentListener,
+    options: PushOptions | None = None,
+    dial: Dial = dial_tcp,
+    clock_ms: Callable[[], int] = now_ms,
+) -> AsyncIterator[PushConsumer]:
+    """Consume with ``listener`` while the block runs.
+
+    ``subscriptions`` maps topics to tag expressions: ``"*"``, ``"A"``, ``"A || B"``. All
+    consumers of a group must have the same ones.
+
+    When the block ends, pulling stops, listeners that run may finish (``shutdown_grace_s``),
+    progress is reported and awaited, and the brokers are told. When it is left by an error or
+    a cancellation, running listeners are cancelled; their messages come again, and what was
+    settled before is reported all the same.
+
+    Raises ``InvalidName`` for bad names, ``BrokerUnreachable`` or ``RequestTimedOut`` if no
+    name server answers.
+    """
+    check_group(group)
+    if not subscriptions:
+        raise InvalidName("a consumer needs at least one subscription, as {'my-topic': '*'}")
+    options = options or PushOptions()
+    async with open_client(name_servers, options.client, dial=dial, clock_ms=clock_ms) as client:
+        core: ConsumerCore | None = None
+        try:
+            async with open_quiet_nursery() as nursery:
+                core, pool = _assemble(client, group, options, listener, nursery)
+                for topic, expression in subscriptions.items():
+                    core.subscribe(topic, expression)
+                core.subscribe_retries()
+                answer_brokers(core, listener)
+                await core.join()
+                nursery.start_soon(core.membership.run)
+                nursery.start_soon(core.persist_loop)
+                yield PushConsumer(core)
+                core.membership.stop()
+                with trio.move_on_after(options.shutdown_grace_s):
+                    await pool.close()
+                nursery.cancel_scope.cancel()
+        finally:
+            if core is not None:
+                await core.leave()

@@ -1,0 +1,223 @@
+"""Routes of topics, from the name servers, kept fresh.
+
+One name server is asked at a time, the same one until it fails; all of them hold the same
+routes sooner or later. What was learned is kept while name servers are away.
+Source: RocketMQ 4.9.8, MQClientInstance, NettyRemotingClient.getAndCreateNameserverChannel.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import final
+
+import trio
+
+from lanemq.wire import (
+    MASTER_ID,
+    Frame,
+    GetRouteInfo,
+    RemoteProtocolError,
+    RequestCode,
+    ResponseCode,
+    RouteData,
+    request,
+)
+
+from ._errors import (
+    BadAnswer,
+    BrokerUnreachable,
+    InvalidName,
+    LanemqError,
+    NoRoute,
+    RefusedByBroker,
+    RequestTimedOut,
+)
+from ._remoting import RemotingClient, split_address
+from ._route_table import TopicRoute, read_default_route, read_route
+
+LOGGER = logging.getLogger("lanemq.sdk.routes")
+
+RouteListener = Callable[[str], None]
+"""Told the name of a topic whose route changed."""
+
+
+def parse_name_servers(text: str | Sequence[str]) -> tuple[str, ...]:
+    """Addresses from ``"a:9876;b:9876"`` (commas do as well) or from a sequence.
+
+    Raises ``InvalidName`` for a bad address, and if there is none.
+    """
+    parts = text.replace(",", ";").split(";") if isinstance(text, str) else text
+    addresses = tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
+    if not addresses:
+        raise InvalidName("no name server given: write host:port;host:port, as 127.0.0.1:9876")
+    for address in addresses:
+        split_address(address)
+    return addresses
+
+
+@final
+class NameServers:
+    """Asks one of several name servers, and the next when one fails."""
+
+    def __init__(
+        self, remoting: RemotingClient, addresses: Sequence[str], *, timeout_s: float
+    ) -> None:
+        self.addresses = tuple(addresses)
+        self._remoting = remoting
+        self._timeout_s = timeout_s
+        self._current = 0
+
+    async def call(self, frame: Frame) -> Frame:
+        """The first answer. Raises ``RefusedByBroker``, or the last failure if none answers."""
+        count = len(self.addresses)
+        for attempt in range(count):
+            address = self.addresses[self._current]
+            try:
+                return await self._remoting.call(address, frame, self._timeout_s)
+            except (BrokerUnreachable, RequestTimedOut) as error:
+                self._current = (self._current + 1) % count
+                if attempt == count - 1:
+                    error.add_note(f"name servers tried: {', '.join(self.addresses)}")
+                    raise
+                LOGGER.warning("name server %s failed, trying the next: %s", address, error)
+        raise AssertionError("unreachable: there is at least one name server")
+
+
+@final
+class Routes:
+    """The routes of the topics in use. Reading never blocks; finding and refreshing may."""
+
+    def __init__(
+        self, name_servers: NameServers, *, default_topic: str = "", default_topic_queues: int = 4
+    ) -> None:
+        self.name_servers = name_servers
+        self._default_topic = default_topic
+        self._default_topic_queues = default_topic_queues
+        self._routes: dict[str, TopicRoute] = {}
+        self._watched: dict[str, None] = {}  # a set that keeps its order
+        self._locks: dict[str, trio.Lock] = {}
+        self._listeners: list[RouteListener] = []
+
+    def on_change(self, listener: RouteListener) -> None:
+        """Call ``listener`` whenever the route of a topic is new or another one."""
+        self._listeners.append(listener)
+
+    def watch(self, topic: str) -> None:
+        """Include ``topic`` in ``refresh_all``, whether or not it exists yet."""
+        self._watched[topic] = None
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """Topics that are refreshed."""
+        return tuple(self._watched)
+
+    def get(self, topic: str) -> TopicRoute | None:
+        """What is known now."""
+        return self._routes.get(topic)
+
+    def brokers(self) -> dict[str, dict[int, str]]:
+        """Every broker of a known route: name -> id (0 is the master) -> address."""
+        brokers: dict[str, dict[int, str]] = {}
+        for route in self._routes.values():
+            for name, addresses in route.brokers.items():
+                brokers.setdefault(name, {}).update(addresses)
+        return brokers
+
+    def master(self, broker_name: str) -> str | None:
+        """Address of a broker's master, or None if it has none at the moment."""
+        for route in self._routes.values():
+            address = route.brokers.get(broker_name, {}).get(MASTER_ID)
+            if address is not None:
+                return address
+        return None
+
+    def reader(self, broker_name: str, broker_id: int = MASTER_ID) -> str | None:
+        """Address to read from: broker ``broker_id`` of that name, or any other of it."""
+        addresses = self.brokers().get(broker_name)
+        if not addresses:
+            return None
+        if broker_id in addresses:
+            return addresses[broker_id]
+        return addresses[min(addresses)]
+
+    async def find_for_send(self, topic: str) -> TopicRoute:
+        """The route to send by; for a topic that does not exist, that of the default topic.
+
+        Raises ``NoRoute`` if nothing can be sent to, ``BrokerUnreachable`` or
+        ``RequestTimedOut`` if no name server answers.
+        """
+        self.watch(topic)
+        route = await self.refresh(topic)
+        if route is None and self._default_topic:
+            route = await self._find_default(topic)
+        if route is None:
+            raise NoRoute(
+                topic,
+                "it does not exist, and brokers make none by themselves"
+                " (autoCreateTopicEnable=false); create it first, as with"
+                f" `lanemq admin updateTopic -n {self.name_servers.addresses[0]} -t {topic}"
+                " -c <cluster>`",
+            )
+        if not route.publish_queues:
+            raise NoRoute(topic, "none of its brokers is writable and has its master running")
+        return route
+
+    async def _find_default(self, topic: str) -> TopicRoute | None:
+        data = await self._ask(self._default_topic)
+        known = self._routes.get(topic)
+        if data is None or (known is not None and not known.is_default):
+            return known
+        route = read_default_route(topic, data, queues_max=self._default_topic_queues)
+        self._keep(route)
+        return route
+
+    async def refresh(self, topic: str) -> TopicRoute | None:
+        """Ask for the route of ``topic`` and keep it; None if the topic does not exist.
+
+        A route once known stays known when the name server has lost it: it may have been
+        restarted, and its brokers will register again. Raises as ``find_for_send``.
+        """
+        lock = self._locks.get(topic)
+        if lock is None:
+            lock = self._locks[topic] = trio.Lock()
+        if lock.locked():  # someone asks already: what they learn is as fresh
+            async with lock:
+                return self._routes.get(topic)
+        async with lock:
+            data = await self._ask(topic)
+        if data is not None:
+            self._keep(read_route(topic, data))
+        return self._routes.get(topic)
+
+    async def refresh_all(self) -> None:
+        """Refresh every watched topic; failures are logged."""
+        for topic in self.watched:
+            try:
+                await self.refresh(topic)
+            except LanemqError as error:
+                LOGGER.warning("cannot refresh the route of %s: %s", topic, error)
+
+    async def _ask(self, topic: str) -> RouteData | None:
+        frame = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfo(topic).to_fields())
+        try:
+            answer = await self.name_servers.call(frame)
+        except RefusedByBroker as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                return None
+            raise
+        try:
+            return RouteData.decode(answer.body)
+        except RemoteProtocolError as error:
+            raise BadAnswer("name server", f"the route of {topic}", str(error)) from error
+
+    def _keep(self, route: TopicRoute) -> None:
+        if self._routes.get(route.topic) == route:
+            return
+        self._routes[route.topic] = route
+        LOGGER.info(
+            "route of %s: %d queues at %s",
+            route.topic,
+            len(route.subscribe_queues) or len(route.publish_queues),
+            ", ".join(sorted(route.brokers)),
+        )
+        for listener in self._listeners:
+            listener(route.topic)

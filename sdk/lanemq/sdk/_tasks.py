@@ -1,0 +1,51 @@
+"""Nurseries that raise the one error that happened, not a group around it."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from types import TracebackType
+
+import trio
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def lone_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one error in ``group`` that is no cancellation, or ``group`` if there are several.
+
+    A group of cancellations only gives one of them: trio counts on seeing it again.
+    """
+    leaves = list(_leaves(group))
+    real = [leaf for leaf in leaves if not isinstance(leaf, trio.Cancelled)]
+    if len(real) == 1:
+        return real[0]
+    return group if real else leaves[0]
+
+
+@asynccontextmanager
+async def open_quiet_nursery() -> AsyncIterator[trio.Nursery]:
+    """A nursery whose lone error leaves it as itself, so ``except BrokerUnreachable`` works."""
+    try:
+        async with trio.open_nursery() as nursery:
+            yield nursery
+    except BaseExceptionGroup as group:
+        error = lone_error(group)
+        if error is group:
+            raise
+        _raise_as_it_was(error)
+
+
+def _raise_as_it_was(error: BaseException) -> None:
+    """Raise ``error`` without giving it the group it came out of as its context."""
+    context = error.__context__
+    traceback: TracebackType | None = error.__traceback__
+    try:
+        raise error.with_traceback(traceback)
+    finally:
+        error.__context__ = context
+        del error, context, traceback
