@@ -1,0 +1,225 @@
+"""The write path: messages in, records and queue units out.
+
+``put`` only makes the record; ``commit`` writes all records since the last one with one call
+and then dispatches them: queue units, index, arrival callbacks. No log is read again for that.
+Source: RocketMQ 4.9.8, CommitLog.asyncPutMessage and DefaultMessageStore.ReputMessageService.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, final
+
+from lanemq.wire import (
+    MAX_PROPERTIES_BYTES,
+    LocalProtocolError,
+    SysFlag,
+    encode_record,
+)
+
+from ._commit_log import CommitLog
+from ._errors import MessageIllegal, StoreUnwritable
+from ._index import Index
+from ._layouts import BLANK_HEADER_BYTES, QUEUE_UNIT_FIELDS
+from ._messages import NewMessage, Put
+from ._queues import ConsumeQueue, QueueTable
+from ._statistics import Counters
+from ._tags import TagsCodes
+
+LOGGER = logging.getLogger(__name__)
+FIXED_BYTES: Final = 91
+TRANSACTION_MASK: Final = SysFlag.TRANSACTION_MASK
+COMMIT: Final = SysFlag.TRANSACTION_COMMIT
+pack_unit: Final = QUEUE_UNIT_FIELDS.pack
+
+Arrival = Callable[[str, int, int, int], None]
+# (queue, queue offset, is queued, position, size, tags code, store time, sysFlag, properties)
+Pending = tuple[ConsumeQueue, int, bool, int, int, int, int, int, bytes]
+
+
+def record_bytes(message: NewMessage, topic_bytes: int) -> int:
+    """Size of a message's record."""
+    return (
+        FIXED_BYTES
+        + len(message.body)
+        + topic_bytes
+        + len(message.properties)
+        + len(message.born_host)
+        + len(message.store_host)
+        - 16
+        + (topic_bytes > 127)
+    )
+
+
+@final
+class Appender:
+    """No method waits. ``reason`` is why nothing may be written, or empty."""
+
+    def __init__(
+        self,
+        *,
+        log: CommitLog,
+        queues: QueueTable,
+        index: Index | None,
+        tags: TagsCodes,
+        clock_ms: Callable[[], int],
+        max_message_bytes: int,
+        counters: Counters,
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._tags = tags
+        self._clock_ms = clock_ms
+        self._max_message_bytes = max_message_bytes
+        self._counters = counters
+        self._by_key: dict[tuple[str, int], ConsumeQueue] = {}
+        self._pending: list[Pending] = []
+        self.on_arrival: list[Arrival] = []
+        self.reason = ""
+        self.last_store_ms = 0
+        """Store time of the newest committed message."""
+
+    def forget_queues(self) -> None:
+        """Look queues up again: some were removed."""
+        self._by_key.clear()
+
+    def refuse(self, reason: str) -> None:
+        """Take no message from now on; the first reason is kept."""
+        if not self.reason:
+            LOGGER.error("no messages are taken from now on: %s", reason)
+            self.reason = reason
+
+    def put(self, message: NewMessage) -> Put:
+        if self.reason:
+            raise StoreUnwritable(self.reason)
+        queue = self._by_key.get((message.topic, message.queue_id))
+        if queue is None:
+            queue = self._queue(message)
+        size = record_bytes(message, len(queue.topic_data))
+        self._check(message, size)
+        return self._append(message, queue, size, self._log.room(size))
+
+    def put_batch(self, messages: Sequence[NewMessage]) -> list[Put]:
+        if self.reason:
+            raise StoreUnwritable(self.reason)
+        if not messages:
+            return []
+        queue = self._queue(messages[0])
+        sizes = []
+        for message in messages:
+            if message.topic != queue.topic or message.queue_id != queue.queue_id:
+                raise MessageIllegal("a batch goes to one queue of one topic")
+            size = record_bytes(message, len(queue.topic_data))
+            self._check(message, size)
+            sizes.append(size)
+        total = sum(sizes)
+        if total > self._max_message_bytes:
+            raise MessageIllegal(
+                f"a batch of {total} bytes, at most {self._max_message_bytes} are taken"
+            )
+        self._check_file(total)
+        self._log.room(total)
+        log = self._log
+        mark = len(self._pending), len(log.pending), log.next, queue.next
+        try:
+            return [
+                self._append(message, queue, size, log.next)
+                for message, size in zip(messages, sizes, strict=True)
+            ]
+        except MessageIllegal:
+            pending_count, records_count, log.next, queue.next = mark
+            del self._pending[pending_count:], log.pending[records_count:]
+            raise
+
+    def _queue(self, message: NewMessage) -> ConsumeQueue:
+        key = message.topic, message.queue_id
+        queue = self._by_key.get(key)
+        if queue is None:
+            queue = self._by_key[key] = self._queues.make(*key)
+        return queue
+
+    def _check(self, message: NewMessage, size: int) -> None:
+        if len(message.body) > self._max_message_bytes:
+            raise MessageIllegal(
+                f"a body of {len(message.body)} bytes, at most {self._max_message_bytes} are taken"
+            )
+        if len(message.properties) > MAX_PROPERTIES_BYTES:
+            raise MessageIllegal(
+                f"properties of {len(message.properties)} bytes, at most {MAX_PROPERTIES_BYTES} fit"
+            )
+        self._check_file(size)
+
+    def _check_file(self, size: int) -> None:
+        if size + BLANK_HEADER_BYTES > self._log.segments.file_bytes:
+            raise MessageIllegal(f"{size} bytes do not fit into a file of the log")
+
+    def _append(self, message: NewMessage, queue: ConsumeQueue, size: int, position: int) -> Put:
+        now_ms = self._clock_ms()
+        sys_flag = message.sys_flag
+        transaction = sys_flag & TRANSACTION_MASK
+        is_queued = transaction == 0 or transaction == COMMIT
+        offset = queue.next if is_queued else 0
+        properties = message.properties
+        try:
+            record = encode_record(
+                topic=queue.topic_data,
+                body=message.body,
+                properties=properties,
+                queue_id=message.queue_id,
+                flag=message.flag,
+                queue_offset=offset,
+                log_position=position,
+                sys_flag=sys_flag,
+                born_timestamp_ms=message.born_timestamp_ms,
+                born_host=message.born_host,
+                store_timestamp_ms=now_ms,
+                store_host=message.store_host,
+                reconsume_times=message.reconsume_times,
+                prepared_transaction_offset=message.prepared_transaction_offset,
+            )
+        except LocalProtocolError as error:
+            raise MessageIllegal(str(error)) from error
+        log = self._log
+        log.pending.append(record)
+        log.next = position + size
+        code = self._tags.code(message.topic, properties, now_ms)
+        if is_queued:
+            queue.next = offset + 1
+        self._pending.append(
+            (queue, offset, is_queued, position, size, code, now_ms, sys_flag, properties)
+        )
+        return Put(position, offset, size, now_ms)
+
+    def commit(self) -> None:
+        pending = self._pending
+        if not pending:
+            return
+        self._pending = []
+        try:
+            self._log.commit()
+        except OSError as error:
+            for queue, offset, is_queued, *_ in reversed(pending):
+                if is_queued:
+                    queue.next = offset
+            self._counters.put_failed += len(pending)
+            self.refuse(f"the commit log cannot be written: {error}")
+            raise StoreUnwritable(self.reason) from error
+        self._dispatch(pending)
+
+    def _dispatch(self, pending: list[Pending]) -> None:
+        index, arrivals = self._index, self.on_arrival
+        total_bytes = 0
+        for queue, _, is_queued, position, size, code, store_ms, sys_flag, properties in pending:
+            total_bytes += size
+            if is_queued:
+                queue.append(position, size, code)
+                for arrived in arrivals:
+                    arrived(queue.topic, queue.queue_id, queue.end, code)
+            if index is not None:
+                try:
+                    index.submit(queue.topic, position, store_ms, sys_flag, properties)
+                except OSError as error:  # the message waits in the backlog
+                    self.refuse(f"the index cannot be written: {error}")
+        self.last_store_ms = store_ms
+        self._counters.put_total += len(pending)
+        self._counters.put_bytes += total_bytes

@@ -1,0 +1,156 @@
+"""The settings of a store."""
+
+import enum
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import final
+
+from ._errors import ConfigInvalid
+
+QUEUE_UNIT_BYTES = 20
+DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+DELAY_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@final
+class FlushMode(enum.Enum):
+    """When an acknowledged message is on the disk. Source: RocketMQ 4.9.8, FlushDiskType."""
+
+    ASYNC = "ASYNC_FLUSH"
+    """Soon: a kill of the process loses nothing, a loss of power up to ten seconds."""
+    SYNC = "SYNC_FLUSH"
+    """Before the answer; one fsync serves all who wait for it."""
+
+
+def parse_delay_levels(text: str) -> tuple[int, ...]:
+    """The delays of levels 1, 2, ... in milliseconds, from a text such as ``1s 5s 1m 2h``.
+
+    Raises ``ConfigInvalid`` naming the part that is not a number with one of the units s, m, h, d.
+    """
+    delays = []
+    for part in text.split():
+        number, unit = part[:-1], part[-1]
+        if not (number.isascii() and number.isdigit()) or unit not in DELAY_UNITS_MS:
+            raise ConfigInvalid(f"messageDelayLevel has {part!r}: not a number with s, m, h or d")
+        delays.append(int(number) * DELAY_UNITS_MS[unit])
+    return tuple(delays)
+
+
+def physical_memory_bytes() -> int:
+    """The memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class StoreConfig:
+    """What a store needs to know. The name in a broker's configuration file is in brackets.
+
+    Raises ``ConfigInvalid`` for a value out of range.
+    Source: RocketMQ 4.9.8, MessageStoreConfig.
+    """
+
+    root: Path
+    """The store directory [storePathRootDir]; made where it is missing."""
+    commit_log_directory: Path | None = None
+    """Where the log lies if not in ``root / "commitlog"`` [storePathCommitLog]."""
+    commit_log_file_bytes: int = 1 << 30
+    """Size of every log file [mappedFileSizeCommitLog]."""
+    consume_queue_file_bytes: int = 300_000 * QUEUE_UNIT_BYTES
+    """Size of every queue file, rounded up to whole units [mappedFileSizeConsumeQueue]."""
+    index_enabled: bool = True
+    """Whether messages can be found by key [messageIndexEnable]."""
+    max_hash_slots: int = 5_000_000
+    """Slots of an index file [maxHashSlotNum]."""
+    max_index_entries: int = 20_000_000
+    """Entries of an index file, one of them unused [maxIndexNum]."""
+    flush: FlushMode = FlushMode.ASYNC
+    """[flushDiskType]"""
+    flush_interval_s: float = 0.5
+    """Time between two looks at the dirty log [flushIntervalCommitLog]."""
+    flush_least_bytes: int = 4 * 4096
+    """Less than this stays dirty until ``flush_thorough_interval_s`` [flushCommitLogLeastPages]."""
+    flush_thorough_interval_s: float = 10.0
+    """No log byte stays dirty longer [flushCommitLogThoroughInterval]."""
+    queue_flush_interval_s: float = 1.0
+    """Time between two writes of the queues' tails [flushIntervalConsumeQueue]."""
+    queue_thorough_interval_s: float = 60.0
+    """Time between two syncs of queues and index, each ended by a checkpoint
+    [flushConsumeQueueThoroughInterval]."""
+    offsets_persist_interval_s: float = 5.0
+    """[flushConsumerOffsetInterval]"""
+    delay_offsets_persist_interval_s: float = 10.0
+    """[flushDelayOffsetInterval]"""
+    file_reserved_hours: float = 72
+    """Age at which a log file may go [fileReservedTime]."""
+    delete_when: str = "04"
+    """Local hours in which aged files go, joined by ``;`` [deleteWhen]."""
+    clean_interval_s: float = 10.0
+    """[cleanResourceInterval]"""
+    first_clean_s: float = 60.0
+    """Time from opening to the first cleaning."""
+    delete_pause_s: float = 0.1
+    """Pause between two removals [deleteCommitLogFilesInterval]."""
+    clean_forcibly: bool = True
+    """Whether young files go when the disk is too full [cleanFileForciblyEnable]."""
+    disk_max_used_ratio: float = 0.75
+    """Aged files go at any hour above it [diskMaxUsedSpaceRatio]."""
+    disk_clean_forcibly_ratio: float = 0.85
+    """Young files go above it [diskSpaceCleanForciblyRatio]."""
+    disk_full_ratio: float = 0.90
+    """No message is taken above it [diskSpaceWarningLevelRatio]."""
+    max_message_bytes: int = 4 << 20
+    """Limit of a body, and of an encoded batch [maxMessageSize]."""
+    delay_levels: str = DELAY_LEVELS
+    """[messageDelayLevel]"""
+    check_crc_on_recovery: bool = True
+    """[checkCRCOnRecover]"""
+    tail_cache_bytes: int = 8 << 20
+    """Memory that keeps the newest bytes of the log for readers."""
+    cold_memory_ratio: float = 0.40
+    """A message further behind the end than this share of memory is cold
+    [accessMessageInMemoryMaxRatio]."""
+    memory_bytes: int = field(default_factory=physical_memory_bytes)
+    """The memory of this machine."""
+    sync_flush_timeout_s: float = 5.0
+    """How long a caller should wait for ``Store.flushed`` [syncFlushTimeout]."""
+
+    def __post_init__(self) -> None:
+        queue_bytes = -(-self.consume_queue_file_bytes // QUEUE_UNIT_BYTES) * QUEUE_UNIT_BYTES
+        object.__setattr__(self, "consume_queue_file_bytes", queue_bytes)
+        object.__setattr__(self, "root", Path(self.root))
+        positive = (
+            "commit_log_file_bytes",
+            "consume_queue_file_bytes",
+            "max_hash_slots",
+            "max_index_entries",
+            "flush_interval_s",
+            "queue_flush_interval_s",
+            "queue_thorough_interval_s",
+            "offsets_persist_interval_s",
+            "delay_offsets_persist_interval_s",
+            "clean_interval_s",
+            "max_message_bytes",
+            "tail_cache_bytes",
+        )
+        for name in positive:
+            if getattr(self, name) <= 0:
+                raise ConfigInvalid(f"{name} is {getattr(self, name)}: it must be above 0")
+        for hour in self.delete_hours:
+            if not 0 <= hour <= 23:
+                raise ConfigInvalid(f"deleteWhen is {self.delete_when!r}: hours are 0 to 23")
+        parse_delay_levels(self.delay_levels)
+
+    @property
+    def delete_hours(self) -> tuple[int, ...]:
+        """The hours of ``delete_when``. Raises ``ConfigInvalid`` for one that is no number."""
+        parts = [part.strip() for part in self.delete_when.split(";") if part.strip()]
+        for part in parts:
+            if not (part.isascii() and part.isdigit()):
+                raise ConfigInvalid(f"deleteWhen is {self.delete_when!r}: {part!r} is no hour")
+        return tuple(int(part) for part in parts)
+
+    @property
+    def commit_log_path(self) -> Path:
+        return self.commit_log_directory or self.root / "commitlog"

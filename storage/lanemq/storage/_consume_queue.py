@@ -1,0 +1,245 @@
+"""A consume queue in files: queue offset (counts messages) -> place in the commit log (bytes).
+
+Source: RocketMQ 4.9.8, ConsumeQueue. Two deviations: a unit that stands for a message that is
+gone (``BLANK_SIZE``) never counts as the first of a queue, and the last file always stays, so
+that a queue never begins again at 0.
+"""
+
+from typing import Final, NamedTuple, final
+
+from ._layouts import BLANK_SIZE, BLANK_UNIT, QUEUE_UNIT_FIELDS, UNIT_BYTES
+from ._segments import Segments
+
+pack_unit: Final = QUEUE_UNIT_FIELDS.pack
+unpack_unit: Final = QUEUE_UNIT_FIELDS.unpack_from
+iter_units: Final = QUEUE_UNIT_FIELDS.iter_unpack
+CHUNK_UNITS = 4096
+RECOVERED_FILES = 3
+
+
+class Unit(NamedTuple):
+    """Where a message lies in the commit log, and the hash of its tags."""
+
+    log_position: int
+    size_bytes: int
+    tags_code: int
+
+
+@final
+class FileConsumeQueue:
+    """Offsets count messages. Units are readable at once, and in the file after ``write_out``."""
+
+    __slots__ = (
+        "_segments",
+        "end",
+        "log_end",
+        "min",
+        "next",
+        "queue_id",
+        "tail",
+        "tail_start",
+        "topic",
+        "topic_data",
+    )
+
+    def __init__(self, topic: str, queue_id: int, segments: Segments) -> None:
+        self.topic = topic
+        self.topic_data = topic.encode()
+        self.queue_id = queue_id
+        self._segments = segments
+        self.min = 0
+        """Offset of the first message."""
+        self.end = 0
+        """Offset behind the last unit."""
+        self.next = 0
+        """Offset for the next message; ahead of ``end`` by what is not committed."""
+        self.log_end = -1
+        """Position behind the last unit's message; -1 for none."""
+        self.tail = bytearray()
+        """Units from ``tail_start`` to ``end``: not in the file yet."""
+        self.tail_start = 0
+
+    def append(self, log_position: int, size_bytes: int, tags_code: int) -> None:
+        """Add the unit of message ``end``. Nothing is written yet."""
+        self.tail += pack_unit(log_position, size_bytes, tags_code)
+        self.end += 1
+        self.log_end = log_position + size_bytes
+
+    def append_blanks(self, count: int) -> None:
+        """Add units for messages that are gone."""
+        self.tail += BLANK_UNIT * count
+        self.end += count
+
+    def begin_at(self, offset: int) -> None:
+        """Let an empty queue begin at ``offset``: the file up to there is filled with blanks."""
+        assert self.end == 0
+        if not len(self._segments):
+            begin = self._segments.start_of(offset * UNIT_BYTES)
+            self.tail_start = self.end = begin // UNIT_BYTES
+        self.append_blanks(offset - self.end)
+        self.min = offset
+
+    def read(self, offset: int, count: int) -> bytes | bytearray:
+        """Up to ``count`` units from ``offset`` on, those below ``end``."""
+        count = min(count, self.end - offset)
+        if count <= 0:
+            return b""
+        tail_at = (offset - self.tail_start) * UNIT_BYTES
+        if tail_at >= 0:
+            return self.tail[tail_at : tail_at + count * UNIT_BYTES]
+        from_files = min(count, self.tail_start - offset)
+        data = self._segments.read(offset * UNIT_BYTES, from_files * UNIT_BYTES)
+        if from_files < count:
+            data += bytes(self.tail[: (count - from_files) * UNIT_BYTES])
+        return data
+
+    def file_end(self, offset: int) -> int:
+        """Offset behind the last unit of the file that ``offset`` lies in."""
+        return self._segments.end_of(offset * UNIT_BYTES) // UNIT_BYTES
+
+    def unit(self, offset: int) -> Unit | None:
+        data = self.read(offset, 1)
+        return Unit(*unpack_unit(data, 0)) if len(data) == UNIT_BYTES else None
+
+    def write_out(self) -> None:
+        """Write the tail to the file, unsynced. Raises ``OSError``; nothing is forgotten then."""
+        if self.tail:
+            self._segments.write(self.tail_start * UNIT_BYTES, self.tail)
+            self.tail = bytearray()
+            self.tail_start = self.end
+
+    async def sync(self) -> None:
+        """Return once what ``write_out`` wrote before is durable."""
+        await self._segments.sync()
+
+    def close(self) -> None:
+        self._segments.close()
+
+    # What follows is for start-up and cleaning.
+
+    def recover(self, *, thorough: bool) -> None:
+        """Find the end: behind the last of the valid units (position >= 0, size > 0).
+
+        After a clean stop the units lie in one piece, so that the end can be searched by halves;
+        after a crash (``thorough``) all units of the last three files are looked at, and must
+        be in the order of the log.
+        """
+        segments = self._segments
+        segments.load()
+        starts = segments.starts
+        per_file = segments.file_bytes // UNIT_BYTES
+        end = 0
+        for start in starts[-RECOVERED_FILES:]:
+            first = start // UNIT_BYTES
+            valid = self._valid_units(first, per_file, thorough=thorough)
+            end = first + valid
+            if valid < per_file:
+                break
+        self._set_end(end)
+        # Units behind a hole are remains; a search by halves must never meet them.
+        if starts and (thorough or starts[-1] > end * UNIT_BYTES):
+            segments.erase(end * UNIT_BYTES)
+
+    def _valid_units(self, first: int, count: int, *, thorough: bool) -> int:
+        if thorough:
+            return self._unbroken_units(first, count)
+        low, high = 0, count
+        while low < high:
+            middle = (low + high) // 2
+            data = self._segments.read((first + middle) * UNIT_BYTES, UNIT_BYTES)
+            log_position, size_bytes, _ = unpack_unit(data, 0)
+            if log_position < 0 or size_bytes <= 0:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def _unbroken_units(self, first: int, count: int) -> int:
+        seen, log_end = 0, self.log_end
+        while seen < count:
+            data = self._segments.read(
+                (first + seen) * UNIT_BYTES, min(CHUNK_UNITS, count - seen) * UNIT_BYTES
+            )
+            for log_position, size_bytes, _ in iter_units(data):
+                if log_position < 0 or size_bytes <= 0:
+                    return seen
+                if size_bytes != BLANK_SIZE:
+                    if log_position < log_end:  # half of it was written
+                        return seen
+                    self.log_end = log_end = log_position + size_bytes
+                seen += 1
+        return seen
+
+    def _set_end(self, end: int) -> None:
+        self.end = self.next = self.tail_start = end
+        self.tail = bytearray()
+        self.log_end = -1
+        unit = self.unit(end - 1) if end * UNIT_BYTES > self._segments.begin else None
+        if unit is not None and unit.size_bytes != BLANK_SIZE:
+            self.log_end = unit.log_position + unit.size_bytes
+
+    @property
+    def file_begin(self) -> int:
+        """Offset of the first unit there is a file for."""
+        return min(self._segments.begin // UNIT_BYTES, self.end)
+
+    def find_position(self, log_position: int) -> int:
+        """Offset of the first message at or behind ``log_position``; ``end`` if there is none."""
+        low, high = self.file_begin, self.end
+        while low < high:
+            middle = (low + high) // 2
+            real, unit = self._skip_blanks(middle, high)
+            if unit is None or unit.log_position >= log_position:
+                high = middle
+            else:
+                low = real + 1
+        # Blanks before the first message count as behind nothing.
+        return self._skip_blanks(low, self.end)[0]
+
+    def _skip_blanks(self, offset: int, end: int) -> tuple[int, Unit | None]:
+        count = 1  # most units are not blank, but where one is there may be very many
+        while offset < end:
+            data = self.read(offset, min(count, end - offset))
+            if not data:
+                break
+            for fields in iter_units(data):
+                if fields[1] != BLANK_SIZE:
+                    return offset, Unit(*fields)
+                offset += 1
+            count = CHUNK_UNITS
+        return end, None
+
+    def truncate(self, log_position: int) -> int:
+        """Forget the units of messages at or behind ``log_position``; returns how many."""
+        cut = self.find_position(log_position)
+        dropped = self.end - cut
+        if dropped:
+            self.write_out()
+            self._segments.erase(cut * UNIT_BYTES)
+            self._set_end(cut)
+        return dropped
+
+    def correct_min(self, log_position: int) -> None:
+        """Let the queue begin at the first message that the log still has."""
+        self.min = max(self.min, self.find_position(log_position))
+
+    def clean(self, log_position: int) -> int:
+        """Remove files whose messages all lie before ``log_position``; returns how many.
+
+        The last file stays.
+        """
+        removed = 0
+        while len(self._segments) > 1:
+            behind = self._segments.end_of(self._segments.begin) // UNIT_BYTES
+            if behind > self.tail_start:
+                break
+            last = self.unit(behind - 1)
+            if last is None or (
+                last.size_bytes != BLANK_SIZE and last.log_position >= log_position
+            ):
+                break
+            self._segments.remove_oldest()
+            removed += 1
+        if removed:
+            self.correct_min(log_position)
+        return removed

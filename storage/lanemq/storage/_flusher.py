@@ -1,0 +1,101 @@
+"""Log bytes to the disk: regularly, or at once for those who wait (group commit).
+
+Source: RocketMQ 4.9.8, CommitLog.FlushRealTimeService and GroupCommitService.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import final
+
+import trio
+
+from ._commit_log import CommitLog
+from ._errors import StoreUnwritable
+
+LOGGER = logging.getLogger(__name__)
+
+
+@final
+class Flusher:
+    """One fsync serves all who wait. After a failed one nothing is promised any more."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        *,
+        last_store_ms: Callable[[], int],
+        on_failure: Callable[[str], None],
+        interval_s: float,
+        least_bytes: int,
+        thorough_interval_s: float,
+    ) -> None:
+        self._log = log
+        self._last_store_ms = last_store_ms
+        self._on_failure = on_failure
+        self._interval_s = interval_s
+        self._least_bytes = least_bytes
+        self._thorough_interval_s = thorough_interval_s
+        self._wanted = trio.Event()
+        self._done = trio.Event()
+        self._one_at_a_time = trio.Lock()
+        self._failure = ""
+        self.flushed = 0
+        """The log is durable up to this position."""
+        self.flushed_store_ms = 0
+        """Store time of the newest durable message."""
+
+    @property
+    def failure(self) -> str:
+        """Why nothing can be promised any more, or empty."""
+        return self._failure
+
+    async def flush(self) -> None:
+        """Make all that is committed durable. Raises ``StoreUnwritable``."""
+        async with self._one_at_a_time:
+            target, store_ms = self._log.end, self._last_store_ms()
+            if self._failure:
+                raise StoreUnwritable(self._failure)
+            if target > self.flushed:
+                try:
+                    await self._log.segments.sync()
+                except OSError as error:
+                    # The kernel may have dropped the pages: a second try would prove nothing.
+                    self._failure = f"the disk failed to keep the commit log: {error}"
+                    LOGGER.critical("%s; the store must be opened again", self._failure)
+                    self._on_failure(self._failure)
+                    self._wake()
+                    raise StoreUnwritable(self._failure) from error
+                self.flushed, self.flushed_store_ms = target, store_ms
+        self._wake()
+
+    def _wake(self) -> None:
+        done, self._done = self._done, trio.Event()
+        done.set()
+
+    async def wait(self, position: int) -> None:
+        """Return once the log is durable up to ``position``. Raises ``StoreUnwritable``."""
+        if position > self._log.end:
+            raise StoreUnwritable(f"the log ends at {self._log.end}, before {position}")
+        while self.flushed < position:
+            if self._failure:
+                raise StoreUnwritable(self._failure)
+            self._wanted.set()
+            await self._done.wait()
+
+    async def run(self) -> None:
+        """Flush whenever someone waits, and where enough or old enough bytes are dirty."""
+        last_s = trio.current_time()
+        while not self._failure:
+            with trio.move_on_after(self._interval_s):
+                await self._wanted.wait()
+            wanted = self._wanted.is_set()
+            if wanted:
+                self._wanted = trio.Event()
+            dirty_bytes = self._log.end - self.flushed
+            old = trio.current_time() - last_s >= self._thorough_interval_s
+            if wanted or dirty_bytes >= self._least_bytes or old:
+                last_s = trio.current_time()
+                try:
+                    await self.flush()
+                except StoreUnwritable:
+                    return

@@ -1,0 +1,220 @@
+"""One file of the message index: a hash table of chains, newest entry first.
+
+Layout: header, ``slots`` numbers of 4 bytes (the newest entry of each slot), entries.
+Source: RocketMQ 4.9.8, IndexFile.
+"""
+
+from collections.abc import Iterator
+from typing import Final, final
+
+from lanemq.wire import java_hash
+
+from ._files import File
+from ._layouts import INDEX_ENTRY_FIELDS, INDEX_HEADER_FIELDS
+
+HEADER_BYTES: Final = INDEX_HEADER_FIELDS.size
+ENTRY_BYTES: Final = INDEX_ENTRY_FIELDS.size
+SLOT_BYTES: Final = 4
+PAGE_SLOTS: Final = 1024
+PAGE_BYTES: Final = PAGE_SLOTS * SLOT_BYTES
+SECONDS_MAX: Final = 2147483647
+pack_entry: Final = INDEX_ENTRY_FIELDS.pack
+unpack_entry: Final = INDEX_ENTRY_FIELDS.unpack_from
+
+
+def key_hash(topic: str, key: str) -> int:
+    """The hash of a key of a topic's messages, never negative."""
+    value = abs(java_hash(f"{topic}#{key}"))
+    return 0 if value == 1 << 31 else value
+
+
+def index_file_bytes(slots: int, entries: int) -> int:
+    return HEADER_BYTES + slots * SLOT_BYTES + entries * ENTRY_BYTES
+
+
+@final
+class IndexFile:
+    """Entries and slots are changed in memory and reach the file with ``write_out``.
+
+    Memory: only the pages of the slot table that were touched, at most all of it. Who makes one
+    calls ``load`` or ``rebuild`` but for a new file.
+    """
+
+    def __init__(self, file: File, *, slots: int, entries: int) -> None:
+        self.file = file
+        self._slots = slots
+        self._limit = entries
+        self._entries_at = HEADER_BYTES + slots * SLOT_BYTES
+        self.begin_ms = 0
+        self.end_ms = 0
+        self.begin_position = 0
+        self.end_position = 0
+        self.used_slots = 0
+        self.next_entry = 1
+        self._pages: dict[int, bytearray] = {}
+        self._dirty_pages: set[int] = set()
+        self._tail = bytearray()
+        self._tail_start = 1  # number of the first entry in the tail
+        self._dirty = False
+        self._unsynced = False
+
+    @property
+    def is_full(self) -> bool:
+        return self.next_entry >= self._limit
+
+    def load(self) -> None:
+        """Read the header."""
+        (
+            self.begin_ms,
+            self.end_ms,
+            self.begin_position,
+            self.end_position,
+            self.used_slots,
+            self.next_entry,
+        ) = INDEX_HEADER_FIELDS.unpack(self.file.read(0, HEADER_BYTES))
+        self.next_entry = min(max(self.next_entry, 1), self._limit)
+        self._tail_start = self.next_entry
+
+    def _page(self, slot: int) -> bytearray:
+        number = slot // PAGE_SLOTS
+        page = self._pages.get(number)
+        if page is None:
+            size = min(PAGE_SLOTS, self._slots - number * PAGE_SLOTS) * SLOT_BYTES
+            data = self.file.read(HEADER_BYTES + number * PAGE_BYTES, size)
+            page = self._pages[number] = bytearray(data)
+        return page
+
+    def put(self, hash_: int, log_position: int, store_ms: int) -> bool:
+        """Add an entry; False where the file is full."""
+        number = self.next_entry
+        if number >= self._limit:
+            return False
+        slot = hash_ % self._slots
+        page = self._page(slot)
+        at = slot % PAGE_SLOTS * SLOT_BYTES
+        previous = int.from_bytes(page[at : at + SLOT_BYTES], "big", signed=True)
+        if previous <= 0 or previous >= number:
+            previous = 0
+            self.used_slots += 1
+        begin_ms = self.begin_ms
+        seconds = (store_ms - begin_ms) // 1000 if begin_ms > 0 else 0
+        if number <= 1:
+            seconds = 0
+            self.begin_ms = store_ms
+            self.begin_position = log_position
+        seconds = min(max(seconds, 0), SECONDS_MAX)
+        self._tail += pack_entry(hash_, log_position, seconds, previous)
+        page[at : at + SLOT_BYTES] = number.to_bytes(SLOT_BYTES, "big")
+        self._dirty_pages.add(slot // PAGE_SLOTS)
+        self.next_entry = number + 1
+        self.end_position = log_position
+        self.end_ms = store_ms
+        self._dirty = True
+        return True
+
+    def _entry(self, number: int) -> tuple[int, int, int, int]:
+        at = (number - self._tail_start) * ENTRY_BYTES
+        if at >= 0:
+            fields = unpack_entry(self._tail, at)
+        else:
+            data = self.file.read(self._entries_at + number * ENTRY_BYTES, ENTRY_BYTES)
+            fields = unpack_entry(data, 0)
+        return fields[0], fields[1], fields[2], fields[3]
+
+    def positions(self, hash_: int, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Log positions under a hash, newest first; times are exact to the second only."""
+        slot = hash_ % self._slots
+        at = slot % PAGE_SLOTS * SLOT_BYTES
+        number = int.from_bytes(self._page(slot)[at : at + SLOT_BYTES], "big", signed=True)
+        above = self.next_entry
+        while 0 < number < above:  # chains only lead back: a loop on the disk ends here
+            above = number
+            found, log_position, seconds, number = self._entry(number)
+            stored_ms = self.begin_ms + seconds * 1000
+            if stored_ms + 999 < begin_ms:
+                break
+            if found == hash_ and stored_ms <= end_ms:
+                yield log_position
+
+    def write_out(self) -> None:
+        """Write what changed, unsynced: entries, then slots, then the header.
+
+        Raises ``OSError``; nothing is forgotten then.
+        """
+        if not self._dirty:
+            return
+        if self._tail:
+            at = self._entries_at + self._tail_start * ENTRY_BYTES
+            self.file.write(at, self._tail)
+            self._tail = bytearray()
+            self._tail_start = self.next_entry
+        for number in sorted(self._dirty_pages):
+            self.file.write(HEADER_BYTES + number * PAGE_BYTES, self._pages[number])
+        self._dirty_pages.clear()
+        self.file.write(
+            0,
+            INDEX_HEADER_FIELDS.pack(
+                self.begin_ms,
+                self.end_ms,
+                self.begin_position,
+                self.end_position,
+                self.used_slots,
+                self.next_entry,
+            ),
+        )
+        self._dirty = False
+        self._unsynced = True
+
+    async def sync(self) -> None:
+        """Return once what ``write_out`` wrote is durable."""
+        if self._unsynced:
+            self._unsynced = False
+            try:
+                await self.file.sync()
+            except BaseException:
+                self._unsynced = True
+                raise
+
+    def drop_pages(self) -> None:
+        """Give back the memory of a file that is only read from now on."""
+        if not self._dirty:
+            self._pages.clear()
+
+    def rebuild(self, log_position: int) -> None:
+        """Keep the entries of messages before ``log_position``, and make slots and header anew.
+
+        This is for files a crash may have left half written; entries are written before what
+        points at them, and those of messages before a checkpoint are whole.
+        """
+        self.load()
+        begin_ms, begin_position, end_ms = self.begin_ms, self.begin_position, self.end_ms
+        kept = list(self._readable_entries(log_position)) if begin_ms > 0 else []
+        whole = len(kept) + 1 == self.next_entry
+        self.file.erase(HEADER_BYTES)
+        self._pages.clear()
+        self._dirty_pages.clear()
+        self._tail, self._tail_start, self.next_entry = bytearray(), 1, 1
+        self.used_slots = 0
+        for hash_, position, seconds in kept:
+            self.put(hash_, position, begin_ms + seconds * 1000)
+        self.begin_ms, self.begin_position = begin_ms, begin_position
+        if not kept:
+            self.end_ms, self.end_position = begin_ms, begin_position
+        elif whole:
+            self.end_ms = end_ms
+        self._dirty = True
+        self.write_out()
+
+    def _readable_entries(self, log_position: int) -> Iterator[tuple[int, int, int]]:
+        number, newest = 1, self.begin_position
+        while number < self._limit:
+            count = min(PAGE_SLOTS, self._limit - number)
+            data = self.file.read(self._entries_at + number * ENTRY_BYTES, count * ENTRY_BYTES)
+            for hash_, position, seconds, previous in INDEX_ENTRY_FIELDS.iter_unpack(data):
+                sane = hash_ >= 0 and seconds >= 0 and 0 <= previous < number
+                unwritten = hash_ == position == 0 and number > 1
+                if not sane or unwritten or not newest <= position < log_position:
+                    return
+                newest = position
+                yield hash_, position, seconds
+                number += 1

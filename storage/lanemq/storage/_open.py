@@ -1,0 +1,71 @@
+"""Opening and closing a store."""
+
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+import trio
+
+from ._config import StoreConfig
+from ._files import Files, RealFiles
+from ._store import Store, system_clock_ms
+
+LOGGER = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def open_store(
+    config: StoreConfig,
+    *,
+    files: Files | None = None,
+    clock_ms: Callable[[], int] = system_clock_ms,
+) -> AsyncGenerator[Store, None]:
+    """Open the store in ``config.root``, which may be new, and close it at the end.
+
+    The lock is taken before anything is read. After a crash (the file ``abort`` is there) the
+    log is redone from the checkpoint. At the end everything becomes durable, and ``abort`` goes
+    if that worked.
+
+    Raises ``StoreLocked``, ``StoreCorrupted``, ``ConfigInvalid`` and ``OSError``. ``files`` and
+    ``clock_ms`` (Unix time in milliseconds) are for simulations.
+    Source: RocketMQ 4.9.8, DefaultMessageStore.load, start and shutdown.
+    """
+    files = files if files is not None else RealFiles()
+    root, abort = config.root, config.root / "abort"
+    files.make_directory(root)
+    lock = files.lock(root / "lock", root)
+    try:
+        files.write_all(root / "lock", b"lock")
+        files.make_directory(config.commit_log_path)
+        files.make_directory(root / "consumequeue")
+        clean = not files.exists(abort)
+        LOGGER.info("opening %s after a %s", root, "clean stop" if clean else "crash")
+        store = Store(config, files=files, clock_ms=clock_ms)
+        # Before recovery, which changes files: a crash in the middle of it is a crash.
+        files.write_all(abort, str(os.getpid()).encode())
+        await files.sync_path(abort)
+        await files.sync_path(root)
+        store.load(clean=clean)
+        is_clean = False
+        try:
+            async with trio.open_nursery() as nursery:
+                store.housekeeping.start(nursery)
+                try:
+                    yield store
+                finally:
+                    nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            # The tasks handle their errors: what is alone in here came from the user's block.
+            if len(group.exceptions) == 1:
+                raise group.exceptions[0] from group.exceptions[0].__cause__
+            raise
+        finally:
+            with trio.CancelScope(shield=True):
+                is_clean = await store.housekeeping.close()
+                store.close_files()
+                if is_clean:
+                    files.remove(abort)
+                    await files.sync_path(root)
+    finally:
+        lock.release()

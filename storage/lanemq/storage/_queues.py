@@ -1,0 +1,145 @@
+"""All consume queues of a store, by topic and queue id.
+
+``QueueTable`` keeps them in files; what the rest of the store needs of a queue is
+``ConsumeQueue``, so that another kind can take their place.
+"""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol, final
+
+from ._consume_queue import FileConsumeQueue, Unit
+from ._errors import MessageIllegal
+from ._files import Files
+from ._segments import Segments, is_segment_name
+
+LOGGER = logging.getLogger(__name__)
+NAME_BYTES_MAX = 255
+QUEUE_ID_MAX = 2**31 - 1
+
+
+class ConsumeQueue(Protocol):
+    """What the store needs of a queue; meanings as in ``FileConsumeQueue``."""
+
+    topic: str
+    topic_data: bytes
+    queue_id: int
+    min: int
+    end: int
+    next: int
+    log_end: int
+
+    def append(self, log_position: int, size_bytes: int, tags_code: int) -> None: ...
+
+    def append_blanks(self, count: int) -> None: ...
+
+    def begin_at(self, offset: int) -> None: ...
+
+    def read(self, offset: int, count: int) -> bytes | bytearray: ...
+
+    def unit(self, offset: int) -> Unit | None: ...
+
+    def file_end(self, offset: int) -> int: ...
+
+
+@final
+class QueueTable:
+    """Makes a queue where there is none: its files come with its first messages."""
+
+    def __init__(self, files: Files, directory: Path, *, file_bytes: int) -> None:
+        self._files = files
+        self.directory = directory
+        self._file_bytes = file_bytes
+        self._queues: dict[tuple[str, int], FileConsumeQueue] = {}
+
+    def __iter__(self) -> Iterator[FileConsumeQueue]:
+        return iter(list(self._queues.values()))
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def find(self, topic: str, queue_id: int) -> FileConsumeQueue | None:
+        return self._queues.get((topic, queue_id))
+
+    def make(self, topic: str, queue_id: int) -> FileConsumeQueue:
+        """The queue, which may be new. Raises ``MessageIllegal`` for a name no file can have."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            if not topic or topic in (".", "..") or "/" in topic or "\0" in topic:
+                raise MessageIllegal(f"{topic!r} cannot be the name of a topic")
+            if len(topic.encode()) > NAME_BYTES_MAX:
+                raise MessageIllegal(f"a topic has at most {NAME_BYTES_MAX} bytes: {topic!r}")
+            if not 0 <= queue_id <= QUEUE_ID_MAX:
+                raise MessageIllegal(f"{queue_id} cannot be the id of a queue")
+            queue = self._queues[topic, queue_id] = self._new(topic, queue_id)
+        return queue
+
+    def _new(self, topic: str, queue_id: int) -> FileConsumeQueue:
+        directory = self.directory / topic / str(queue_id)
+        return FileConsumeQueue(topic, queue_id, Segments(self._files, directory, self._file_bytes))
+
+    def load(self, *, thorough: bool) -> None:
+        """Find the queues on the disk and their ends.
+
+        What is no queue is left alone: the files of a RocksDB may lie in the same directory.
+        Raises ``StoreCorrupted`` for a file of a wrong size.
+        """
+        for topic in self._files.entries(self.directory):
+            if not topic.is_directory:
+                continue
+            for entry in self._files.entries(self.directory / topic.name):
+                if entry.is_directory and entry.name.isascii() and entry.name.isdigit():
+                    queue = self._new(topic.name, int(entry.name))
+                    queue.recover(thorough=thorough)
+                    self._queues[topic.name, queue.queue_id] = queue
+
+    def max_log_end(self) -> int:
+        """Position behind the last message that has a unit; -1 without any."""
+        return max((queue.log_end for queue in self), default=-1)
+
+    def truncate(self, log_position: int) -> int:
+        """Forget the units of messages at or behind ``log_position``; returns how many."""
+        return sum(queue.truncate(log_position) for queue in self)
+
+    def correct_min(self, log_position: int) -> None:
+        """Let every queue begin at the first message that the log still has."""
+        for queue in self:
+            queue.correct_min(log_position)
+
+    def write_out(self) -> None:
+        """Write all tails, unsynced. Raises ``OSError``."""
+        for queue in self:
+            queue.write_out()
+
+    async def sync(self) -> None:
+        """Return once everything written is durable."""
+        for queue in self:
+            await queue.sync()
+
+    def close(self) -> None:
+        for queue in self:
+            queue.close()
+
+    def remove_topic(self, topic: str) -> int:
+        """Remove the queues of a topic and their files; returns how many queues there were.
+
+        Files that are not a queue's stay, and with them their directories.
+        """
+        removed = 0
+        for queue in self:
+            if queue.topic == topic:
+                queue.close()
+                del self._queues[topic, queue.queue_id]
+                directory = self.directory / topic / str(queue.queue_id)
+                for entry in self._files.entries(directory):
+                    if is_segment_name(entry.name):
+                        self._files.remove(directory / entry.name)
+                self._remove_empty(directory)
+                removed += 1
+        self._remove_empty(self.directory / topic)
+        return removed
+
+    def _remove_empty(self, directory: Path) -> None:
+        if self._files.exists(directory) and not self._files.entries(directory):
+            self._files.remove(directory)

@@ -1,0 +1,197 @@
+"""Records of the commit log, as recovery and dispatch see them: checked, but not decoded."""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple, final
+from zlib import crc32
+
+import msgspec
+
+from lanemq.wire import (
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_LAYOUTS,
+    SysFlag,
+    fixed_prefix,
+)
+
+from ._segments import Segments
+
+HEADS: Final = {
+    hosts: fixed_prefix(RECORD_LAYOUTS[MAGIC_V1, hosts]).struct
+    for hosts in (0, SysFlag.BORN_HOST_V6, SysFlag.STORE_HOST_V6, SysFlag.HOSTS_V6_MASK)
+}
+HEAD_BYTES_MAX: Final = max(head.size for head in HEADS.values())
+SYS_FLAG_AT: Final = 36
+POSITION_AT: Final = 28
+BORN_HOST_AT: Final = 48
+CRC_MASK: Final = 0x7FFFFFFF
+WINDOW_BYTES: Final = 1 << 20
+
+
+@final
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """What a record says to the queues and the index."""
+
+    position: int
+    size_bytes: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    sys_flag: int
+    store_timestamp_ms: int
+    properties: bytes
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether it has a place in its queue: prepared and rolled back records have none."""
+        return self.sys_flag & SysFlag.TRANSACTION_MASK in (0, SysFlag.TRANSACTION_COMMIT)
+
+    @property
+    def end(self) -> int:
+        return self.position + self.size_bytes
+
+
+class Blank(NamedTuple):
+    """The rest of a file is unused."""
+
+    size_bytes: int
+
+
+class Broken(NamedTuple):
+    """No valid record; ``why`` is for people."""
+
+    why: str
+    needs_bytes: int = 0
+    """The record may be whole, if this many bytes are looked at."""
+
+
+def store_timestamp_ms(head: bytes) -> int:
+    """The store time in the first ``HEAD_BYTES_MAX`` bytes of a record; 0 where it is cut off."""
+    if len(head) < BORN_HOST_AT:
+        return 0
+    sys_flag = int.from_bytes(head[SYS_FLAG_AT : SYS_FLAG_AT + 4], "big")
+    at = BORN_HOST_AT + (20 if sys_flag & SysFlag.BORN_HOST_V6 else 8)
+    return int.from_bytes(head[at : at + 8], "big", signed=True)
+
+
+def check_record(
+    data: bytes, at: int, position: int, room_bytes: int, *, check_crc: bool
+) -> Record | Blank | Broken:
+    """Look at the record at ``data[at]``, which lies at ``position`` of the log.
+
+    ``room_bytes`` is what the log file has from there on; ``data`` may end earlier, which is
+    answered with ``Broken.needs_bytes``. Unlike the reference, a record that names another
+    position than its own is broken: it is the remains of something else.
+    Source: RocketMQ 4.9.8, CommitLog.checkMessageAndReturnSize.
+    """
+    if room_bytes < 8:
+        return Broken("the file ends")
+    if len(data) - at < 8:
+        return Broken("cut off", 8)
+    size = int.from_bytes(data[at : at + 4], "big", signed=True)
+    magic = int.from_bytes(data[at + 4 : at + 8], "big", signed=True)
+    if magic == MAGIC_BLANK:
+        return Blank(size)
+    if magic != MAGIC_V1 and magic != MAGIC_V2:
+        return Broken("nothing was written here" if size == magic == 0 else "wrong magic number")
+    if size < HEADS[0].size or size > room_bytes:
+        return Broken(f"impossible size {size}")
+    if len(data) - at < size:
+        return Broken("cut off", size)
+    end = at + size
+    sys_flag = int.from_bytes(data[at + SYS_FLAG_AT : at + SYS_FLAG_AT + 4], "big", signed=True)
+    head = HEADS[sys_flag & SysFlag.HOSTS_V6_MASK]
+    body_at = at + head.size
+    if body_at > end:
+        return Broken(f"impossible size {size}")
+    fields = head.unpack_from(data, at)
+    body_end = body_at + fields[14]
+    topic_at = body_end + (1 if magic == MAGIC_V1 else 2)
+    if body_end < body_at or topic_at > end:
+        return Broken(f"impossible body length {fields[14]}")
+    topic_end = topic_at + int.from_bytes(data[body_end:topic_at], "big", signed=True)
+    properties_at = topic_end + 2
+    if topic_end < topic_at or properties_at > end:
+        return Broken("impossible topic length")
+    properties_bytes = int.from_bytes(data[topic_end:properties_at], "big", signed=True)
+    if properties_at + max(0, properties_bytes) != end:
+        return Broken("its parts do not add up to its size")
+    if fields[6] != position:
+        return Broken(f"the record there belongs to position {fields[6]}")
+    # A null body has no checksum.
+    if (
+        check_crc
+        and body_end > body_at
+        and crc32(memoryview(data)[body_at:body_end]) & CRC_MASK != fields[2]
+    ):
+        return Broken("its body fails the checksum")
+    try:
+        topic = data[topic_at:topic_end].decode()
+    except UnicodeDecodeError:
+        return Broken("its topic is not UTF-8")
+    return Record(
+        position,
+        size,
+        topic,
+        fields[3],
+        fields[5],
+        sys_flag,
+        fields[10],
+        data[properties_at:end],
+    )
+
+
+@final
+class LogWalk:
+    """Goes over the records of a log from ``position`` on, to the first that is not valid.
+
+    After the iteration ``end`` is the position behind the last valid record (or the start of a
+    file behind it, where the log went on there), and ``why`` says what stopped the walk.
+    """
+
+    def __init__(
+        self, segments: Segments, position: int, *, check_crc: bool, end: int | None = None
+    ) -> None:
+        self._segments = segments
+        self._check_crc = check_crc
+        self._limit = end
+        self.end = position
+        self.why = ""
+
+    def __iter__(self) -> Iterator[Record]:
+        segments, position = self._segments, self.end
+        limit = segments.capacity_end if self._limit is None else self._limit
+        window, window_at, wanted = b"", position, WINDOW_BYTES
+        file_end = segments.end_of(position)
+        while position < limit:
+            found = check_record(
+                window,
+                position - window_at,
+                position,
+                file_end - position,
+                check_crc=self._check_crc,
+            )
+            if isinstance(found, Record):
+                position += found.size_bytes
+                self.end = position
+                yield found
+            elif isinstance(found, Blank):
+                position = file_end
+                self.end = position
+            elif found.needs_bytes:
+                wanted = min(max(WINDOW_BYTES, found.needs_bytes), file_end - position)
+                window, window_at = segments.read(position, wanted), position
+                if len(window) < found.needs_bytes:
+                    self.why = "the file is shorter than it should be"
+                    return
+                continue
+            else:
+                self.why = found.why
+                return
+            if position >= file_end and position < limit:
+                if position not in segments.starts:
+                    self.why = "no file begins here"
+                    return
+                file_end = segments.end_of(position)
+                window, window_at = b"", position

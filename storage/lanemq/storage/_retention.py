@@ -1,0 +1,104 @@
+"""Cleaning: log files that are old, or that a full disk does not leave room for.
+
+Source: RocketMQ 4.9.8, DefaultMessageStore.CleanCommitLogService and CleanConsumeQueueService.
+Unlike there a file that is read at the moment goes at once: its bytes stay until it is closed.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final, final
+
+import trio
+
+from ._commit_log import CommitLog
+from ._config import StoreConfig
+from ._files import Files
+from ._index import Index
+from ._queues import QueueTable
+
+LOGGER = logging.getLogger(__name__)
+FILES_PER_RUN: Final = 10
+MANUAL_RUNS: Final = 20
+
+
+@final
+class Retention:
+    """Removes the oldest files, never one that is written or not durable yet."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        *,
+        files: Files,
+        log: CommitLog,
+        queues: QueueTable,
+        index: Index | None,
+        clock_ms: Callable[[], int],
+        flushed: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._files = files
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._clock_ms = clock_ms
+        self._flushed = flushed
+        self._manual_runs = 0
+        self.held_position: Callable[[], int] | None = None
+        """What the log must keep from; None holds nothing back."""
+
+    def disk_ratio(self) -> float:
+        """Used share of the fuller of the partitions of log and queues, 0 to 1."""
+        paths = (self._config.commit_log_path, self._queues.directory)
+        return max(self._files.usage(path).ratio for path in paths)
+
+    def request(self) -> None:
+        """Remove expired files at the next runs whatever the hour."""
+        self._manual_runs = MANUAL_RUNS
+
+    async def run_once(self) -> int:
+        """Remove what may go now; returns the number of log files."""
+        config, ratio = self._config, self.disk_ratio()
+        manual = self._manual_runs > 0
+        self._manual_runs -= manual
+        hour = time.localtime(self._clock_ms() // 1000).tm_hour
+        forcibly = config.clean_forcibly and ratio > config.disk_clean_forcibly_ratio
+        due = hour in config.delete_hours or manual or ratio > config.disk_max_used_ratio
+        removed = 0
+        if due or forcibly:
+            while removed < FILES_PER_RUN and self._remove_oldest(forcibly=forcibly):
+                removed += 1
+                await trio.sleep(config.delete_pause_s)
+        if removed:
+            self.clean_derived()
+        return removed
+
+    def _remove_oldest(self, *, forcibly: bool) -> bool:
+        segments = self._log.segments
+        if len(segments) < 2:
+            return False
+        end = segments.end_of(segments.begin)
+        # The file that is written counts as the last, though a spare one may lie behind it.
+        if end > segments.start_of(self._log.end) or end > self._flushed():
+            return False
+        if self.held_position is not None and end > self.held_position():
+            return False
+        path = segments.path_of_oldest()
+        age_s = self._clock_ms() / 1000 - self._files.modified_s(path)
+        if not forcibly and age_s < self._config.file_reserved_hours * 3600:
+            return False
+        segments.remove_oldest()
+        LOGGER.info(
+            "removed %s, %.0f hours old%s", path, age_s / 3600, ", disk too full" * forcibly
+        )
+        return True
+
+    def clean_derived(self) -> None:
+        """Let queues and index follow the log: remove what points before its begin."""
+        begin = self._log.segments.begin
+        for queue in self._queues:
+            queue.clean(begin)
+            queue.correct_min(begin)
+        if self._index is not None:
+            self._index.clean(begin)

@@ -1,0 +1,328 @@
+"""The store as its users see it."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import final
+
+from lanemq.wire import StoredMessage, decode_message
+
+from ._appender import Appender, Arrival
+from ._checkpoint import Checkpoint
+from ._commit_log import CommitLog
+from ._config import StoreConfig, parse_delay_levels
+from ._consume_queue import Unit
+from ._files import Files
+from ._flusher import Flusher
+from ._housekeeping import Housekeeping
+from ._index import Index
+from ._messages import Boundary, Got, NewMessage, Put, QueryResult
+from ._queues import QueueTable
+from ._reader import WARM_BYTES_MAX, Reader
+from ._recovery import Recovery
+from ._retention import Retention
+from ._segments import Segments
+from ._statistics import Counters, StoreStatistics
+from ._tables import ConfigTables
+from ._tags import TagsCodes
+
+
+def system_clock_ms() -> int:
+    """Unix time in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+@final
+class Store:
+    """Commit log, queues, index and tables of one broker; made by ``open_store``.
+
+    One task at a time: no method that is not async waits, and none may be called from another
+    thread. What is put is visible and will be dispatched once ``commit`` returns.
+    Source: RocketMQ 4.9.8, DefaultMessageStore.
+    """
+
+    def __init__(
+        self, config: StoreConfig, *, files: Files, clock_ms: Callable[[], int] = system_clock_ms
+    ) -> None:
+        self.config = config
+        self._files = files
+        self._clock_ms = clock_ms
+        root = config.root
+        counters = self._counters = Counters()
+        self._checkpoint = Checkpoint(files, root / "checkpoint")
+        self._log = log = CommitLog(
+            Segments(files, config.commit_log_path, config.commit_log_file_bytes),
+            tail_cache_bytes=config.tail_cache_bytes,
+        )
+        self._queues = queues = QueueTable(
+            files, root / "consumequeue", file_bytes=config.consume_queue_file_bytes
+        )
+        self._index = index = self._new_index() if config.index_enabled else None
+        self._tags = TagsCodes(parse_delay_levels(config.delay_levels))
+        self._appender = Appender(
+            log=log,
+            queues=queues,
+            index=index,
+            tags=self._tags,
+            clock_ms=clock_ms,
+            max_message_bytes=config.max_message_bytes,
+            counters=counters,
+        )
+        self._reader = Reader(
+            log=log,
+            queues=queues,
+            index=index,
+            counters=counters,
+            cold_bytes=int(config.memory_bytes * config.cold_memory_ratio),
+        )
+        self._flusher = Flusher(
+            log,
+            last_store_ms=lambda: self._appender.last_store_ms,
+            on_failure=self._appender.refuse,
+            interval_s=config.flush_interval_s,
+            least_bytes=config.flush_least_bytes,
+            thorough_interval_s=config.flush_thorough_interval_s,
+        )
+        self._retention = Retention(
+            config,
+            files=files,
+            log=log,
+            queues=queues,
+            index=index,
+            clock_ms=clock_ms,
+            flushed=lambda: self._flusher.flushed,
+        )
+        self.tables = ConfigTables(files, root / "config", clock_ms)
+        """Topics, groups and offsets."""
+        self.housekeeping = Housekeeping(
+            config,
+            appender=self._appender,
+            log=log,
+            queues=queues,
+            index=index,
+            checkpoint=self._checkpoint,
+            flusher=self._flusher,
+            retention=self._retention,
+            tables=self.tables,
+        )
+        """The tasks that ``open_store`` runs."""
+
+    def _new_index(self) -> Index:
+        def on_full(end_ms: int) -> None:
+            self._checkpoint.index_ms = end_ms
+
+        return Index(
+            self._files,
+            self.config.root / "index",
+            slots=self.config.max_hash_slots,
+            entries=self.config.max_index_entries,
+            clock_ms=self._clock_ms,
+            on_full=on_full,
+        )
+
+    def load(self, *, clean: bool) -> None:
+        """Read everything and make it agree; ``clean`` tells how the last run ended.
+
+        Only ``open_store`` calls it. Raises ``StoreCorrupted``, ``ConfigInvalid``, ``OSError``.
+        """
+        self.tables.load(after_crash=not clean)
+        recovery = Recovery(
+            files=self._files,
+            root=self.config.root,
+            log=self._log,
+            queues=self._queues,
+            index=self._index,
+            checkpoint=self._checkpoint,
+            tags=self._tags,
+            check_crc=self.config.check_crc_on_recovery,
+            now_ms=self._clock_ms(),
+        )
+        recovery.run(clean=clean)
+        self._appender.last_store_ms = recovery.last_store_ms
+
+    def close_files(self) -> None:
+        """Only ``open_store`` calls it, last."""
+        self._log.segments.close()
+        self._queues.close()
+        if self._index is not None:
+            self._index.close()
+        self._checkpoint.close()
+
+    # Writing
+
+    def put(self, message: NewMessage) -> Put:
+        """Give a message its place; ``commit`` stores it.
+
+        Raises ``StoreUnwritable``, and ``MessageIllegal`` for what can never be stored.
+        """
+        return self._appender.put(message)
+
+    def put_batch(self, messages: Sequence[NewMessage]) -> list[Put]:
+        """As ``put``, for messages of one queue: their offsets and records follow each other.
+
+        All or none are taken.
+        """
+        return self._appender.put_batch(messages)
+
+    def commit(self) -> None:
+        """Write all that was put since the last call, and dispatch it.
+
+        Raises ``StoreUnwritable`` where the log cannot be written: then nothing of it is stored,
+        and positions and offsets are as they were before.
+        """
+        self._appender.commit()
+
+    async def flushed(self, position: int) -> None:
+        """Return once the log is durable up to ``position`` (``Put.end``) of what is committed.
+
+        All callers share one fsync. Raises ``StoreUnwritable`` where the disk fails, and where
+        ``position`` lies behind what is committed.
+        """
+        await self._flusher.wait(position)
+
+    @property
+    def on_arrival(self) -> list[Arrival]:
+        """Called for each message by ``commit``: topic, queue id, end of the queue, tags code."""
+        return self._appender.on_arrival
+
+    @property
+    def writable(self) -> bool:
+        return not self._appender.reason
+
+    @property
+    def unwritable_reason(self) -> str:
+        """Why messages are refused; empty while they are not."""
+        return self._appender.reason
+
+    # Reading
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        *,
+        max_count: int,
+        max_bytes: int = WARM_BYTES_MAX,
+        tag_codes: frozenset[int] | None = None,
+    ) -> Got:
+        """Messages of a queue from ``queue_offset`` on, those with one of ``tag_codes``.
+
+        Stops at ``max_count``, at 32 messages or ``max_bytes`` (8 and 64 KiB where it is cold),
+        and after 800 messages without a match; the first message is given whatever its size.
+        """
+        return self._reader.get(
+            topic,
+            queue_id,
+            queue_offset,
+            max_count=max_count,
+            max_bytes=max_bytes,
+            tag_codes=tag_codes,
+        )
+
+    def record_at(self, log_position: int) -> bytes | None:
+        """The record that begins there; None where none does."""
+        return self._reader.record_at(log_position)
+
+    def message_at(self, log_position: int) -> StoredMessage | None:
+        """As ``record_at``, decoded."""
+        record = self._reader.record_at(log_position)
+        return decode_message(record) if record is not None else None
+
+    def units(self, topic: str, queue_id: int, start: int, count: int) -> list[Unit]:
+        """Up to ``count`` units of a queue from offset ``start`` on; none below its minimum."""
+        return self._reader.units(topic, queue_id, start, count)
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Offset of the first message, and behind the last; zeros for an unknown queue."""
+        return self._reader.bounds(topic, queue_id)
+
+    def store_time_ms(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """When a message was stored; -1 where it is not there."""
+        return self._reader.store_time_ms(topic, queue_id, queue_offset)
+
+    def earliest_time_ms(self, topic: str, queue_id: int) -> int:
+        """When the first message of a queue was stored; -1 without any."""
+        return self._reader.store_time_ms(topic, queue_id, self.bounds(topic, queue_id)[0])
+
+    def offset_by_time(
+        self,
+        topic: str,
+        queue_id: int,
+        timestamp_ms: int,
+        *,
+        boundary: Boundary = Boundary.NEAREST,
+    ) -> int:
+        """Offset of the message stored at a time; 0 for an unknown queue."""
+        return self._reader.offset_by_time(topic, queue_id, timestamp_ms, boundary)
+
+    def query(
+        self, topic: str, key: str, *, max_count: int, begin_ms: int, end_ms: int
+    ) -> QueryResult:
+        """Messages of a topic with this key or unique key, stored in a span of time.
+
+        At most 64, newest first. Sees all that is committed.
+        """
+        return self._reader.query(topic, key, max_count=max_count, begin_ms=begin_ms, end_ms=end_ms)
+
+    def is_cold(self, log_position: int) -> bool:
+        """Whether it lies so far behind the end of the log that it is hardly in memory."""
+        return self._reader.is_cold(log_position)
+
+    # State
+
+    @property
+    def min_position(self) -> int:
+        """First byte of the log; -1 as long as it has no file."""
+        return self._log.min_position
+
+    @property
+    def max_position(self) -> int:
+        """End of the log."""
+        return self._log.end
+
+    @property
+    def flushed_position(self) -> int:
+        """The log is durable up to here."""
+        return self._flusher.flushed
+
+    def disk_ratio(self) -> float:
+        """Used share of the partition, 0 to 1."""
+        return self._retention.disk_ratio()
+
+    def queues(self) -> Iterator[tuple[str, int]]:
+        """Topic and id of every queue that has files or messages."""
+        for queue in self._queues:
+            yield queue.topic, queue.queue_id
+
+    def statistics(self) -> StoreStatistics:
+        counters = self._counters
+        return StoreStatistics(
+            put_messages_total=counters.put_total,
+            put_bytes_total=counters.put_bytes,
+            put_failed_total=counters.put_failed,
+            get_found_total=counters.get_found,
+            get_missed_total=counters.get_missed,
+            got_messages_total=counters.got_messages,
+            got_bytes_total=counters.got_bytes,
+            min_position=self.min_position,
+            max_position=self.max_position,
+            flushed_position=self.flushed_position,
+            dispatch_behind_bytes=self._log.next - self._log.end,
+            index_backlog=len(self._index.backlog) if self._index is not None else 0,
+            queues=len(self._queues),
+            log_files=len(self._log.segments),
+        )
+
+    def delete_topic(self, topic: str) -> int:
+        """Remove the queues of a topic; returns how many. Its records stay in the log.
+
+        The topic's configuration and the offsets of its groups are in ``tables``.
+        """
+        self.commit()
+        removed = self._queues.remove_topic(topic)
+        self._appender.forget_queues()
+        return removed
+
+    def delete_expired_files(self) -> None:
+        """Have files that are old enough removed at the next cleanings, whatever the hour."""
+        self._retention.request()
