@@ -91,6 +91,7 @@ class Broker:
             nursery.start_soon(self._sample)
 
     async def _sample(self) -> None:
+        """Take the samples that rates are made of."""
         context = self.context
         while True:
             await trio.sleep(SAMPLE_S)

@@ -124,7 +124,7 @@ class DelayService:
                     if not delivered:
                         raise
                     break
-                position = put.log_position + put.size_bytes
+                position = put.end
                 broker.statistics.put(target[0], 1, put.size_bytes)
             delivered += 1
         broker.commit()

@@ -183,7 +183,7 @@ class Sends:
                 return None
             values = (f"{store_host_hex}{put.log_position:016X}", queue_id, put.queue_offset)
             if waits:
-                return self._after_flush(put.log_position + put.size_bytes, frame, values)
+                return self._after_flush(put.end, frame, values)
             return encode_reply(frame, values)
 
         return send
@@ -271,7 +271,7 @@ class Sends:
         self._count_put(topic, 1, put.size_bytes)
         waits = self._waits_for_flush and properties.get(Property.WAIT) != "false"
         values = (f"{self._store_host_hex}{put.log_position:016X}", queue_id, put.queue_offset)
-        return self._answer(frame, values, put.log_position + put.size_bytes, waits=waits)
+        return self._answer(frame, values, put.end, waits=waits)
 
     def _batch(
         self,
@@ -318,7 +318,7 @@ class Sends:
         puts = broker.writer.append_batch(messages)
         self._count_put(header.topic, len(puts), sum(put.size_bytes for put in puts))
         ids = ",".join(f"{self._store_host_hex}{put.log_position:016X}" for put in puts)
-        end = puts[-1].log_position + puts[-1].size_bytes
+        end = puts[-1].end
         waits = self._waits_for_flush and shared.get(Property.WAIT) != "false"
         return self._answer(frame, (ids, queue_id, puts[0].queue_offset), end, waits=waits)
 

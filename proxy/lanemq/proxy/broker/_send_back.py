@@ -103,7 +103,7 @@ class SendBacks:
         origin = get_property(properties, Property.RETRY_TOPIC.encode()) or b""
         broker.statistics.sent_back(origin.decode("utf-8", "replace"), header.group)
         if broker.store.config.flush is FlushMode.SYNC:
-            return self._after_flush(put.log_position + put.size_bytes, frame)
+            return self._after_flush(put.end, frame)
         return frame.reply()
 
     async def _after_flush(self, end: int, frame: Frame) -> Frame:

@@ -1,0 +1,13 @@
+"""The broker: takes messages, keeps them, and gives them to those who subscribe."""
+
+from ._broker import Broker
+from ._config import BrokerConfig
+from ._context import BrokerContext
+from ._open import open_broker
+
+__all__ = [
+    "Broker",
+    "BrokerConfig",
+    "BrokerContext",
+    "open_broker",
+]
