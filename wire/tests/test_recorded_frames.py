@@ -129,3 +129,10 @@ def test_every_recorded_answer_fits_the_header_of_its_request(recorded: list[Any
             check_header(declared, one.frame.fields, may_add=set())
             seen.add(one.request_code)
     assert len(seen) == 19
+
+
+def test_every_recorded_code_has_its_name(recorded: list[Any]) -> None:
+    requests = {one.frame.code for one in recorded if not one.frame.is_response}
+    answers = {one.frame.code for one in recorded if one.frame.is_response}
+    assert requests - set(RequestCode) == {3442}
+    assert answers <= set(ResponseCode)
