@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ._body import Body
-from .heartbeat import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
+from .heartbeat import SubscriptionData
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +23,17 @@ class ClientConnection(Body):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConnection(Body):
-    """The clients and subscriptions of a group (request 203). Source: ConsumerConnection."""
+    """The clients and subscriptions of a group (request 203).
+
+    The last three are values of ``ConsumeType``, ``MessageModel`` and ``ConsumeFromWhere``.
+    Source: RocketMQ 4.9.8, ConsumerConnection.
+    """
 
     connection_set: tuple[ClientConnection, ...] = ()
     subscription_table: Mapping[str, SubscriptionData] = field(default_factory=dict)
-    consume_type: str | None = ConsumeType.PASSIVELY.value
-    message_model: str | None = MessageModel.CLUSTERING.value
-    consume_from_where: str | None = ConsumeFromWhere.LAST_OFFSET.value
+    consume_type: str | None = None
+    message_model: str | None = None
+    consume_from_where: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,108 @@
+"""Registrations of brokers, compressed and not."""
+
+import struct
+import zlib
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lanemq.wire import (
+    DataVersion,
+    RegisterBrokerBody,
+    RemoteProtocolError,
+    TopicConfig,
+    TopicConfigWrapper,
+)
+
+INTS = st.integers(-(1 << 31), (1 << 31) - 1)
+NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=" "), min_size=1)
+ATTRIBUTES = st.one_of(st.none(), st.dictionaries(NAMES, st.text("ab +"), min_size=1))
+TOPICS = st.builds(
+    TopicConfig,
+    topic_name=NAMES,
+    read_queue_nums=INTS,
+    write_queue_nums=INTS,
+    perm=INTS,
+    topic_filter_type=st.sampled_from(["SINGLE_TAG", "MULTI_TAG"]),
+    attributes=ATTRIBUTES,
+)
+BODIES = st.builds(
+    RegisterBrokerBody,
+    st.builds(
+        TopicConfigWrapper,
+        st.lists(TOPICS, max_size=4).map(lambda topics: {t.topic_name: t for t in topics}),
+        st.builds(DataVersion, INTS, INTS, st.one_of(st.none(), INTS)),
+    ),
+    st.lists(NAMES, max_size=2).map(tuple),
+)
+
+
+@given(BODIES)
+def test_compressed_registrations_come_back(body: RegisterBrokerBody) -> None:
+    assert RegisterBrokerBody.decode_compressed(body.encode_compressed()) == body
+
+
+@given(TOPICS)
+def test_topics_come_back_from_their_short_form(topic: TopicConfig) -> None:
+    assert TopicConfig.decode_text(topic.encode_text()) == topic
+
+
+@given(st.binary())
+def test_garbage_is_only_ever_a_remote_protocol_error(data: bytes) -> None:
+    for one in (data, zlib.compress(data)):
+        with suppress(RemoteProtocolError):
+            RegisterBrokerBody.decode_compressed(one)
+
+
+@given(BODIES, st.data())
+def test_damage_is_only_ever_a_remote_protocol_error(
+    body: RegisterBrokerBody, data: st.DataObject
+) -> None:
+    plain = bytearray(zlib.decompress(body.encode_compressed()))
+    plain[data.draw(st.integers(0, len(plain) - 1))] = data.draw(st.integers(0, 255))
+    cut = bytes(plain[: data.draw(st.integers(0, len(plain)))])
+    with suppress(RemoteProtocolError):
+        RegisterBrokerBody.decode_compressed(zlib.compress(cut))
+
+
+def sized(text: str) -> bytes:
+    return struct.pack(">i", len(text)) + text.encode()
+
+
+def test_the_compressed_form_is_laid_out_as_the_reference_lays_it_out() -> None:
+    table = {"T": TopicConfig("T", 4, 8)}
+    body = RegisterBrokerBody(TopicConfigWrapper(table, DataVersion(1, 2)), ("h:1",))
+    assert zlib.decompress(body.encode_compressed()) == (
+        sized('{"counter":2,"timestamp":1}')
+        + struct.pack(">i", 1)  # topics
+        + sized("T 4 8 6 SINGLE_TAG")
+        + sized('["h:1"]')
+    )
+
+
+def test_the_mappings_of_a_5x_broker_are_kept() -> None:
+    mapping = {"bname": "b", "topic": "T"}
+    extra = {"topicQueueMappingInfoMap": {"T": mapping}}
+    body = RegisterBrokerBody(TopicConfigWrapper({}, DataVersion(1, 2, 3), extra))
+    assert RegisterBrokerBody.decode_compressed(body.encode_compressed()) == body
+    data = sized('{"counter":2,"timestamp":1}') + bytes(4) + sized("[]") + bytes(4)
+    empty = RegisterBrokerBody.decode_compressed(zlib.compress(data))
+    assert empty.topic_config_wrapper.extra == {"topicQueueMappingInfoMap": {}}
+
+
+def test_the_short_form_of_5x_without_attributes_is_read() -> None:
+    assert TopicConfig.decode_text("T 4 8 6 SINGLE_TAG ") == TopicConfig("T", 4, 8)
+    assert TopicConfig.decode_text("T 4 8 6 SINGLE_TAG {}").attributes == {}
+
+
+@pytest.mark.parametrize("text", ["", "T", "T 4 8 6", "T x 8 6 SINGLE_TAG", "T 4 8 6 S {"])
+def test_other_short_forms_are_refused(text: str) -> None:
+    with pytest.raises(RemoteProtocolError):
+        TopicConfig.decode_text(text)
+
+
+def test_a_registration_that_unpacks_to_too_much_is_refused() -> None:
+    with pytest.raises(RemoteProtocolError, match="more than 1000 bytes"):
+        RegisterBrokerBody.decode_compressed(zlib.compress(bytes(2000)), max_bytes=1000)
