@@ -43,6 +43,14 @@ def apache_key(field: "dataclasses.Field[Any]") -> str:
     return str(field.metadata.get(_KEY) or first + "".join(map(str.capitalize, rest)))
 
 
+def read_file(path: Path) -> bytes:
+    """The bytes of a configuration file. Raises ``ConfigError``."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+
+
 def parse_properties(data: bytes | str, *, source: str) -> dict[str, str]:
     """Read a properties text; values lose trailing blanks. Raises ``ConfigError``.
 
@@ -75,24 +83,24 @@ class Settings:
         return frozenset()
 
     @classmethod
-    def load(cls, path: Path, **overrides: object) -> Self:
+    def load(cls, path: Path, overrides: Mapping[str, object] | None = None) -> Self:
         """Read a properties file; ``overrides`` (field names) win. Raises ``ConfigError``."""
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-        properties = parse_properties(data, source=str(path))
-        return cls.from_properties(properties, source=str(path), **overrides)
+        properties = parse_properties(read_file(path), source=str(path))
+        return cls.from_properties(properties, overrides, source=str(path))
 
     @classmethod
     def from_properties(
-        cls, properties: Mapping[str, str], *, source: str = "configuration", **overrides: object
+        cls,
+        properties: Mapping[str, str],
+        overrides: Mapping[str, object] | None = None,
+        *,
+        source: str = "configuration",
     ) -> Self:
         """Build from Apache keys and their text values, and field values in ``overrides``.
 
         Raises ``ConfigError``.
         """
-        values = cls._values(properties, source=source) | overrides
+        values = cls._values(properties, source=source) | dict(overrides or {})
         try:
             return cls(**values)
         except ConfigError as error:

@@ -180,11 +180,26 @@ class BrokerConfig(Settings):
         return tuple(part.strip() for part in self.namesrv_addr.split(";") if part.strip())
 
     @property
+    def listens_everywhere(self) -> bool:
+        """Whether ``bind_address`` means all addresses of this machine."""
+        return self.bind_address in _ANY_ADDRESS
+
+    @property
     def advertised_host(self) -> str:
-        """The host that clients are told (see ``broker_ip1``)."""
-        if self.broker_ip1:
-            return self.broker_ip1
-        return local_address() if self.bind_address in _ANY_ADDRESS else self.bind_address
+        """The host that clients are told (see ``broker_ip1``), as a literal address.
+
+        It goes into every stored record and message id, which have no room for a name.
+        Raises ``ConfigError`` for a name that has no IPv4 address.
+        """
+        host = self.broker_ip1
+        if not host:
+            host = local_address() if self.listens_everywhere else self.bind_address
+        if ":" in host:
+            return host
+        try:
+            return socket.gethostbyname(host)
+        except OSError as error:
+            raise ConfigError(f"{host!r} has no IPv4 address: {error.strerror}") from error
 
     @property
     def blocked_keys(self) -> frozenset[str]:

@@ -1,11 +1,12 @@
-"""Opening a broker: its ports, its store, its registration, in the order that is safe.
+"""A running broker: its ports, its store, its registration.
 
-Source: RocketMQ 4.9.8, BrokerStartup, BrokerController.start and shutdown.
+Source: RocketMQ 4.9.8, BrokerStartup, BrokerController.
 """
 
-import socket
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Final, final
 
 import trio
 
@@ -14,63 +15,75 @@ from lanemq.storage import open_store
 from lanemq.wire import HostAddress, TopicConfigWrapper
 
 from .._listen import listen_with_vip
-from .._settings import ConfigError
 from ._broker import Broker
 from ._config import BrokerConfig
 from ._registration import Registrar
 
-HA_ABOVE = 1
-"""Where a reference broker's replication port would be; told to name servers, not opened."""
+FIRST_REGISTRATION_S: Final = 3.0
+"""How long the start waits for name servers; one that is down later hears of it when it is up."""
 
-REGISTERED_WITHIN_S = 6.0
-"""How long opening waits for name servers to have been tried once."""
+_HA_ABOVE: Final = 1  # the port a slave would replicate from; name servers insist on one
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RunningBroker:
+    """A broker that is listening and registered."""
+
+    name: str
+    address: HostAddress
+    """What clients are told."""
+    port: int
+    """The main port."""
+    vip_port: int
+    """The port two below, where clients of 4.0 to 4.4 send."""
+    broker: Broker
 
 
 @asynccontextmanager
-async def open_broker(config: BrokerConfig) -> AsyncIterator[Broker]:
-    """Run a broker for the length of the block; when it begins, clients can be served.
+async def open_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
+    """Run a broker for the length of the block.
 
-    Name servers were told by then, those that could be reached; the others will be. At the end
-    they are told that the broker goes, then the ports close, then the store, durable.
-
-    Raises ``AddressUnavailable`` for a taken port, ``ConfigError`` for an advertised address
-    that cannot be resolved, and what ``open_store`` raises.
+    At its end the broker unregisters, lets answers leave, closes its ports and flushes its
+    store. Raises ``AddressUnavailable``, ``ConfigError`` and what ``open_store`` raises.
     """
     main, vip = listen_with_vip(config.bind_address, config.listen_port)
-    async with AsyncExitStack() as stack:
-        stack.callback(main.close)
-        stack.callback(vip.close)
-        address = await _advertised(config.advertised_host, main.getsockname()[1])
-        store = await stack.enter_async_context(open_store(config.store_config()))
-        client = await stack.enter_async_context(open_remoting_client())
-        registrar = Registrar(
-            config,
-            client,
-            address=str(address),
-            ha_address=str(HostAddress(address.host, address.port + HA_ABOVE)),
-            topics=lambda: TopicConfigWrapper(
-                store.tables.topics.configs, store.tables.topics.data_version
-            ),
-        )
-        broker = Broker(config, store, address=address, announce=registrar.announce)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(broker.server.serve, [main, vip])
-            nursery.start_soon(broker.run)
-            nursery.start_soon(registrar.run)
-            await registrar.registered(REGISTERED_WITHIN_S)
-            try:
-                yield broker
-            finally:
-                with trio.CancelScope(shield=True):  # both steps have a limit of their own
-                    await registrar.unregister()
-                    await broker.server.stop()
-                nursery.cancel_scope.cancel()
+    with main, vip:
+        port, vip_port = main.getsockname()[1], vip.getsockname()[1]
+        address = HostAddress(config.advertised_host, port)
+        async with open_store(config.store_config()) as store, open_remoting_client() as client:
+            tables = store.tables.topics
+            registrar = Registrar(
+                config,
+                client,
+                address=str(address),
+                ha_address=str(HostAddress(address.host, port + _HA_ABOVE)),
+                topics=lambda: TopicConfigWrapper(dict(tables.configs), tables.data_version),
+                on_order_topics=lambda table: _mark_ordered(broker, table),
+            )
+            broker = Broker(config, store, address=address, announce=registrar.announce)
+            async with trio.open_nursery() as nursery:
+                await nursery.start(broker.server.serve, [main, vip])
+                nursery.start_soon(broker.run)
+                nursery.start_soon(registrar.run)
+                await registrar.registered(FIRST_REGISTRATION_S)
+                try:
+                    yield RunningBroker(config.broker_name, address, port, vip_port, broker)
+                finally:
+                    with trio.CancelScope(shield=True):  # both calls are bounded
+                        await registrar.unregister()
+                        await broker.server.stop()
+                    nursery.cancel_scope.cancel()
 
 
-async def _advertised(host: str, port: int) -> HostAddress:
-    """The address given to clients, as a literal: it becomes part of message ids."""
-    try:
-        found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise ConfigError(f"brokerIP1 {host!r} cannot be resolved: {error}") from error
-    return HostAddress.of_peer(found[0][4])
+def _mark_ordered(broker: Broker, table: Mapping[str, str]) -> None:
+    """Take over which topics the name server's operator has declared ordered.
+
+    (4.9.8 also takes the mark from topics that are not listed; but there a broker forgets the
+    mark that updateTopic asks for, and here it does not.)
+    """
+    topics = broker.context.topics
+    for name in table:
+        topic = topics.get(name)
+        if topic is not None and not topic.order:
+            topics.put(replace(topic, order=True))

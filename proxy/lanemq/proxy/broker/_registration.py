@@ -1,0 +1,232 @@
+"""Registering at name servers: at start, every 30 s, on every change, and the farewell.
+
+A change is a new or another topic, or a connection that was lost: a name server forgets a
+broker whose connection ends.
+Each name server has a task of its own, so one that is down delays none of the others.
+Source: RocketMQ 4.9.8, BrokerController.registerBrokerAll, BrokerOuterAPI.
+"""
+
+import logging
+import math
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final, final
+
+import trio
+
+from lanemq.sdk import LanemqError, RemotingClient
+from lanemq.wire import (
+    Frame,
+    KVTable,
+    Permission,
+    ProtocolError,
+    QueryDataVersion,
+    QueryDataVersionResponse,
+    RegisterBroker,
+    RegisterBrokerBody,
+    RequestCode,
+    TopicConfig,
+    TopicConfigWrapper,
+    UnregisterBroker,
+    request,
+)
+
+from ._config import BrokerConfig
+
+LOGGER = logging.getLogger("lanemq.proxy.broker.registration")
+
+RETRY_S: Final = 2.0
+"""How soon an attempt that failed is repeated; also how soon a lost connection is noticed."""
+
+UNREGISTER_S: Final = 2.0
+"""How long a shutdown waits for name servers to take the farewell."""
+
+
+@final
+class Registrar:
+    """Keeps one broker registered. ``run`` does the work; the rest never waits.
+
+    ``topics`` gives all topics with their data version, whenever it is called.
+    ``on_order_topics`` hears which topics the name server's operator has declared ordered.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        client: RemotingClient,
+        *,
+        address: str,
+        ha_address: str,
+        topics: Callable[[], TopicConfigWrapper],
+        on_order_topics: Callable[[Mapping[str, str]], None] = lambda table: None,
+    ) -> None:
+        self._config = config
+        self._client = client
+        self._address = address
+        self._ha_address = ha_address
+        self._topics = topics
+        self._on_order_topics = on_order_topics
+        self._servers = [_NameServer(name) for name in config.name_servers]
+
+    def announce(self, topic: TopicConfig) -> None:
+        """A topic was created or changed: tell every name server of it, at once."""
+        for server in self._servers:
+            server.changed[topic.topic_name] = topic
+            server.wake.set()
+
+    def announce_all(self) -> None:
+        """Something that concerns every topic has changed (see ``announce``)."""
+        for server in self._servers:
+            server.is_stale = True
+            server.wake.set()
+
+    async def run(self) -> None:
+        """Stay registered until cancelled."""
+        async with trio.open_nursery() as nursery:
+            for server in self._servers:
+                nursery.start_soon(self._attend, server)
+
+    async def registered(self, timeout_s: float) -> bool:
+        """Wait until every name server was tried once; whether all of them know the broker."""
+        with trio.move_on_after(timeout_s):
+            for server in self._servers:
+                await server.tried.wait()
+        return all(server.is_registered for server in self._servers)
+
+    async def unregister(self) -> None:
+        """Say goodbye to every name server that can be reached within ``UNREGISTER_S``."""
+        with trio.move_on_after(UNREGISTER_S, shield=True):
+            async with trio.open_nursery() as nursery:
+                for server in self._servers:
+                    nursery.start_soon(self._unregister, server)
+
+    async def _attend(self, server: "_NameServer") -> None:
+        period_s = self._config.register_name_server_period / 1000
+        due_s = -math.inf
+        while True:
+            if server.name not in self._client.connected_addresses:
+                server.is_registered = False
+            now_s = trio.current_time()
+            if now_s >= due_s or server.is_behind:
+                is_whole = now_s >= due_s or not server.is_registered or server.is_stale
+                if await self._register(server, is_whole=is_whole) and is_whole:
+                    due_s = now_s + period_s
+            with trio.move_on_after(RETRY_S):
+                await server.wake.wait()
+            server.wake = trio.Event()
+
+    async def _register(self, server: "_NameServer", *, is_whole: bool) -> bool:
+        """Tell a name server everything, or the latest changes; false if it did not work."""
+        wrapper = self._wrapper(None if is_whole else server.changed)
+        is_routine = server.is_registered and not server.is_stale and not server.changed
+        was_registered = server.is_registered
+        server.changed, server.is_stale = {}, False
+        try:
+            asks_first = is_routine and not self._config.force_register
+            if asks_first and not await self._is_news(server, wrapper):
+                return True
+            answer = await self._call(server, self._registration(wrapper))
+            if answer.body:
+                self._on_order_topics(KVTable.decode(answer.body).table)
+        except (LanemqError, ProtocolError) as error:
+            if was_registered or not server.tried.is_set():
+                LOGGER.warning("cannot register at name server %s: %s", server.name, error)
+            server.is_registered = False
+            return False
+        finally:
+            server.tried.set()
+        if not was_registered:
+            LOGGER.info(
+                "broker %s %s is registered at name server %s",
+                self._config.broker_name,
+                self._address,
+                server.name,
+            )
+        server.is_registered = True
+        return True
+
+    def _wrapper(self, changed: Mapping[str, TopicConfig] | None) -> TopicConfigWrapper:
+        """All topics, or those that changed.
+
+        A name server takes a version it has seen for one it knows all topics of. So a part
+        may go only to one that has the rest: over the connection that brought it there.
+        """
+        everything = self._topics()
+        allowed = self._config.broker_permission
+        table: Mapping[str, TopicConfig] = everything.topic_config_table
+        if changed is not None:
+            table = {name: table[name] for name in changed if name in table}
+        if allowed & Permission.READ_WRITE != Permission.READ_WRITE:
+            table = {name: restricted(topic, allowed) for name, topic in table.items()}
+        return TopicConfigWrapper(table, everything.data_version)
+
+    def _registration(self, wrapper: TopicConfigWrapper) -> Frame:
+        config = self._config
+        content = RegisterBrokerBody(wrapper)
+        body = content.encode_compressed() if config.compressed_register else content.encode()
+        header = RegisterBroker(
+            broker_name=config.broker_name,
+            broker_addr=self._address,
+            cluster_name=config.broker_cluster_name,
+            ha_server_addr=self._ha_address,
+            broker_id=config.broker_id,
+            compressed=config.compressed_register,
+            body_crc32=zlib.crc32(body) & 0x7FFF_FFFF,
+        )
+        return request(RequestCode.REGISTER_BROKER, header.to_fields(), body)
+
+    async def _is_news(self, server: "_NameServer", wrapper: TopicConfigWrapper) -> bool:
+        header = QueryDataVersion(
+            broker_name=self._config.broker_name,
+            broker_addr=self._address,
+            cluster_name=self._config.broker_cluster_name,
+            broker_id=self._config.broker_id,
+        )
+        asked = request(
+            RequestCode.QUERY_DATA_VERSION, header.to_fields(), wrapper.data_version.encode()
+        )
+        answer = await self._call(server, asked)
+        return QueryDataVersionResponse.from_fields(answer.fields).changed
+
+    async def _unregister(self, server: "_NameServer") -> None:
+        header = UnregisterBroker(
+            broker_name=self._config.broker_name,
+            broker_addr=self._address,
+            cluster_name=self._config.broker_cluster_name,
+            broker_id=self._config.broker_id,
+        )
+        try:
+            await self._call(server, request(RequestCode.UNREGISTER_BROKER, header.to_fields()))
+        except LanemqError as error:
+            LOGGER.warning("cannot unregister at name server %s: %s", server.name, error)
+
+    async def _call(self, server: "_NameServer", frame: Frame) -> Frame:
+        timeout_s = self._config.register_broker_timeout_mills / 1000
+        return await self._client.call(server.name, frame, timeout_s)
+
+
+class _NameServer:
+    """What one name server knows, and what it is to be told."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.changed: dict[str, TopicConfig] = {}
+        self.is_stale = False
+        """Everything is to be told again."""
+        self.is_registered = False
+        """It has been told everything but the above, over the connection that is open now."""
+        self.wake = trio.Event()
+        self.tried = trio.Event()
+
+    @property
+    def is_behind(self) -> bool:
+        return bool(self.changed) or self.is_stale or not self.is_registered
+
+
+def restricted(topic: TopicConfig, allowed: int) -> TopicConfig:
+    """A topic with no more than the broker's own permission.
+
+    (4.9.8 gives it all of the broker's, which would open a topic that is closed by itself.)
+    """
+    return replace(topic, perm=topic.perm & (allowed | ~Permission.READ_WRITE))

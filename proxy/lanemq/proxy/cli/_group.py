@@ -1,0 +1,52 @@
+"""The group of all sub-commands, loaded when they are asked for."""
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import final
+
+import click
+
+GROUP = "lanemq.commands"
+
+
+@final
+class EntryPointGroup(click.Group):
+    """A click group whose commands are the entry points of ``GROUP``."""
+
+    def _entry_points(self) -> dict[str, EntryPoint]:
+        return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self._entry_points())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = self._entry_points().get(cmd_name)
+        if entry is None:
+            return None
+        try:
+            command = entry.load()
+        except ModuleNotFoundError as error:
+            return _unavailable(cmd_name, error.name or str(error))
+        assert isinstance(command, click.Command), f"{entry.value} is no click command"
+        return command
+
+
+def _unavailable(name: str, module: str) -> click.Command:
+    """A stand-in, so that one part that is not installed leaves the others usable."""
+
+    def fail(arguments: tuple[str, ...]) -> None:
+        raise click.ClickException(f"{name!r} needs the Python module {module!r}: install it first")
+
+    return click.Command(
+        name,
+        callback=fail,
+        params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
+        context_settings={"ignore_unknown_options": True},
+        short_help=f"(not available: {module} is not installed)",
+        add_help_option=False,
+    )
+
+
+@click.group(cls=EntryPointGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="lanemq", prog_name="lanemq")
+def lanemq() -> None:
+    """RocketMQ-compatible name server, broker and tools."""

@@ -1,0 +1,110 @@
+"""What the three server commands share: logging, signals, readiness, and errors in one line."""
+
+import logging
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple, TypeVar
+
+import click
+import msgspec
+import trio
+
+from .._listen import AddressUnavailable
+from .._settings import ConfigError
+
+LOGGER = logging.getLogger("lanemq.proxy.cli")
+
+LEVELS = ("debug", "info", "warning", "error")
+
+_F = TypeVar("_F", bound=Callable[..., object])
+
+
+class Ready(NamedTuple):
+    """What a command prints when its services are listening."""
+
+    lines: tuple[str, ...]
+    """For people."""
+    facts: Mapping[str, object]
+    """For machines, with ``--json``."""
+
+
+def server_options(command: _F) -> _F:
+    """The options that every server command has."""
+    command = click.option(
+        "--log-level",
+        type=click.Choice(LEVELS),
+        default="info",
+        show_default=True,
+        help="The least severe messages that go to stderr.",
+    )(command)
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print one line of JSON when ready."
+    )(command)
+
+
+def run_until_signalled(
+    services: Callable[[], AbstractAsyncContextManager[Ready]], *, as_json: bool, log_level: str
+) -> None:
+    """Open ``services``, say that they are ready, and close them at SIGTERM or SIGINT.
+
+    A second signal cuts the closing short. An error that the user can do something about ends
+    the process with one line on stderr and exit status 1.
+    """
+    logging.basicConfig(
+        level=log_level.upper(),
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    try:
+        trio.run(_main, services, as_json)
+    except BaseException as error:
+        cause = lone_error(error)
+        text = _explained(cause)
+        if text is None:
+            raise
+        LOGGER.debug("the whole error", exc_info=cause)
+        raise click.ClickException(text) from error
+
+
+async def _main(services: Callable[[], AbstractAsyncContextManager[Ready]], as_json: bool) -> None:
+    stopping = trio.Event()
+    is_ready = False
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def watch() -> None:
+                async for number in signals:
+                    LOGGER.info("%s: stopping", signal.Signals(number).name)
+                    if stopping.is_set() or not is_ready:
+                        nursery.cancel_scope.cancel()
+                    stopping.set()
+
+            nursery.start_soon(watch)
+            async with services() as ready:
+                is_ready = True
+                if as_json:
+                    print(msgspec.json.encode(ready.facts).decode(), flush=True)
+                else:
+                    print(*ready.lines, "ready", sep="\n", flush=True)
+                await stopping.wait()
+            nursery.cancel_scope.cancel()
+
+
+def lone_error(error: BaseException) -> BaseException:
+    """The error inside of groups that hold just that one."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _explained(error: BaseException) -> str | None:
+    """One line for an error of the user's surroundings, None for one of ours."""
+    if isinstance(error, (ConfigError, AddressUnavailable)):
+        return str(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    from lanemq.storage import StoreError
+
+    return str(error) if isinstance(error, StoreError) else None

@@ -1,0 +1,62 @@
+"""``lanemq broker``: a broker alone."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import click
+
+from ._run import Ready, run_until_signalled, server_options
+
+
+@click.command()
+@click.option("-c", "config_file", type=click.Path(path_type=Path), help="A broker.conf.")
+@click.option("-n", "--namesrv", help="Name servers, host:port;host:port.")
+@click.option("--host", help="The address to listen on.  [default: all]")
+@click.option("-p", "--port", type=int, help="The main port; 0 takes a free one.  [default: 10911]")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    help="The store directory.  [default: ./lanemq-data]",
+)
+@server_options
+def broker(
+    config_file: Path | None,
+    namesrv: str | None,
+    host: str | None,
+    port: int | None,
+    data: Path | None,
+    as_json: bool,
+    log_level: str,
+) -> None:
+    """Run a broker. Options win over the file, which takes Apache's keys."""
+
+    @asynccontextmanager
+    async def services() -> AsyncIterator[Ready]:
+        from ..broker import BrokerConfig, open_broker
+
+        given: dict[str, object] = {}
+        if namesrv is not None:
+            given["namesrv_addr"] = namesrv
+        if host is not None:
+            given["bind_address"] = host
+        if port is not None:
+            given["listen_port"] = port
+        if data is not None:
+            given["store_path_root_dir"] = data
+        if config_file is not None:
+            config = BrokerConfig.load(config_file, given)
+        else:
+            config = BrokerConfig.from_properties({}, given)
+        async with open_broker(config) as running:
+            yield Ready(
+                (f"broker {running.name} {running.address}",),
+                {
+                    "broker": str(running.address),
+                    "broker_name": running.name,
+                    "vip_port": running.vip_port,
+                    "data": str(config.store_path_root_dir),
+                },
+            )
+
+    run_until_signalled(services, as_json=as_json, log_level=log_level)

@@ -1,0 +1,51 @@
+"""``lanemq namesrv``: a name server alone."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import click
+
+from ._run import Ready, run_until_signalled, server_options
+
+
+@click.command()
+@click.option("-c", "config_file", type=click.Path(path_type=Path), help="A namesrv.conf.")
+@click.option("--host", help="The address to listen on.  [default: all]")
+@click.option("-p", "--port", type=int, help="The port; 0 takes a free one.  [default: 9876]")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    help="A directory to keep key-value configuration and changed settings in.  [default: none]",
+)
+@server_options
+def namesrv(
+    config_file: Path | None,
+    host: str | None,
+    port: int | None,
+    data: Path | None,
+    as_json: bool,
+    log_level: str,
+) -> None:
+    """Run a name server, where brokers register and clients ask for routes."""
+
+    @asynccontextmanager
+    async def services() -> AsyncIterator[Ready]:
+        from ..nameserver import NameServerConfig, open_nameserver
+
+        given: dict[str, object] = {}
+        if host is not None:
+            given["bind_address"] = host
+        if port is not None:
+            given["listen_port"] = port
+        if data is not None:
+            given["kv_config_path"] = data / "kvConfig.json"
+            given["config_store_path"] = data / "namesrv.properties"
+        if config_file is not None:
+            config = NameServerConfig.load(config_file, given)
+        else:
+            config = NameServerConfig.from_properties({}, given)
+        async with open_nameserver(config) as server:
+            yield Ready((f"name server {server.address}",), {"namesrv": server.address})
+
+    run_until_signalled(services, as_json=as_json, log_level=log_level)
