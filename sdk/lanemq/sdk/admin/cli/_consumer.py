@@ -24,14 +24,69 @@ from ._topic import chosen_masters
 @click.option("-b", "--brokerAddr", "broker", help="Create the group on this broker.")
 @click.option("-c", "--clusterName", "cluster", help="Create the group on all masters of it.")
 @click.option("-g", "--groupName", "group", required=True, help="Consumer group name.")
-@click.option("-s", "--consumeEnable", "consume_enable", type=bool, default=True)
-@click.option("-m", "--consumeFromMinEnable", "from_min", type=bool, default=False)
-@click.option("-d", "--consumeBroadcastEnable", "broadcast", type=bool, default=False)
-@click.option("-q", "--retryQueueNums", "retry_queues", type=click.IntRange(min=0), default=1)
-@click.option("-r", "--retryMaxTimes", "retry_max_times", type=int, default=16)
-@click.option("-i", "--brokerId", "broker_id", type=click.IntRange(min=0), default=0)
-@click.option("-w", "--whichBrokerWhenConsumeSlowly", "slow_broker_id", type=int, default=1)
-@click.option("-a", "--notifyConsumerIdsChanged", "notify", type=bool, default=True)
+@click.option(
+    "-s", "--consumeEnable", "consume_enable", type=bool, default=True, help="The group may read."
+)
+@click.option(
+    "-m",
+    "--consumeFromMinEnable",
+    "from_min",
+    type=bool,
+    default=False,
+    help="Begin at the oldest.",
+)
+@click.option(
+    "-d",
+    "--consumeBroadcastEnable",
+    "broadcast",
+    type=bool,
+    default=False,
+    help="The group may broadcast.",
+)
+@click.option(
+    "-q",
+    "--retryQueueNums",
+    "retry_queues",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Queues of its retry topic.",
+)
+@click.option(
+    "-r",
+    "--retryMaxTimes",
+    "retry_max_times",
+    type=int,
+    default=16,
+    show_default=True,
+    help="Deliveries before a message is given up.",
+)
+@click.option(
+    "-i",
+    "--brokerId",
+    "broker_id",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Which broker of a name it reads.",
+)
+@click.option(
+    "-w",
+    "--whichBrokerWhenConsumeSlowly",
+    "slow_broker_id",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Which one, for data that is no longer in memory.",
+)
+@click.option(
+    "-a",
+    "--notifyConsumerIdsChanged",
+    "notify",
+    type=bool,
+    default=True,
+    help="Tell the members when one comes or goes.",
+)
 async def update_sub_group(
     admin: AdminClient,
     out: Output,
@@ -78,7 +133,14 @@ async def update_sub_group(
 @command("consumerProgress")
 @click.option("-g", "--groupName", "group", help="Only this consumer group, queue by queue.")
 @click.option("-t", "--topicName", "topic", help="With -g: only this topic.")
-@click.option("-s", "--showClientIP", "show_client", type=bool, default=False, help="With -g.")
+@click.option(
+    "-s",
+    "--showClientIP",
+    "show_client",
+    type=bool,
+    default=False,
+    help="With -g: which client has each queue.",
+)
 async def consumer_progress(
     admin: AdminClient, out: Output, *, group: str | None, topic: str | None, show_client: bool
 ) -> object:

@@ -4,6 +4,7 @@ Source: RocketMQ 4.9.8, QueryMsgByIdSubCommand, QueryMsgByKeySubCommand,
 QueryMsgByUniqueKeySubCommand, PrintMessageSubCommand, SendMessageCommand.
 """
 
+import codecs
 import time
 
 import click
@@ -116,9 +117,21 @@ async def _send_again(admin: AdminClient, out: Output, message: StoredMessage) -
 @command("queryMsgByKey")
 @click.option("-t", "--topic", required=True, help="Topic name.")
 @click.option("-k", "--msgKey", "key", required=True, help="Message key.")
-@click.option("-b", "--beginTimestamp", "begin_ms", type=MOMENT, default=0, show_default=True)
-@click.option("-e", "--endTimestamp", "end_ms", type=MOMENT, default=LONG_MAX)
-@click.option("-m", "--maxNum", "max_count", type=click.IntRange(min=1), default=64)
+@click.option(
+    "-b", "--beginTimestamp", "begin_ms", type=MOMENT, default=0, help="Stored from this time on."
+)
+@click.option(
+    "-e", "--endTimestamp", "end_ms", type=MOMENT, default=LONG_MAX, help="Stored up to this time."
+)
+@click.option(
+    "-m",
+    "--maxNum",
+    "max_count",
+    type=click.IntRange(min=1),
+    default=64,
+    show_default=True,
+    help="Messages of each broker at most.",
+)
 async def query_by_key(
     admin: AdminClient,
     out: Output,
@@ -174,11 +187,21 @@ async def query_by_unique_key(
 
 @command("printMsg")
 @click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option("-c", "--charsetName", "charset", default="UTF-8", show_default=True)
+@click.option(
+    "-c", "--charsetName", "charset", default="UTF-8", show_default=True, help="Of the bodies."
+)
 @click.option("-s", "--subExpression", "expression", default="*", help="As TagA || TagB.")
 @click.option("-b", "--beginTimestamp", "begin_ms", type=MOMENT, help="From this time on.")
 @click.option("-e", "--endTimestamp", "end_ms", type=MOMENT, help="Up to this time.")
-@click.option("-d", "--printBody", "print_body", type=bool, default=True, show_default=True)
+@click.option(
+    "-d",
+    "--printBody",
+    "print_body",
+    type=bool,
+    default=True,
+    show_default=True,
+    help="false: leave the bodies out.",
+)
 async def print_messages(
     admin: AdminClient,
     out: Output,
@@ -192,7 +215,7 @@ async def print_messages(
 ) -> object:
     """Print the messages of a topic, queue by queue."""
     try:
-        b"".decode(charset)
+        codecs.lookup(charset)
     except LookupError:
         fail(f"unknown charset {charset!r}: give a name such as UTF-8 or GBK with -c")
     values: list[object] = []

@@ -42,7 +42,10 @@ def parse_moment(text: str) -> int:
     match = _TIME.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not {TIME_FORM}")
-    seconds = time.mktime(time.strptime(match[1], "%Y-%m-%d#%H:%M:%S"))
+    try:
+        seconds = time.mktime(time.strptime(match[1], "%Y-%m-%d#%H:%M:%S"))
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text!r} is no time there is") from None
     return int(seconds) * 1000 + int(match[2])
 
 

@@ -20,14 +20,37 @@ ROUTE_COLUMNS = "{:<45} {:<32} {:<50} {:<10} {:<11} {:<5}"
 @click.option("-b", "--brokerAddr", "broker", help="Create the topic on this broker.")
 @click.option("-c", "--clusterName", "cluster", help="Create the topic on all masters of it.")
 @click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option("-r", "--readQueueNums", "read_queues", type=click.IntRange(min=1), default=8)
-@click.option("-w", "--writeQueueNums", "write_queues", type=click.IntRange(min=1), default=8)
 @click.option(
-    "-p", "--perm", type=click.IntRange(0, 7), default=6, help="2: write, 4: read, 6: both."
+    "-r",
+    "--readQueueNums",
+    "read_queues",
+    type=click.IntRange(min=1),
+    default=8,
+    show_default=True,
+    help="Queues that consumers read.",
 )
-@click.option("-o", "--order", type=bool, default=False, help="Keep the order of messages.")
+@click.option(
+    "-w",
+    "--writeQueueNums",
+    "write_queues",
+    type=click.IntRange(min=1),
+    default=8,
+    show_default=True,
+    help="Queues that producers write.",
+)
+@click.option(
+    "-p",
+    "--perm",
+    type=click.IntRange(0, 7),
+    default=6,
+    show_default=True,
+    help="2: write, 4: read, 6: both.",
+)
+@click.option(
+    "-o", "--order", type=bool, default=False, show_default=True, help="Keep the order of messages."
+)
 @click.option("-u", "--unit", type=bool, default=False, help="The topic belongs to a unit.")
-@click.option("-s", "--hasUnitSub", "unit_sub", type=bool, default=False)
+@click.option("-s", "--hasUnitSub", "unit_sub", type=bool, default=False, help="A unit reads it.")
 async def update_topic(
     admin: AdminClient,
     out: Output,
