@@ -35,12 +35,11 @@ from ._message import (
     body_crc,
     decode_message,
     decode_messages,
-    encode_message,
-    encode_record,
     iter_messages,
     record_size,
 )
 from ._message_layout import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MAX_PROPERTIES_BYTES, RECORD_LAYOUTS
+from ._message_writer import encode_message, encode_record
 from ._names import (
     CLOSED_TOPICS,
     DLQ_PREFIX,

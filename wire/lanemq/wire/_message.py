@@ -1,4 +1,4 @@
-"""Stored messages: records to values and back."""
+"""Stored messages: records to values. The way back is in ``_message_writer``."""
 
 import struct
 import zlib
@@ -8,24 +8,15 @@ from typing import Final, final
 import msgspec
 
 from ._compression import MAX_BODY_BYTES, decompress_body
-from ._errors import LocalProtocolError, RemoteProtocolError
+from ._errors import RemoteProtocolError
 from ._hosts import HostAddress
 from ._ids import encode_offset_id
-from ._message_layout import (
-    HEADS,
-    HOSTS,
-    MAGIC_V1,
-    MAGIC_V2,
-    MAX_PROPERTIES_BYTES,
-    MAX_V1_TOPIC_BYTES,
-    PROLOGUE,
-)
+from ._message_layout import HEADS, MAGIC_V1, MAGIC_V2, PROLOGUE
 from ._properties import KEY_SEPARATOR, Property, decode_properties
 from ._sys_flags import SysFlag
 
 CRC_MASK: Final = 0x7FFFFFFF
 INT16: Final = struct.Struct(">h")
-LENGTH_SIZE: Final = INT16.size
 
 
 def body_crc(body: bytes) -> int:
@@ -203,130 +194,3 @@ def decode_messages(
 ) -> list[StoredMessage]:
     """All the records of a pull or query answer; errors as ``decode_message``."""
     return list(iter_messages(data, check_crc=check_crc))
-
-
-# Packed host sizes -> (packer of the head, its size in bytes, bits of the sysFlag that say so)
-_PACKERS = {
-    (20 if hosts & SysFlag.BORN_HOST_V6 else 8, 20 if hosts & SysFlag.STORE_HOST_V6 else 8): (
-        HEADS[hosts].struct.pack,
-        HEADS[hosts].size_bytes,
-        hosts,
-    )
-    for hosts in HOSTS
-}
-_CLEAR_HOSTS = ~SysFlag.HOSTS_V6_MASK
-
-
-def encode_record(
-    *,
-    topic: bytes,
-    body: bytes,
-    properties: bytes,
-    queue_id: int,
-    flag: int,
-    queue_offset: int,
-    log_position: int,
-    sys_flag: int,
-    born_timestamp_ms: int,
-    born_host: bytes,
-    store_timestamp_ms: int,
-    store_host: bytes,
-    reconsume_times: int = 0,
-    prepared_transaction_offset: int = 0,
-) -> bytes:
-    """The record of a message to store; made for the hot path of a broker.
-
-    Hosts are packed (``HostAddress.packed``); their sizes decide the IPv6 bits of the stored
-    sysFlag, whatever ``sys_flag`` has there. The checksum is computed here. A topic of more than
-    127 bytes gives a version 2 record, which only 5.x can read.
-
-    Raises ``LocalProtocolError`` for a value that does not fit its field.
-    """
-    topic_size, body_size, properties_size = len(topic), len(body), len(properties)
-    try:
-        pack, head_size, hosts = _PACKERS[len(born_host), len(store_host)]
-        if topic_size <= MAX_V1_TOPIC_BYTES:
-            magic, topic_length = MAGIC_V1, topic_size.to_bytes(1, "big")
-        else:
-            magic, topic_length = MAGIC_V2, INT16.pack(topic_size)
-        size = (
-            head_size + body_size + len(topic_length) + topic_size + LENGTH_SIZE + properties_size
-        )
-        return b"".join(
-            (
-                pack(
-                    size,
-                    magic,
-                    zlib.crc32(body) & CRC_MASK,
-                    queue_id,
-                    flag,
-                    queue_offset,
-                    log_position,
-                    sys_flag & _CLEAR_HOSTS | hosts,
-                    born_timestamp_ms,
-                    born_host,
-                    store_timestamp_ms,
-                    store_host,
-                    reconsume_times,
-                    prepared_transaction_offset,
-                    body_size,
-                ),
-                body,
-                topic_length,
-                topic,
-                INT16.pack(properties_size),
-                properties,
-            )
-        )
-    except (KeyError, OverflowError, struct.error) as error:
-        raise LocalProtocolError(_why(error, born_host, store_host, properties_size)) from error
-
-
-def _why(error: Exception, born_host: bytes, store_host: bytes, properties_size: int) -> str:
-    if isinstance(error, KeyError):
-        return f"packed hosts have 8 or 20 bytes, not {len(born_host)} and {len(store_host)}"
-    if properties_size > MAX_PROPERTIES_BYTES:
-        return f"properties of {properties_size} bytes, at most {MAX_PROPERTIES_BYTES} fit"
-    return f"a value does not fit its field: {error}"
-
-
-def encode_message(message: StoredMessage) -> bytes:
-    """The record of ``message``, byte for byte the one it was decoded from.
-
-    Unlike ``encode_record`` it keeps magic and checksum as they are; the size is computed.
-    Raises ``LocalProtocolError`` for a value that does not fit its field.
-    """
-    born_host, store_host = message.born_host.packed, message.store_host.packed
-    topic, properties = message.topic.encode(), message.properties_data
-    topic_size_bytes = 1 if message.magic == MAGIC_V1 else 2
-    try:
-        pack, head_size, hosts = _PACKERS[len(born_host), len(store_host)]
-        tail = b"".join(
-            (
-                message.body,
-                len(topic).to_bytes(topic_size_bytes, "big", signed=True),
-                topic,
-                INT16.pack(len(properties)),
-                properties,
-            )
-        )
-        head = pack(
-            head_size + len(tail),
-            message.magic,
-            message.body_crc,
-            message.queue_id,
-            message.flag,
-            message.queue_offset,
-            message.log_position,
-            message.sys_flag & _CLEAR_HOSTS | hosts,
-            message.born_timestamp_ms,
-            born_host,
-            message.store_timestamp_ms,
-            store_host,
-            message.reconsume_times,
-            message.prepared_transaction_offset,
-            len(message.body),
-        )
-    except (KeyError, OverflowError, struct.error) as error:
-        raise LocalProtocolError(_why(error, born_host, store_host, len(properties))) from error
-    return head + tail
