@@ -116,12 +116,14 @@ class Client:
             await trio.sleep(self.options.heartbeat_interval_s)
             await self.heartbeat()
 
-    async def _refreshes(self) -> None:
+    async def _early_looks(self) -> None:
         for delay_s in _EARLY_LOOKS_S:
             await trio.sleep(delay_s)
             for topic in self.routes.watched:
                 if self.routes.get(topic) is None:
                     await self.refresh_quietly(topic)
+
+    async def _refreshes(self) -> None:
         while True:
             await trio.sleep(self.options.route_refresh_s)
             await self.routes.refresh_all()
@@ -138,6 +140,7 @@ class Client:
     def start(self, nursery: trio.Nursery) -> None:
         """Begin the periodic work."""
         nursery.start_soon(self._heartbeats)
+        nursery.start_soon(self._early_looks)
         nursery.start_soon(self._refreshes)
 
     async def unregister(self) -> None:
