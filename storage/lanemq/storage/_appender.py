@@ -26,7 +26,8 @@ from ._statistics import Counters
 from ._tags import TagsCodes
 
 LOGGER = logging.getLogger(__name__)
-FIXED_BYTES: Final = 91
+FIXED_BYTES: Final = 91 - 2 * 8  # of a version 1 record without its hosts
+V1_TOPIC_BYTES_MAX: Final = 127
 TRANSACTION_MASK: Final = SysFlag.TRANSACTION_MASK
 COMMIT: Final = SysFlag.TRANSACTION_COMMIT
 pack_unit: Final = QUEUE_UNIT_FIELDS.pack
@@ -34,20 +35,6 @@ pack_unit: Final = QUEUE_UNIT_FIELDS.pack
 Arrival = Callable[[str, int, int, int], None]
 # (queue, queue offset, is queued, position, size, tags code, store time, sysFlag, properties)
 Pending = tuple[ConsumeQueue, int, bool, int, int, int, int, int, bytes]
-
-
-def record_bytes(message: NewMessage, topic_bytes: int) -> int:
-    """Size of a message's record."""
-    return (
-        FIXED_BYTES
-        + len(message.body)
-        + topic_bytes
-        + len(message.properties)
-        + len(message.born_host)
-        + len(message.store_host)
-        - 16
-        + (topic_bytes > 127)
-    )
 
 
 @final
@@ -95,9 +82,13 @@ class Appender:
         queue = self._by_key.get((message.topic, message.queue_id))
         if queue is None:
             queue = self._queue(message)
-        size = record_bytes(message, len(queue.topic_data))
-        self._check(message, size)
-        return self._append(message, queue, size, self._log.room(size))
+        size = self._record_bytes(message, len(queue.topic_data))
+        log = self._log
+        position = log.next
+        if size + BLANK_HEADER_BYTES > log.file_end - position:
+            self._check_file(size)
+            position = log.room(size)
+        return self._append(message, queue, size, position)
 
     def put_batch(self, messages: Sequence[NewMessage]) -> list[Put]:
         if self.reason:
@@ -109,9 +100,7 @@ class Appender:
         for message in messages:
             if message.topic != queue.topic or message.queue_id != queue.queue_id:
                 raise MessageIllegal("a batch goes to one queue of one topic")
-            size = record_bytes(message, len(queue.topic_data))
-            self._check(message, size)
-            sizes.append(size)
+            sizes.append(self._record_bytes(message, len(queue.topic_data)))
         total = sum(sizes)
         if total > self._max_message_bytes:
             raise MessageIllegal(
@@ -138,16 +127,19 @@ class Appender:
             queue = self._by_key[key] = self._queues.make(*key)
         return queue
 
-    def _check(self, message: NewMessage, size: int) -> None:
-        if len(message.body) > self._max_message_bytes:
+    def _record_bytes(self, message: NewMessage, topic_bytes: int) -> int:
+        body_bytes, properties_bytes = len(message.body), len(message.properties)
+        if body_bytes > self._max_message_bytes:
             raise MessageIllegal(
-                f"a body of {len(message.body)} bytes, at most {self._max_message_bytes} are taken"
+                f"a body of {body_bytes} bytes, at most {self._max_message_bytes} are taken"
             )
-        if len(message.properties) > MAX_PROPERTIES_BYTES:
+        if properties_bytes > MAX_PROPERTIES_BYTES:
             raise MessageIllegal(
-                f"properties of {len(message.properties)} bytes, at most {MAX_PROPERTIES_BYTES} fit"
+                f"properties of {properties_bytes} bytes, at most {MAX_PROPERTIES_BYTES} fit"
             )
-        self._check_file(size)
+        size = FIXED_BYTES + body_bytes + topic_bytes + properties_bytes
+        size += len(message.born_host) + len(message.store_host)
+        return size if topic_bytes <= V1_TOPIC_BYTES_MAX else size + 1
 
     def _check_file(self, size: int) -> None:
         if size + BLANK_HEADER_BYTES > self._log.segments.file_bytes:

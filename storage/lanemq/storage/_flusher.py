@@ -49,6 +49,10 @@ class Flusher:
         """Why nothing can be promised any more, or empty."""
         return self._failure
 
+    def start_at(self, position: int, store_ms: int) -> None:
+        """Say what recovery found durable."""
+        self.flushed, self.flushed_store_ms = position, store_ms
+
     async def flush(self) -> None:
         """Make all that is committed durable. Raises ``StoreUnwritable``."""
         async with self._one_at_a_time:

@@ -30,16 +30,16 @@ def index_file_name(now_ms: int) -> str:
     return time.strftime("%Y%m%d%H%M%S", time.localtime(now_ms // 1000)) + f"{now_ms % 1000:03d}"
 
 
-def keys_of(properties: bytes) -> Iterator[str]:
+def keys_of(properties: bytes) -> list[str]:
     """What a message is found by: its unique key, then each of its keys."""
+    found = []
     unique = get_property(properties, UNIQ_KEY)
     if unique:
-        yield unique.decode("utf-8", "replace")
+        found.append(unique.decode("utf-8", "replace"))
     keys = get_property(properties, KEYS)
     if keys:
-        for key in keys.decode("utf-8", "replace").split(" "):
-            if key:
-                yield key
+        found += [key for key in keys.decode("utf-8", "replace").split(" ") if key]
+    return found
 
 
 @final

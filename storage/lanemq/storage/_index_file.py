@@ -4,6 +4,8 @@ Layout: header, ``slots`` numbers of 4 bytes (the newest entry of each slot), en
 Source: RocketMQ 4.9.8, IndexFile.
 """
 
+import sys
+from array import array
 from collections.abc import Iterator
 from typing import Final, final
 
@@ -17,6 +19,7 @@ ENTRY_BYTES: Final = INDEX_ENTRY_FIELDS.size
 SLOT_BYTES: Final = 4
 PAGE_SLOTS: Final = 1024
 PAGE_BYTES: Final = PAGE_SLOTS * SLOT_BYTES
+IS_LITTLE_ENDIAN: Final = sys.byteorder == "little"
 SECONDS_MAX: Final = 2147483647
 pack_entry: Final = INDEX_ENTRY_FIELDS.pack
 unpack_entry: Final = INDEX_ENTRY_FIELDS.unpack_from
@@ -51,7 +54,7 @@ class IndexFile:
         self.end_position = 0
         self.used_slots = 0
         self.next_entry = 1
-        self._pages: dict[int, bytearray] = {}
+        self._pages: dict[int, array[int]] = {}  # in the order of this machine
         self._dirty_pages: set[int] = set()
         self._tail = bytearray()
         self._tail_start = 1  # number of the first entry in the tail
@@ -75,42 +78,41 @@ class IndexFile:
         self.next_entry = min(max(self.next_entry, 1), self._limit)
         self._tail_start = self.next_entry
 
-    def _page(self, slot: int) -> bytearray:
-        number = slot // PAGE_SLOTS
+    def _page(self, number: int) -> "array[int]":
         page = self._pages.get(number)
         if page is None:
             size = min(PAGE_SLOTS, self._slots - number * PAGE_SLOTS) * SLOT_BYTES
-            data = self.file.read(HEADER_BYTES + number * PAGE_BYTES, size)
-            page = self._pages[number] = bytearray(data)
+            page = array("i", self.file.read(HEADER_BYTES + number * PAGE_BYTES, size))
+            if IS_LITTLE_ENDIAN:
+                page.byteswap()
+            self._pages[number] = page
         return page
 
-    def put(self, hash_: int, log_position: int, store_ms: int) -> bool:
-        """Add an entry; False where the file is full."""
+    def put(self, hash_: int, log_position: int, store_ms: int) -> None:
+        """Add an entry to a file that is not full."""
         number = self.next_entry
-        if number >= self._limit:
-            return False
         slot = hash_ % self._slots
-        page = self._page(slot)
-        at = slot % PAGE_SLOTS * SLOT_BYTES
-        previous = int.from_bytes(page[at : at + SLOT_BYTES], "big", signed=True)
+        page_number, at = slot // PAGE_SLOTS, slot % PAGE_SLOTS
+        page = self._pages.get(page_number)
+        if page is None:
+            page = self._page(page_number)
+        previous = page[at]
         if previous <= 0 or previous >= number:
             previous = 0
             self.used_slots += 1
-        begin_ms = self.begin_ms
-        seconds = (store_ms - begin_ms) // 1000 if begin_ms > 0 else 0
+        seconds = 0
         if number <= 1:
-            seconds = 0
             self.begin_ms = store_ms
             self.begin_position = log_position
-        seconds = min(max(seconds, 0), SECONDS_MAX)
+        elif self.begin_ms > 0 and store_ms > self.begin_ms:
+            seconds = min((store_ms - self.begin_ms) // 1000, SECONDS_MAX)
         self._tail += pack_entry(hash_, log_position, seconds, previous)
-        page[at : at + SLOT_BYTES] = number.to_bytes(SLOT_BYTES, "big")
-        self._dirty_pages.add(slot // PAGE_SLOTS)
+        page[at] = number
+        self._dirty_pages.add(page_number)
         self.next_entry = number + 1
         self.end_position = log_position
         self.end_ms = store_ms
         self._dirty = True
-        return True
 
     def _entry(self, number: int) -> tuple[int, int, int, int]:
         at = (number - self._tail_start) * ENTRY_BYTES
@@ -124,8 +126,7 @@ class IndexFile:
     def positions(self, hash_: int, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Log positions under a hash, newest first; times are exact to the second only."""
         slot = hash_ % self._slots
-        at = slot % PAGE_SLOTS * SLOT_BYTES
-        number = int.from_bytes(self._page(slot)[at : at + SLOT_BYTES], "big", signed=True)
+        number = self._page(slot // PAGE_SLOTS)[slot % PAGE_SLOTS]
         above = self.next_entry
         while 0 < number < above:  # chains only lead back: a loop on the disk ends here
             above = number
@@ -149,7 +150,11 @@ class IndexFile:
             self._tail = bytearray()
             self._tail_start = self.next_entry
         for number in sorted(self._dirty_pages):
-            self.file.write(HEADER_BYTES + number * PAGE_BYTES, self._pages[number])
+            page = self._pages[number]
+            if IS_LITTLE_ENDIAN:
+                page = page[:]
+                page.byteswap()
+            self.file.write(HEADER_BYTES + number * PAGE_BYTES, page.tobytes())
         self._dirty_pages.clear()
         self.file.write(
             0,

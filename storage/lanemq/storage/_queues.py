@@ -98,6 +98,14 @@ class QueueTable:
         """Position behind the last message that has a unit; -1 without any."""
         return max((queue.log_end for queue in self), default=-1)
 
+    def first_message_from(self, log_position: int) -> int:
+        """Position of the first message at or behind ``log_position`` that has a unit.
+
+        ``log_position`` itself must lie before the last message.
+        """
+        units = (queue.unit(queue.find_position(log_position)) for queue in self)
+        return min(unit.log_position for unit in units if unit is not None)
+
     def truncate(self, log_position: int) -> int:
         """Forget the units of messages at or behind ``log_position``; returns how many."""
         return sum(queue.truncate(log_position) for queue in self)

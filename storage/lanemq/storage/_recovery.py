@@ -32,11 +32,18 @@ from ._tags import TagsCodes
 
 LOGGER = logging.getLogger(__name__)
 NORMAL_FILES = 3
+NORMAL_BYTES = 128 << 20
 
 
-def normal_start(segments: Segments) -> int:
-    """Where the check of a log begins that was closed cleanly: its third last file."""
-    return segments.starts[-NORMAL_FILES:][0]
+def normal_start(segments: Segments, queues: QueueTable) -> int:
+    """Where the check of a log begins that was closed cleanly.
+
+    The reference takes the third last file; here it is not more than the last 128 MiB, so that
+    a start takes a second at most. A message of those is found with the help of the queues.
+    """
+    start = segments.starts[-NORMAL_FILES:][0]
+    wanted = queues.max_log_end() - NORMAL_BYTES
+    return max(start, queues.first_message_from(wanted)) if wanted > start else start
 
 
 def crash_start(segments: Segments, recovery_ms: int) -> int:
@@ -77,6 +84,8 @@ class Recovery:
         self._now_ms = now_ms
         self._redo_from = 0
         self._older: dict[tuple[str, int], dict[int, Record]] | None = None
+        self.durable_to: int | None = None
+        """The log may be lost from here on where the power fails; None if nothing is."""
         self.redone = 0
         """Records dispatched."""
         self.last_store_ms = 0
@@ -95,10 +104,12 @@ class Recovery:
                 self._index.load(None)
             return
         if clean:
-            start = normal_start(segments)
+            start = normal_start(segments, self._queues)
         else:
             start = crash_start(segments, self._checkpoint.recovery_ms)
             self._queues.truncate(start)
+            segments.mark_dirty(start)
+            self.durable_to = start
         if self._index is not None:
             self._index.load(None if clean else start)
         self._redo(start)

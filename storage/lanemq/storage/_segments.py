@@ -189,6 +189,11 @@ class Segments:
         del self._starts[index]
         self._names_dirty = True
 
+    def mark_dirty(self, position: int) -> None:
+        """Have the next ``sync`` cover what an earlier process wrote from ``position`` on."""
+        for segment in self._segments:
+            segment.dirty |= segment.start + self.file_bytes > position
+
     def open_files(self) -> list[tuple[int, File]]:
         """Start and file, in order."""
         return [(segment.start, segment.file) for segment in self._segments]

@@ -138,6 +138,10 @@ class Store:
         )
         recovery.run(clean=clean)
         self._appender.last_store_ms = recovery.last_store_ms
+        self._flusher.start_at(
+            self._log.end if recovery.durable_to is None else recovery.durable_to,
+            recovery.last_store_ms,
+        )
 
     def close_files(self) -> None:
         """Only ``open_store`` calls it, last."""
