@@ -127,7 +127,12 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
         return frame.reply(body=GroupList(tuple(sorted(names))).encode())
 
     def clean_now(frame: Frame, session: Session) -> Frame:
-        """Answer success: the store removes by itself what is past its time or has no topic."""
+        """Have the store remove what is past its time; it does so beside the requests.
+
+        One cleaning takes log files, and the queue and index files that lead into them. Queues
+        of topics that do not exist any more go with their topic and need none.
+        """
+        store.delete_expired_files()
         return frame.reply()
 
     handlers.add(RequestCode.UPDATE_AND_CREATE_TOPIC, typed(CreateTopic, put))

@@ -66,10 +66,15 @@ class BrokerContext:
         each read. Raises ``Refused`` (SERVICE_NOT_AVAILABLE) where the log cannot be written;
         nothing of it is stored then.
         """
+        statistics, started_ns = self.statistics, time.perf_counter_ns()
+        written = statistics.puts.messages
         try:
             self.store.commit()
         except StoreUnwritable as error:
             raise unwritable(error) from error
+        if written != statistics.puts_timed:  # a read that brought nothing to write took no time
+            statistics.puts_timed = written
+            statistics.put_took((time.perf_counter_ns() - started_ns) // 1_000_000)
         if self.holds.has_woken:
             for hold in self.holds.take_woken():
                 self.answer_held(hold)

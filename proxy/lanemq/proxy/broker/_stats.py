@@ -131,7 +131,9 @@ class BrokerStatistics:
         self.gets = Counter(now_s)
         """All messages that consumers took; its calls are the pulls that found some."""
         self.put_failures = self.pulls_missed = 0
-        self.put_time_max_ms = self.get_time_max_ms = 0
+        self.puts_timed = 0
+        """How many of ``puts`` were there at the last ``put_took``."""
+        self.put_time_max_ms = 0
         self.put_times = [0] * len(PUT_TIME_NAMES)
         self._topics: dict[str, Counter] = {}
         self._groups: dict[tuple[str, str], Counter] = {}

@@ -1,0 +1,143 @@
+"""Topics as operators see them."""
+
+from pathlib import Path
+
+import pytest
+
+from lanemq.proxy.broker._testing import Client, open_test_broker
+from lanemq.wire import (
+    Frame,
+    GroupList,
+    MessageQueue,
+    RequestCode,
+    TopicConfig,
+    TopicConfigWrapper,
+    TopicList,
+    TopicOffset,
+    TopicStatsTable,
+)
+from lanemq.wire.headers import CreateTopic
+
+
+async def create(client: Client, topic: str = "T", **changes: object) -> Frame:
+    values: dict[str, object] = {
+        "topic": topic,
+        "default_topic": "TBW102",
+        "read_queue_nums": 4,
+        "write_queue_nums": 4,
+        "perm": 6,
+        "topic_filter_type": "SINGLE_TAG",
+        "topic_sys_flag": 0,
+        "order": False,
+    }
+    header = CreateTopic(**(values | changes))  # type: ignore[arg-type]
+    return await client.call(RequestCode.UPDATE_AND_CREATE_TOPIC, header.to_fields())
+
+
+async def config_of(client: Client, topic: str) -> TopicConfig:
+    answer = await client.call(RequestCode.GET_TOPIC_CONFIG, {"topic": topic, "lo": "true"})
+    assert answer.code == 0
+    return TopicConfig.decode(answer.body)
+
+
+async def test_a_created_topic_is_announced_and_keeps_its_order_flag(tmp_path: Path) -> None:
+    async with open_test_broker(tmp_path) as broker:
+        client = broker.connect()
+        assert (await create(client, order=True, read_queue_nums=2)).code == 0
+        config = await config_of(client, "T")
+        assert (config.read_queue_nums, config.write_queue_nums, config.order) == (2, 4, True)
+        assert broker.announced[-1] == config
+
+
+async def test_a_changed_topic_keeps_what_the_request_does_not_name(tmp_path: Path) -> None:
+    async with open_test_broker(tmp_path) as broker:
+        client = broker.connect()
+        broker.context.topics.put(TopicConfig("T", attributes={"message.type": "NORMAL"}))
+        await create(client, perm=4)
+        config = await config_of(client, "T")
+        assert (config.perm, config.attributes) == (4, {"message.type": "NORMAL"})
+
+
+@pytest.mark.parametrize("topic", ["", " ", "a.b", "x" * 128, "TBW102", "SCHEDULE_TOPIC_XXXX"])
+async def test_neither_illegal_names_nor_system_topics_can_be_created_or_deleted(
+    tmp_path: Path, topic: str
+) -> None:
+    async with open_test_broker(tmp_path) as broker:
+        client = broker.connect()
+        created = await create(client, topic)
+        deleted = await client.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
+        assert (created.code, deleted.code) == (1, 1)
+        assert created.remark
+
+
+async def test_a_deleted_topic_is_gone_with_its_messages(tmp_path: Path) -> None:
+    async with open_test_broker(tmp_path) as broker:
+        client = broker.connect()
+        await create(client)
+        await client.send()
+        assert (await client.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})).code == 0
+        assert (await client.call(RequestCode.GET_TOPIC_CONFIG, {"topic": "T"})).code == 17
+        assert (await client.call(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "T"})).code == 17
+        await create(client)
+        assert await client.messages() == []
+        assert broker.context.statistics.topic("T") is None
+
+
+async def test_deleting_an_absent_topic_succeeds_as_mqadmin_expects(tmp_path: Path) -> None:
+    async with open_test_broker(tmp_path) as broker:
+        answer = await broker.connect().call(
+            RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "%RETRY%nobody"}
+        )
+        assert answer.code == 0
+
+
+async def test_all_topics_come_with_their_data_version(tmp_path: Path) -> None:
+    async with open_test_broker(tmp_path) as broker:
+        client = broker.connect()
+        before = TopicConfigWrapper.decode(
+            (await client.call(RequestCode.GET_ALL_TOPIC_CONFIG)).body
+        )
+        await create(client)
+        after = TopicConfigWrapper.decode(
+            (await client.call(RequestCode.GET_ALL_TOPIC_CONFIG)).body
+        )
+        assert set(after.topic_config_table) == {*before.topic_config_table, "T"}
+        assert after.data_version.counter == before.data_version.counter + 1
+
+
+async def test_system_topics_are_those_the_broker_made_for_itself(tmp_path: Path) -> None:
+    async with open_test_broker(tmp_path) as broker:
+        answer = await broker.connect().call(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+        names = TopicList.decode(answer.body).topic_list
+        assert {"TBW102", "broker-a", "DefaultCluster", "SELF_TEST_TOPIC"} <= set(names)
+
+
+async def test_the_status_of_a_topic_has_every_queue(tmp_path: Path) -> None:
+    async with open_test_broker(tmp_path, now_ms=lambda: 1_700_000_000_000) as broker:
+        client = broker.connect()
+        await create(client, write_queue_nums=2)
+        await client.send(queue_id=1)
+        await client.send(queue_id=1)
+        answer = await client.call(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "T"})
+        table = TopicStatsTable.decode(answer.body).offset_table
+        assert table == {
+            MessageQueue("T", "broker-a", 0): TopicOffset(0, 0, 0),
+            MessageQueue("T", "broker-a", 1): TopicOffset(0, 2, 1_700_000_000_000),
+        }
+
+
+async def test_groups_of_a_topic_are_the_connected_and_those_with_offsets(tmp_path: Path) -> None:
+    async with open_test_broker(tmp_path) as broker:
+        client = broker.connect()
+        await create(client)
+        await broker.connect().heartbeat(consumers={"live": {"T": "*"}, "elsewhere": {"U": "*"}})
+        broker.context.store.tables.consumer_offsets.put("gone", "T", 0, 5)
+        answer = await client.call(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "T"})
+        assert GroupList.decode(answer.body).group_list == ("gone", "live")
+
+
+@pytest.mark.parametrize("code", [306, 316, 329])
+async def test_a_demand_to_clean_up_is_granted(tmp_path: Path, code: int) -> None:
+    async with open_test_broker(tmp_path) as broker:
+        answer = await broker.connect().call(code)
+        assert (answer.code, answer.body) == (0, b"")
