@@ -5,7 +5,7 @@ from typing import NamedTuple, final
 
 import trio
 
-from lanemq.wire import Connection, Frame, decode_frame
+from lanemq.wire import Connection, Frame, decode_frame, encode_frame
 
 
 @final
@@ -18,7 +18,7 @@ class Peer:
 
     async def send(self, *frames: Frame) -> None:
         """Write frames with one send."""
-        await self.stream.send_all(b"".join(map(self._protocol.send, frames)))
+        await self.stream.send_all(b"".join(map(encode_frame, frames)))
 
     async def receive(self) -> Frame:
         """The next frame of the server; ``EOFError`` when it closes instead."""
