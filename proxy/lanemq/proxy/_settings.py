@@ -160,11 +160,8 @@ class Settings:
 
 def _nearest(key: str, fields: Mapping[str, str], others: frozenset[str]) -> str:
     by_lower = {known.lower(): known for known in (*others, *fields)}
-    for candidates in (fields, by_lower.values()):
-        close = difflib.get_close_matches(key.lower(), [k.lower() for k in candidates], 1, 0.7)
-        if close:
-            return f"; did you mean {by_lower[close[0]]!r}?"
-    return ""
+    close = difflib.get_close_matches(key.lower(), by_lower, 1, 0.7)
+    return f"; did you mean {by_lower[close[0]]!r}?" if close else ""
 
 
 def _value(kind: object, text: str, *, where: str) -> object:

@@ -120,7 +120,6 @@ class Registrar:
         """Tell a name server everything, or the latest changes; false if it did not work."""
         wrapper = self._wrapper(None if is_whole else server.changed)
         is_routine = server.is_registered and not server.is_stale and not server.changed
-        was_registered = server.is_registered
         server.changed, server.is_stale = {}, False
         try:
             asks_first = is_routine and not self._config.force_register
@@ -130,20 +129,20 @@ class Registrar:
             if answer.body:
                 self._on_order_topics(KVTable.decode(answer.body).table)
         except (LanemqError, ProtocolError) as error:
-            if was_registered or not server.tried.is_set():
+            if not server.is_failing:
                 LOGGER.warning("cannot register at name server %s: %s", server.name, error)
-            server.is_registered = False
+            server.is_failing, server.is_registered = True, False
             return False
         finally:
             server.tried.set()
-        if not was_registered:
+        if not server.is_registered:
             LOGGER.info(
                 "broker %s %s is registered at name server %s",
                 self._config.broker_name,
                 self._address,
                 server.name,
             )
-        server.is_registered = True
+        server.is_registered, server.is_failing = True, False
         return True
 
     def _wrapper(self, changed: Mapping[str, TopicConfig] | None) -> TopicConfigWrapper:
@@ -216,6 +215,8 @@ class _NameServer:
         """Everything is to be told again."""
         self.is_registered = False
         """It has been told everything but the above, over the connection that is open now."""
+        self.is_failing = False
+        """The last attempt failed, and that has been said."""
         self.wake = trio.Event()
         self.tried = trio.Event()
 

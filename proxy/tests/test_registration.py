@@ -1,0 +1,270 @@
+"""A broker stays registered: at start, periodically, at every change, after every loss."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import pairwise
+
+import pytest
+import trio
+from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
+
+from lanemq.proxy._dispatch import Handlers
+from lanemq.proxy._server import Server
+from lanemq.proxy._session import Session
+from lanemq.proxy.broker import BrokerConfig
+from lanemq.proxy.broker._registration import Registrar
+from lanemq.sdk import open_remoting_client
+from lanemq.wire import (
+    DataVersion,
+    Frame,
+    HostAddress,
+    KVTable,
+    QueryDataVersionResponse,
+    RegisterBroker,
+    RegisterBrokerBody,
+    RequestCode,
+    TopicConfig,
+    TopicConfigWrapper,
+)
+
+
+class FakeNameServer:
+    """Notes what is registered, when; refuses connections while it is down."""
+
+    def __init__(self) -> None:
+        self.registered: list[tuple[float, set[str], int]] = []
+        """When, which topics, and the data version's counter."""
+        self.headers: list[RegisterBroker] = []
+        self.unregistered: list[Mapping[str, str]] = []
+        self.asked = 0
+        self.order: dict[str, str] = {}
+        self.is_down = False
+        self.changed = True
+        self.sessions: list[Session] = []
+        handlers = Handlers()
+        handlers.add(RequestCode.REGISTER_BROKER, self._register)
+        handlers.add(RequestCode.UNREGISTER_BROKER, self._unregister)
+        handlers.add(RequestCode.QUERY_DATA_VERSION, self._query)
+        self.server = Server(handlers, name="name server")
+
+    def _register(self, frame: Frame, session: Session) -> Frame:
+        header = RegisterBroker.from_fields(frame.fields)
+        decode = (
+            RegisterBrokerBody.decode_compressed if header.compressed else RegisterBrokerBody.decode
+        )
+        wrapper = decode(frame.body).topic_config_wrapper
+        self.headers.append(header)
+        self.registered.append(
+            (trio.current_time(), set(wrapper.topic_config_table), wrapper.data_version.counter)
+        )
+        self.permissions = {n: t.perm for n, t in wrapper.topic_config_table.items()}
+        self.sessions.append(session)
+        return frame.reply(body=KVTable(self.order).encode() if self.order else b"")
+
+    def _unregister(self, frame: Frame, session: Session) -> Frame:
+        self.unregistered.append(frame.fields)
+        return frame.reply()
+
+    def _query(self, frame: Frame, session: Session) -> Frame:
+        self.asked += 1
+        return frame.reply(fields=QueryDataVersionResponse(changed=self.changed).to_fields())
+
+
+class Cluster:
+    """A registrar with its topics, and name servers ns0, ns1."""
+
+    def __init__(self) -> None:
+        self.name_servers = [FakeNameServer(), FakeNameServer()]
+        self.topics = {"T": TopicConfig("T"), "U": TopicConfig("U", perm=4)}
+        self.counter = 1
+        self.ordered: list[Mapping[str, str]] = []
+
+    def wrapper(self) -> TopicConfigWrapper:
+        return TopicConfigWrapper(dict(self.topics), DataVersion(1, self.counter))
+
+    @asynccontextmanager
+    async def run(self, **config: str) -> AsyncIterator[Registrar]:
+        async with trio.open_nursery() as nursery:
+
+            async def dial(host: str, port: int) -> trio.abc.Stream:
+                name_server = self.name_servers[port]
+                if name_server.is_down:
+                    raise OSError("connection refused")
+                ours, theirs = memory_stream_pair()
+                nursery.start_soon(
+                    partial(
+                        name_server.server.serve_stream, theirs, peer=HostAddress("10.0.0.1", 1)
+                    )
+                )
+                return ours
+
+            settings = BrokerConfig.from_properties(
+                {"brokerName": "broker-a", "namesrvAddr": "ns:0;ns:1", **config}
+            )
+            async with open_remoting_client(dial=dial) as client:
+                registrar = Registrar(
+                    settings,
+                    client,
+                    address="10.0.0.9:10911",
+                    ha_address="10.0.0.9:10912",
+                    topics=self.wrapper,
+                    on_order_topics=self.ordered.append,
+                )
+                nursery.start_soon(registrar.run)
+                yield registrar
+            nursery.cancel_scope.cancel()
+
+    def add(self, registrar: Registrar, name: str) -> None:
+        self.topics[name] = TopicConfig(name)
+        self.counter += 1
+        registrar.announce(self.topics[name])
+
+
+async def test_a_broker_registers_everywhere_at_start_and_every_30_seconds(
+    autojump_clock: MockClock,
+) -> None:
+    cluster = Cluster()
+    async with cluster.run() as registrar:
+        start_s = trio.current_time()
+        assert await registrar.registered(5)
+        await trio.sleep(65)
+    for name_server in cluster.name_servers:
+        times = [at_s - start_s for at_s, _, _ in name_server.registered]
+        assert len(times) == 3
+        assert all(30 <= b - a <= 32 for a, b in pairwise(times))
+        assert {frozenset(topics) for _, topics, _ in name_server.registered} == {frozenset("TU")}
+        header = name_server.headers[0]
+        assert (header.broker_name, header.broker_addr) == ("broker-a", "10.0.0.9:10911")
+        assert (header.cluster_name, header.broker_id) == ("DefaultCluster", 0)
+        assert header.ha_server_addr == "10.0.0.9:10912"
+        assert header.body_crc32 > 0
+
+
+async def test_a_new_topic_is_announced_at_once_and_alone() -> None:
+    cluster = Cluster()
+    async with cluster.run() as registrar:
+        await registrar.registered(5)
+        cluster.add(registrar, "V")
+        cluster.add(registrar, "W")
+        await wait_all_tasks_blocked()
+        for name_server in cluster.name_servers:
+            assert [(t, n) for _, t, n in name_server.registered] == [
+                ({"T", "U"}, 1),
+                ({"V", "W"}, 3),
+            ]
+
+
+async def test_after_a_lost_connection_everything_is_told_again(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = Cluster()
+    lost = cluster.name_servers[1]
+    async with cluster.run() as registrar:
+        await registrar.registered(5)
+        lost.is_down = True
+        lost.sessions[0].close()
+        await trio.sleep(10)
+        cluster.add(registrar, "V")
+        await trio.sleep(1)
+        assert len(cluster.name_servers[0].registered) == 2, "the other one is not delayed"
+        lost.is_down = False
+        start_s = trio.current_time()
+        await trio.sleep(5)
+    at_s, topics, _ = lost.registered[-1]
+    assert at_s - start_s <= 2
+    assert topics == {"T", "U", "V"}
+    warnings = [r for r in caplog.records if "cannot register" in r.getMessage()]
+    assert len(warnings) == 1, "said once, not at every attempt"
+
+
+async def test_a_topic_announced_while_a_name_server_was_down_is_not_sent_alone(
+    autojump_clock: MockClock,
+) -> None:
+    """A name server takes a version it has seen for one it knows all topics of."""
+    cluster = Cluster()
+    late = cluster.name_servers[1]
+    late.is_down = True
+    async with cluster.run() as registrar:
+        assert not await registrar.registered(5)
+        late.is_down = False
+        cluster.add(registrar, "V")
+        await trio.sleep(3)
+    assert [topics for _, topics, _ in late.registered][:1] == [{"T", "U", "V"}]
+
+
+async def test_a_broker_unregisters_everywhere_and_does_not_wait_for_the_dead(
+    autojump_clock: MockClock,
+) -> None:
+    cluster = Cluster()
+    async with cluster.run() as registrar:
+        await registrar.registered(5)
+        cluster.name_servers[1].is_down = True
+        cluster.name_servers[1].sessions[0].close()
+        await trio.sleep(0.1)
+        start_s = trio.current_time()
+        await registrar.unregister()
+        assert trio.current_time() - start_s <= 2
+    (fields,) = cluster.name_servers[0].unregistered
+    assert fields == {
+        "brokerName": "broker-a",
+        "brokerAddr": "10.0.0.9:10911",
+        "clusterName": "DefaultCluster",
+        "brokerId": "0",
+    }
+
+
+async def test_without_force_an_unchanged_version_is_only_asked_about(
+    autojump_clock: MockClock,
+) -> None:
+    cluster = Cluster()
+    first = cluster.name_servers[0]
+    first.changed = False
+    async with cluster.run(forceRegister="false") as registrar:
+        await registrar.registered(5)
+        await trio.sleep(65)
+        assert (len(first.registered), first.asked) == (1, 2)
+        first.changed = True
+        await trio.sleep(30)
+        assert (len(first.registered), first.asked) == (2, 3)
+
+
+async def test_a_compressed_registration_says_so() -> None:
+    cluster = Cluster()
+    async with cluster.run(compressedRegister="true") as registrar:
+        assert await registrar.registered(5)
+    assert cluster.name_servers[0].headers[0].compressed
+    assert cluster.name_servers[0].registered[0][1] == {"T", "U"}
+
+
+async def test_a_broker_that_may_not_write_registers_no_writable_topic() -> None:
+    cluster = Cluster()
+    cluster.topics["W"] = TopicConfig("W", perm=2)
+    async with cluster.run(brokerPermission="4") as registrar:
+        await registrar.registered(5)
+    assert cluster.name_servers[0].permissions == {"T": 4, "U": 4, "W": 0}
+
+
+async def test_a_change_of_everything_is_told_at_once() -> None:
+    cluster = Cluster()
+    async with cluster.run() as registrar:
+        await registrar.registered(5)
+        registrar.announce_all()
+        await wait_all_tasks_blocked()
+        assert [topics for _, topics, _ in cluster.name_servers[0].registered] == [{"T", "U"}] * 2
+
+
+async def test_the_operators_ordered_topics_are_handed_on() -> None:
+    cluster = Cluster()
+    cluster.name_servers[0].order = {"T": "broker-a:4"}
+    async with cluster.run() as registrar:
+        await registrar.registered(5)
+    assert cluster.ordered == [{"T": "broker-a:4"}]
+
+
+async def test_a_broker_without_name_servers_has_nothing_to_do() -> None:
+    cluster = Cluster()
+    async with cluster.run(namesrvAddr="") as registrar:
+        assert await registrar.registered(5)
+        registrar.announce(TopicConfig("V"))
+        await registrar.unregister()

@@ -1,0 +1,158 @@
+"""Configuration: Apache's keys in, a checked value out, and a mistake is named."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lanemq.proxy._settings import ConfigError, parse_properties
+from lanemq.proxy.broker import BrokerConfig
+from lanemq.proxy.nameserver import NameServerConfig
+from lanemq.storage import FlushMode
+
+
+def broker(**properties: str) -> BrokerConfig:
+    return BrokerConfig.from_properties(properties, source="broker.conf")
+
+
+def test_a_configuration_of_apache_is_read() -> None:
+    text = b"""
+# the example that Apache ships, and a little more
+brokerClusterName = DefaultCluster
+brokerName=broker-a
+brokerId=0
+deleteWhen=04
+fileReservedTime=48
+brokerRole=ASYNC_MASTER
+flushDiskType=SYNC_FLUSH
+namesrvAddr: 10.0.0.1:9876; 10.0.0.2:9876
+storePathRootDir=/data/store\t
+brokerIP1=10.1.2.3
+"""
+    config = BrokerConfig.from_properties(parse_properties(text, source="broker.conf"))
+    assert (config.broker_name, config.file_reserved_time) == ("broker-a", 48)
+    assert config.flush_disk_type is FlushMode.SYNC
+    assert config.name_servers == ("10.0.0.1:9876", "10.0.0.2:9876")
+    assert config.store_path_root_dir == Path("/data/store")
+    assert config.advertised_host == "10.1.2.3"
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [
+        ("brokerNme", "brokerName"),
+        ("autoCreateTopicEnabled", "autoCreateTopicEnable"),
+        ("FlushDiskType", "flushDiskType"),
+        ("brokerip1", "brokerIP1"),
+        ("haListenport", "haListenPort"),
+    ],
+)
+def test_a_mistyped_key_is_named_with_the_nearest_valid_one(key: str, nearest: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        broker(**{key: "1"})
+    assert str(caught.value) == (f"broker.conf: unknown key {key!r}; did you mean {nearest!r}?")
+
+
+def test_a_key_like_no_other_is_named_alone() -> None:
+    with pytest.raises(ConfigError, match=r"unknown key 'zzqq'$"):
+        broker(zzqq="1")
+
+
+def test_keys_that_only_apache_uses_are_accepted_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broker(sendMessageThreadPoolNums="4", haListenPort="10912", brokerName="b")
+    assert [record.getMessage() for record in caplog.records] == [
+        "broker.conf: lanemq does not use haListenPort, sendMessageThreadPoolNums"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("listenPort", "many", "listenPort: must be a number, not 'many'"),
+        ("listenPort", "70000", "listenPort is 70000"),
+        ("listenPort", "2", "listenPort is 2"),
+        ("autoCreateTopicEnable", "yes", "must be true or false, not 'yes'"),
+        ("flushDiskType", "SYNC", "must be ASYNC_FLUSH or SYNC_FLUSH, not 'SYNC'"),
+        ("brokerRole", "SLAVE", "lanemq does not replicate"),
+        ("brokerId", "1", "lanemq does not replicate"),
+        ("brokerName", "a.b", "brokerName is 'a.b'"),
+        ("messageDelayLevel", "1s 5x", "'5x'"),
+        ("deleteWhen", "25", "deleteWhen"),
+        ("mappedFileSizeCommitLog", "0", "above 0"),
+        ("registerNameServerPeriod", "5", "registerNameServerPeriod"),
+    ],
+)
+def test_a_bad_value_is_named(key: str, value: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        broker(**{key: value})
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("broker.conf")
+
+
+def test_every_key_can_be_written_and_read_back() -> None:
+    config = broker(brokerName="b", brokerIP1="10.0.0.1", storePathCommitLog="/x")
+    text = config.to_text()
+    again = BrokerConfig.from_properties(parse_properties(text, source="text"))
+    assert again == config
+    for name in ("brokerName", "brokerId", "brokerClusterName", "brokerRole", "flushDiskType"):
+        assert f"{name}=" in text.decode()
+
+
+def test_every_key_of_ours_is_one_of_apaches() -> None:
+    others = BrokerConfig.other_apache_keys()
+    added = {"bindAddress", "listenPort"}  # of the network settings, which 4.9 keeps apart
+    assert set(BrokerConfig().to_properties()) <= others | added
+
+
+def test_settings_change_at_run_time_all_or_none() -> None:
+    config = broker(brokerName="b")
+    config.update({"autoCreateTopicEnable": "false", "brokerName": "b"})
+    assert config.auto_create_topic_enable is False
+    with pytest.raises(ConfigError, match=r"brokerName: can only be changed with a restart"):
+        config.update({"autoCreateTopicEnable": "true", "brokerName": "c"})
+    with pytest.raises(ConfigError, match=r"must be a number"):
+        config.update({"autoCreateTopicEnable": "true", "brokerPermission": "rw"})
+    assert config.auto_create_topic_enable is False
+    assert config.broker_name == "b"
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot read .*none\.conf: No such file"):
+        NameServerConfig.load(tmp_path / "none.conf")
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_bytes(b"brokerName=\xff\xfe")
+    with pytest.raises(ConfigError, match=r"broker\.conf: .*UTF-8"):
+        BrokerConfig.load(path)
+
+
+def test_a_name_without_an_address_is_named() -> None:
+    config = broker(brokerIP1="no.such.host.invalid")
+    with pytest.raises(ConfigError, match=r"'no\.such\.host\.invalid' has no IPv4 address"):
+        assert config.advertised_host
+
+
+def test_what_clients_are_told_follows_what_is_listened_on() -> None:
+    assert broker(bindAddress="127.0.0.1").advertised_host == "127.0.0.1"
+    assert broker(bindAddress="localhost").advertised_host == "127.0.0.1"
+    assert broker(bindAddress="::1").advertised_host == "::1"
+    everywhere = broker(bindAddress="0.0.0.0")
+    assert everywhere.listens_everywhere
+    assert everywhere.advertised_host != "0.0.0.0"
+
+
+@given(st.dictionaries(st.text(max_size=20), st.text(max_size=20), max_size=5))
+def test_any_properties_are_read_or_refused_with_one_type_of_error(
+    properties: dict[str, str],
+) -> None:
+    for of in (BrokerConfig, NameServerConfig):
+        try:
+            config = of.from_properties(properties)
+        except ConfigError:
+            continue
+        assert config.to_properties()
