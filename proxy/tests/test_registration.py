@@ -111,8 +111,10 @@ class Cluster:
                     topics=self.wrapper,
                     on_order_topics=self.ordered.append,
                 )
-                nursery.start_soon(registrar.run)
-                yield registrar
+                async with trio.open_nursery() as running:
+                    running.start_soon(registrar.run)
+                    yield registrar
+                    running.cancel_scope.cancel()
             nursery.cancel_scope.cancel()
 
     def add(self, registrar: Registrar, name: str) -> None:
