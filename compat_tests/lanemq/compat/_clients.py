@@ -23,7 +23,7 @@ class ClientFamily:
 
 
 def _python_driver() -> list[str]:
-    return [sys.executable, "-m", "lanemq.compat._python_driver"]
+    return [sys.executable, "-m", "lanemq.compat._python_commands"]
 
 
 def _java(version: str) -> ClientFamily:

@@ -4,8 +4,9 @@ from collections import defaultdict
 
 import trio
 
-from .._cell import Cell
+from .._cell import Cell, Producer
 from .._errors import CommandRefused, NotApplicable
+from .._facts import creates_no_topics, insists_on_route, sends_unreadable_batches
 from .._messages import Outgoing, Sent
 from .._scenario import expect, expect_equal, scenario
 
@@ -78,9 +79,8 @@ async def send_batch(cell: Cell) -> None:
         try:
             sent = await producer.send_batch(batch)
         except CommandRefused as refusal:
-            if cell.client.startswith("go-") and cell.cluster.name == "apache-4.9.7":
-                reason = f"Apache 4.9.7 refuses the Go client's batches: {refusal.message}"
-                raise NotApplicable(reason) from None
+            if reason := sends_unreadable_batches(cell.client):
+                raise NotApplicable(f"{reason}: {refusal.message}") from None
             raise
         expect_equal("status", sent.status, "SEND_OK")
         expect_equal("first offset", sent.queue_offset, 0)
@@ -91,7 +91,8 @@ async def send_batch(cell: Cell) -> None:
         expect_equal("tags", [m.tags for m in received], [m.tags for m in batch])
         numbers = [m.properties.get("number") for m in received]
         expect_equal("properties", numbers, [str(n) for n in range(32)])
-        expect_equal("distinct ids", len({m.message_id for m in received}), len(batch))
+        # Not their unique keys: 5.x gives the whole batch one, and brokers let it win.
+        expect_equal("distinct ids", len({m.offset_id for m in received}), len(batch))
 
 
 @scenario("send-to-queue")
@@ -129,11 +130,21 @@ async def send_delayed(cell: Cell) -> None:
 @scenario("unknown-topic", long=True)
 async def unknown_topic(cell: Cell) -> None:
     """A send to a topic that does not exist creates it, and who waits for it finds it."""
+    if reason := creates_no_topics(cell.client):
+        raise NotApplicable(reason)
     topic = cell.name("topic")
-    async with cell.consumer(topic) as consumer, cell.producer() as producer:
-        bodies = [b"first %d" % number for number in range(8)]
+    bodies = [b"first %d" % number for number in range(8)]
+
+    async def send_all(producer: Producer) -> None:
         results = [await producer.send(Outgoing(topic, body)) for body in bodies]
         _check_sent(results, queues=4)
         expect(bool(await cell.cluster.control.masters_of(topic)), "a route for the new topic")
-        received = await consumer.receive(len(bodies), within_s=90)
-        expect_equal("bodies", sorted({m.body for m in received}), sorted(bodies))
+
+    async with cell.producer() as producer:
+        if insists_on_route(cell.client):
+            await send_all(producer)
+        async with cell.consumer(topic) as consumer:
+            if not insists_on_route(cell.client):
+                await send_all(producer)
+            received = await consumer.receive(len(bodies), within_s=90)
+            expect_equal("bodies", sorted({m.body for m in received}), sorted(bodies))

@@ -4,6 +4,7 @@ import random
 
 from .._cell import Cell
 from .._errors import CommandRefused
+from .._facts import trusts_tag_hashes
 from .._messages import Outgoing, Received
 from .._scenario import expect, expect_equal, scenario
 
@@ -21,7 +22,11 @@ def _noise(size_bytes: int) -> bytes:
 async def _round_trip(cell: Cell, messages: list[Outgoing]) -> dict[bytes, Received]:
     """Send messages of one topic with different bodies; return what arrives, by body."""
     topic = messages[0].topic
-    async with cell.consumer(topic) as consumer, cell.producer() as producer:
+    async with (
+        cell.consumer(topic) as consumer,
+        # 3.2.6 stops at 128 KiB unless told otherwise.
+        cell.producer(max_message_bytes=LIMIT_BYTES) as producer,
+    ):
         for message in messages:
             expect_equal("status", (await producer.send(message)).status, "SEND_OK")
         received = {message.body: message for message in await consumer.receive(len(messages))}
@@ -71,7 +76,9 @@ async def properties(cell: Cell) -> None:
         what = message.body.decode()
         expect_equal(f"{what}: topic", seen.topic, topic)
         expect_equal(f"{what}: tags", seen.tags, message.tags)
-        expect_equal(f"{what}: keys", seen.keys, message.keys)
+        # The Go client ends its keys with a blank.
+        keys = ((seen.keys or "").split(), (message.keys or "").split())
+        expect_equal(f"{what}: keys", *keys)
         expect_equal(f"{what}: flag", seen.flag, message.flag)
         user = {key: seen.properties.get(key) for key in message.properties}
         expect_equal(f"{what}: properties", user, message.properties)
@@ -95,9 +102,11 @@ async def tags(cell: Cell) -> None:
             for tag in tagged:
                 await producer.send(Outgoing(topic, f"{tag} {round_number}".encode(), tags=tag))
         await everything.receive(20)
-        received = await some.receive(8)
-        expect_equal("tags seen", sorted({str(m.tags) for m in received}), ["Aa", "C"])
-        expect_equal("messages seen", len(received), 8)
+        twins = trusts_tag_hashes(cell.client)
+        received = await some.receive(12 if twins else 8)
+        seen = sorted({str(message.tags) for message in received})
+        expect_equal("tags seen", seen, ["Aa", "BB", "C"] if twins else ["Aa", "C"])
+        expect_equal("messages seen", len(received), 12 if twins else 8)
         expect_equal("everything", len(set(everything.bodies)), 20)
 
 

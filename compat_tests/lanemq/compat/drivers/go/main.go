@@ -124,6 +124,9 @@ func run(asked *request) (result interface{}, err error) {
 // it in different places, and one of them in an unexported field.
 func codeOf(err error) interface{} {
 	text := err.Error()
+	if strings.HasPrefix(text, "the message is illegal") {
+		return 13 // the only code for which the client has a text of its own instead
+	}
 	at := strings.Index(text, "CODE: ")
 	if at < 0 {
 		return nil

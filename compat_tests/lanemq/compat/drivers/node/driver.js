@@ -32,6 +32,7 @@ function options(asked) {
   return {
     logger,
     nameSrv: asked.name_server,
+    httpclient: {}, // insisted on, and used only to look name servers up by HTTP
     instanceName: asked.name,
     accessKey: 'none',
     secretKey: 'none',
@@ -86,7 +87,7 @@ async function send(asked) {
     status: result.sendStatus,
     message_id: result.msgId,
     offset_id: result.offsetMsgId || result.msgId,
-    queue_id: result.messageQueue.queueId,
+    queue_id: Number(result.messageQueue.queueId),
     queue_offset: Number(result.queueOffset),
   };
 }
@@ -115,14 +116,15 @@ async function openConsumer(asked) {
 }
 
 function describe(message) {
+  const given = Object.entries(message.properties).filter(([, value]) => value !== null);
   return {
     topic: message.topic,
     body: (message.body || Buffer.alloc(0)).toString('base64'),
     tags: message.tags || null,
     keys: message.keys || null,
     flag: message.flag,
-    properties: message.properties,
-    queue_id: message.queueId,
+    properties: Object.fromEntries(given.map(([key, value]) => [key, String(value)])),
+    queue_id: Number(message.queueId),
     queue_offset: Number(message.queueOffset),
     reconsume_times: message.reconsumeTimes,
     message_id: message.properties.UNIQ_KEY || message.msgId,

@@ -1,0 +1,62 @@
+"""Peculiarities of clients that Apache's own servers show, so they are no server's fault.
+
+Each is a function of the client's name, used by the scenarios that meet it; the control runs
+prove them: were one wrong, the scenario would fail on Apache.
+"""
+
+
+def ignores_group_changes(client: str) -> bool:
+    """Tell whether the client ignores NOTIFY_CONSUMER_IDS_CHANGED and only has its timer."""
+    return client.startswith("node-")
+
+
+def insists_on_route(client: str) -> bool:
+    """Tell whether a consumer of a topic that does not exist yet refuses to start."""
+    return client.startswith("go-")
+
+
+def trusts_tag_hashes(client: str) -> bool:
+    """Tell whether a consumer takes what the broker's hash filter let through, unchecked."""
+    return client.startswith("go-")
+
+
+def shows_retry_topic(client: str) -> bool:
+    """Tell whether a listener sees a retried message under the retry topic's own name."""
+    return client.startswith("go-")
+
+
+def breaks_suspended_order(client: str) -> str | None:
+    """Say why a suspended queue does not keep its order, if it does not."""
+    if client.startswith("go-"):
+        return (
+            "the Go client goes on with the next message after SuspendCurrentQueueAMoment; "
+            "on Apache 4.9.7 and 5.3.3 too"
+        )
+    return None
+
+
+def asks_what_server_lacks(client: str, server: str) -> str | None:
+    """Say which request of a lite pull consumer the server does not know, if any."""
+    if client == "java-5.3.3" and server == "apache-4.9.7":
+        return (
+            "the lite pull consumer of 5.3.3 sends LITE_PULL_MESSAGE (361), which Apache 4.9.7 "
+            "answers with REQUEST_CODE_NOT_SUPPORTED"
+        )
+    return None
+
+
+def sends_unreadable_batches(client: str) -> str | None:
+    """Say why brokers refuse the client's batches, if they do."""
+    if client.startswith("go-"):
+        return "Apache 4.9.7 and 5.3.3 refuse the Go client's batch (empty number fields)"
+    return None
+
+
+def creates_no_topics(client: str) -> str | None:
+    """Say why a send to an unknown topic does not create it, if it does not."""
+    if client.startswith("node-"):
+        return (
+            "ali-ons raises where the name server has no route and never asks for TBW102's; "
+            "on Apache 4.9.7 and 5.3.3 too"
+        )
+    return None
