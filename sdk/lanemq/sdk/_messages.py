@@ -98,7 +98,7 @@ class ReceivedMessage:
         self.size_bytes: int = stored.size_bytes
         """Length of the stored record."""
         topic = stored.topic
-        if topic[0] == "%":
+        if topic.startswith("%RETRY%"):  # a dead letter stays under its own
             data = get_property(stored.properties_data, _RETRY_TOPIC)
             if data is not None:
                 topic = data.decode("utf-8", "replace")
