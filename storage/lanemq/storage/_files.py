@@ -109,7 +109,7 @@ class Files(Protocol):
         """``File.sync`` for a file by name, or for the names in a directory."""
 
     def lock(self, path: Path, root: Path) -> Lock:
-        """Lock byte 0 of the file. Raises ``StoreLocked`` where another holder has it."""
+        """Lock byte 0 of the file, which is made. Raises ``StoreLocked`` where another holder has it."""
 
 
 @final
@@ -301,6 +301,8 @@ class RealFiles:
         except OSError as error:
             os.close(descriptor)
             raise StoreLocked(root) from error
+        # The reference's text; written here, for closing a second descriptor gives up the lock.
+        os.pwrite(descriptor, b"lock", 0)
         self.locked.add(key)
         return RealLock(descriptor, key)
 

@@ -36,7 +36,6 @@ async def open_store(
     files.make_directory(root)
     lock = files.lock(root / "lock", root)
     try:
-        files.write_all(root / "lock", b"lock")
         files.make_directory(config.commit_log_path)
         files.make_directory(root / "consumequeue")
         clean = not files.exists(abort)
