@@ -18,7 +18,7 @@ class FlowLimits:
     size_bytes: int = 100 << 20
     """Bytes of those messages, as stored."""
     span: int = 2000
-    """Distance, in messages, between the first unsettled one and the last pulled."""
+    """Distance in offsets between the first and the last of those messages."""
 
     def __post_init__(self) -> None:
         for name in ("messages", "size_bytes", "span"):
@@ -32,5 +32,5 @@ class FlowLimits:
         if queue.size_bytes > self.size_bytes:
             return f"{queue.size_bytes} bytes are not settled yet"
         if queue.span > self.span:
-            return f"the first unsettled message is {queue.span} behind the last pulled"
+            return f"the first unsettled message is {queue.span} behind the last"
         return None

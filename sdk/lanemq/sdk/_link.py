@@ -63,12 +63,22 @@ class Link:
         self._writer = trio.lowlevel.ParkingLot()
         self._drained = trio.lowlevel.ParkingLot()
         self._served = 0
-        self._scope = trio.CancelScope()  # of reader and writer, once they run
+        self._scope = trio.CancelScope(shield=True)
 
     # The task that owns the connection
 
     async def run(self, dial: Dial, host: str, port: int, *, connect_timeout_s: float) -> None:
-        """Connect, then read until the connection breaks. Never raises for the network's sake."""
+        """Connect, then read until the connection breaks. Never raises for the network's sake.
+
+        Shielded: a client that is cancelled still has progress to report. Only ``break_off``
+        ends it, which closing the client does.
+        """
+        with self._scope:
+            await self._run(dial, host, port, connect_timeout_s)
+        if self._stream is not None:
+            await trio.aclose_forcefully(self._stream)
+
+    async def _run(self, dial: Dial, host: str, port: int, connect_timeout_s: float) -> None:
         reason = "the client was closed"
         try:
             try:
@@ -85,14 +95,11 @@ class Link:
             self.last_heard_s = trio.current_time()
             self._opened.set()
             async with trio.open_nursery() as nursery:
-                self._scope = nursery.cancel_scope
                 nursery.start_soon(self._write_loop)
                 reason = await self._read_loop(nursery)
                 nursery.cancel_scope.cancel()
         finally:
             self.break_off(reason)
-            if self._stream is not None:
-                await trio.aclose_forcefully(self._stream)
 
     async def _read_loop(self, nursery: trio.Nursery) -> str:
         """Read until the end; say why it ended."""

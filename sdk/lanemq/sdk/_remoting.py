@@ -133,7 +133,8 @@ class RemotingClient:
     def _forget(self, link: Link) -> None:
         if self._links.get(link.address) is link:
             del self._links[link.address]
-        LOGGER.info("%s: disconnected: %s", link.address, link.broken)
+        if not self._closed:
+            LOGGER.info("%s: disconnected: %s", link.address, link.broken)
 
     # Requests of the servers
 
