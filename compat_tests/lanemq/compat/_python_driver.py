@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import trio
 
-from lanemq.sdk import RefusedByBroker, RequestTimedOut
+from lanemq.sdk import RefusedByBroker
 
 READ_BYTES = 1 << 20
 
@@ -116,7 +116,6 @@ async def _answer(commands: dict[str, Command], session: Session, request: dict[
     except Exception as error:  # the answer to the command
         traceback.print_exc()
         reply["error"] = type(error).__name__
-        known = isinstance(error, RefusedByBroker) and not isinstance(error, RequestTimedOut)
-        reply["code"] = error.code if known else None
+        reply["code"] = error.code if isinstance(error, RefusedByBroker) else None
         reply["message"] = str(error)
     await session.write(reply)

@@ -75,13 +75,14 @@ def run(
             label = f"{result.server}: {result.client} {result.scenario}"
             progress.update(task, advance=1, description=label)
 
-        options = {"jobs": jobs, "logs": logs, "on_result": on_result}
         if target:
-            # Its delay levels are its own, but the scenarios' patience is long enough for 1s-30s.
             cluster = Cluster("target", target, logs, [])
-            cells = trio.run(functools.partial(run_cells, cluster, selection, **options))
+            running = functools.partial(run_cells, cluster)
         else:
-            cells = trio.run(functools.partial(run_matrix, selection, **options))
+            running = functools.partial(run_matrix)
+        cells = trio.run(
+            functools.partial(running, selection, jobs=jobs, logs=logs, on_result=on_result)
+        )
     show_matrix(console, cells)
     if report is not None:
         write_report(report, cells)

@@ -43,10 +43,11 @@ async def dead_letter(cell: Cell) -> None:
     await control.create_group(group, retry_max_times=RETRIES)
     # Known from the start, so that no client has to discover it first.
     await control.create_topic(f"%RETRY%{group}", 1)
-    options = {"fail_first": 100, "max_reconsume_times": RETRIES}
     dead = f"%DLQ%{group}"
     async with cell.producer() as producer:
-        async with cell.consumer(topic, group=group, **options) as consumer:
+        async with cell.consumer(
+            topic, group=group, fail_first=100, max_reconsume_times=RETRIES
+        ) as consumer:
             sent = await producer.send(Outgoing(topic, b"hopeless", properties={"user": "value"}))
             await consumer.until(
                 f"{RETRIES + 1} attempts",
