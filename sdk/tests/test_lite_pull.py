@@ -1,0 +1,295 @@
+"""Polling, seeking and committing, with queues shared or assigned."""
+
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from lanemq.sdk import (
+    ClientClosed,
+    ConsumeFrom,
+    FlowLimits,
+    LitePullConsumer,
+    LitePullOptions,
+    MessageModel,
+    MessageQueue,
+    NoRoute,
+    RefusedByBroker,
+    WrongUse,
+    open_lite_pull_consumer,
+)
+from lanemq.sdk._testing import FakeCluster, clock_ms
+from lanemq.wire import RequestCode
+
+FIRST = LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
+MANUAL = LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET, auto_commit=False)
+Q0, Q1 = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)
+
+
+def consumer_of(
+    cluster: FakeCluster, options: LitePullOptions = FIRST
+) -> AbstractAsyncContextManager[LitePullConsumer]:
+    return open_lite_pull_consumer(
+        "lg",
+        name_servers=cluster.name_servers,
+        options=options,
+        dial=cluster.dial,
+        clock_ms=clock_ms,
+    )
+
+
+def fill(cluster: FakeCluster, count: int, queues: int = 1) -> None:
+    cluster.create_topic("T", queues)
+    for number in range(count):
+        cluster.broker.put("T", number % queues, b"%03d" % number)
+
+
+async def poll_all(consumer: LitePullConsumer) -> list[bytes]:
+    bodies: list[bytes] = []
+    while messages := await consumer.poll(2):
+        assert len({message.queue for message in messages}) == 1
+        bodies += [message.body for message in messages]
+    return bodies
+
+
+async def test_assigned_queues_are_read_in_order(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    fill(cluster, 100)
+    async with consumer_of(cluster) as consumer:
+        assert await consumer.queues_of("T") == (Q0,)
+        await consumer.assign([Q0])
+        assert consumer.queues == (Q0,)
+        assert await poll_all(consumer) == [b"%03d" % number for number in range(100)]
+
+
+async def test_a_poll_that_finds_nothing_ends_in_time(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    fill(cluster, 0)
+    async with consumer_of(cluster) as consumer:
+        await consumer.assign([Q0])
+        start = trio.current_time()
+        assert await consumer.poll(7) == []
+        assert trio.current_time() == start + 7
+
+
+async def test_a_poll_returns_as_soon_as_there_is_something(
+    cluster: FakeCluster, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    fill(cluster, 0)
+
+    async def later() -> None:
+        await trio.sleep(3)
+        cluster.broker.put("T", 0, b"x")
+
+    async with consumer_of(cluster) as consumer:
+        await consumer.assign([Q0])
+        nursery.start_soon(later)
+        start = trio.current_time()
+        (message,) = await consumer.poll(60)
+        assert message.body == b"x"
+        assert trio.current_time() == pytest.approx(start + 3)
+
+
+async def test_a_poll_returns_no_more_than_asked_for(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    fill(cluster, 50)
+    options = LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET, poll_messages_max=20)
+    async with consumer_of(cluster, options) as consumer:
+        await consumer.assign([Q0])
+        sizes = []
+        while messages := await consumer.poll(2):
+            sizes.append(len(messages))
+    assert sizes == [20, 12, 18]  # pulls bring 32 and 18
+
+
+async def test_progress_is_told_when_more_is_asked_for_and_at_the_end(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    fill(cluster, 96)
+    async with consumer_of(cluster) as consumer:
+        await consumer.assign([Q0])
+        for _ in range(2):
+            await consumer.poll()
+        assert cluster.broker.offsets == {}
+        await trio.sleep(6)
+        await consumer.poll()
+        await trio.testing.wait_all_tasks_blocked()
+        assert cluster.broker.offsets == {("lg", "T", 0): 64}
+    assert cluster.broker.offsets == {("lg", "T", 0): 96}
+
+
+async def test_without_auto_commit_only_commit_tells_progress(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    fill(cluster, 64)
+    async with consumer_of(cluster, MANUAL) as consumer:
+        await consumer.assign([Q0])
+        await consumer.poll()
+        assert await consumer.committed(Q0) is None
+        await consumer.commit()
+        assert await consumer.committed(Q0) == 32
+        await trio.sleep(10)
+        await consumer.poll()
+    assert cluster.broker.offsets == {("lg", "T", 0): 32}
+
+
+async def test_what_was_polled_before_an_error_comes_again(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    fill(cluster, 64)
+
+    async def fail() -> None:
+        async with consumer_of(cluster) as consumer:
+            await consumer.assign([Q0])
+            await consumer.poll()
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError):
+        await fail()
+    async with consumer_of(cluster) as consumer:
+        await consumer.assign([Q0])
+        assert len(await poll_all(consumer)) == 64
+
+
+async def test_seeking_goes_back_and_forth(cluster: FakeCluster, autojump_clock: MockClock) -> None:
+    fill(cluster, 40)
+    cluster.broker.queue("T", 0).trimmed = 5
+    async with consumer_of(cluster) as consumer:
+        await consumer.assign([Q0])
+        assert (await consumer.poll())[0].queue_offset == 5
+        consumer.seek(Q0, 30)
+        assert [message.queue_offset for message in await consumer.poll()] == list(range(30, 40))
+        await consumer.seek_to_begin(Q0)
+        assert (await consumer.poll())[0].queue_offset == 5
+        await consumer.seek_to_end(Q0)
+        assert await consumer.poll(1) == []
+        cluster.broker.put("T", 0, b"new")
+        assert [message.body for message in await consumer.poll(1)] == [b"new"]
+        await consumer.commit()
+        assert await consumer.committed(Q0) == 41
+        consumer.seek(Q0, 7)
+        await consumer.commit()
+        assert await consumer.committed(Q0) == 7
+
+
+async def test_seeking_elsewhere_is_an_error(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    fill(cluster, 1)
+    async with consumer_of(cluster) as consumer:
+        await consumer.assign([Q0])
+        with pytest.raises(WrongUse, match="not read by this consumer"):
+            consumer.seek(Q1, 0)
+        with pytest.raises(WrongUse, match="counts messages from 0"):
+            consumer.seek(Q0, -1)
+
+
+async def test_a_new_assignment_replaces_the_old(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    fill(cluster, 40, queues=2)
+    async with consumer_of(cluster) as consumer:
+        await consumer.assign([Q0])
+        await trio.sleep(1)
+        await consumer.assign([Q1])
+        assert consumer.queues == (Q1,)
+        messages = await consumer.poll()
+        assert {message.queue for message in messages} == {Q1}
+
+
+async def test_subscribers_share_the_queues(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    fill(cluster, 40, queues=4)
+    async with consumer_of(cluster) as one, consumer_of(cluster) as two:
+        await one.subscribe("T")
+        await two.subscribe("T")
+        await trio.sleep(2)
+        assert (len(one.queues), len(two.queues)) == (2, 2)
+        assert not set(one.queues) & set(two.queues)
+        bodies = await poll_all(one) + await poll_all(two)
+    assert set(bodies) == {b"%03d" % number for number in range(40)}
+
+
+async def test_a_subscription_filters_by_tag(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    cluster.create_topic("T", 1)
+    for number in range(20):
+        cluster.broker.put("T", 0, b"%02d" % number, TAGS="AB"[number % 2])
+    async with consumer_of(cluster) as consumer:
+        await consumer.subscribe("T", "B")
+        assert await poll_all(consumer) == [b"%02d" % number for number in range(1, 20, 2)]
+    # Another look of the broker found nothing after the last B.
+    assert cluster.broker.offsets == {("lg", "T", 0): 20}
+
+
+async def test_pulling_pauses_while_nobody_polls(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    fill(cluster, 300)
+    options = LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET, flow=FlowLimits(messages=50))
+    async with consumer_of(cluster, options) as consumer:
+        await consumer.assign([Q0])
+        await trio.sleep(10)
+        assert cluster.broker.count(RequestCode.PULL_MESSAGE) == 2
+        assert len(await poll_all(consumer)) == 300
+
+
+async def test_broadcasting_keeps_progress_in_a_file(
+    cluster: FakeCluster, autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    fill(cluster, 10)
+    options = LitePullOptions(
+        consume_from=ConsumeFrom.FIRST_OFFSET,
+        message_model=MessageModel.BROADCASTING,
+        offsets_dir=tmp_path,
+    )
+    async with consumer_of(cluster, options) as consumer:
+        await consumer.subscribe("T")
+        assert len(await poll_all(consumer)) == 10
+    assert cluster.broker.offsets == {}
+    cluster.broker.put("T", 0, b"x")
+    async with consumer_of(cluster, options) as consumer:
+        await consumer.subscribe("T")
+        assert await poll_all(consumer) == [b"x"]
+
+
+async def test_either_subscribe_or_assign(cluster: FakeCluster, autojump_clock: MockClock) -> None:
+    fill(cluster, 1)
+    async with consumer_of(cluster) as consumer:
+        await consumer.assign([Q0])
+        with pytest.raises(WrongUse, match="`subscribe` after `assign`"):
+            await consumer.subscribe("T")
+
+
+async def test_an_unknown_topic_cannot_be_assigned(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    async with consumer_of(cluster) as consumer:
+        with pytest.raises(NoRoute):
+            await consumer.assign([Q0])
+
+
+async def test_an_assignment_that_cannot_start_is_an_error(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    fill(cluster, 1)
+    cluster.broker.refuse(RequestCode.QUERY_CONSUMER_OFFSET, 1)
+    async with consumer_of(cluster) as consumer:
+        with pytest.raises(RefusedByBroker):
+            await consumer.assign([Q0])
+        await consumer.assign([Q0])
+        assert await poll_all(consumer) == [b"000"]
+
+
+async def test_a_closed_consumer_says_so(cluster: FakeCluster) -> None:
+    async with consumer_of(cluster) as consumer:
+        pass
+    with pytest.raises(ClientClosed):
+        await consumer.poll()
