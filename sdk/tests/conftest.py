@@ -1,9 +1,17 @@
-"""A cluster in memory for every test that wants one."""
+"""A cluster in memory for every test that wants one; a real server for the few that need it."""
 
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
 import pytest
 import trio
 
 from lanemq.sdk._testing import FakeCluster
+
+SERVE = "from lanemq.proxy.cli import main; main()"
 
 
 @pytest.fixture
@@ -13,3 +21,24 @@ def cluster(nursery: trio.Nursery) -> FakeCluster:
     cluster.add_name_server()
     cluster.add_broker()
     return cluster
+
+
+@pytest.fixture(scope="session")
+def name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a `lanemq serve` of its own."""
+    folder: Path = tmp_path_factory.mktemp("serve")
+    command = [sys.executable, "-c", SERVE, "serve", "--port", "0", "--json"]
+    with (
+        (folder / "stderr").open("wb") as errors,
+        subprocess.Popen(
+            [*command, "--data", str(folder / "data")], stdout=subprocess.PIPE, stderr=errors
+        ) as process,
+    ):
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, (folder / "stderr").read_text()
+        try:
+            yield msgspec.json.decode(line)["namesrv"]
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0, (folder / "stderr").read_text()

@@ -347,6 +347,19 @@ async def test_a_new_group_starts_where_it_is_told(
     assert inbox.bodies == expected
 
 
+async def test_what_is_sent_inside_the_block_is_never_before_the_start(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    cluster.create_topic("T", 4)
+    inbox = Inbox()
+    async with consumer_of(cluster, inbox, PushOptions()) as consumer:
+        assert len(consumer.queues) == 5
+        for number in range(4):
+            cluster.broker.put("T", number, b"%d" % number)
+        await trio.sleep(1)
+    assert inbox.bodies == [b"0", b"1", b"2", b"3"]
+
+
 async def test_a_group_goes_on_where_it_stopped(
     cluster: FakeCluster, autojump_clock: MockClock
 ) -> None:

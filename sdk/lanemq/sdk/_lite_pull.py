@@ -70,18 +70,19 @@ class LitePullConsumer:
     async def subscribe(self, topic: str, expression: str = "*") -> None:
         """Read ``topic``, sharing its queues with the consumers of the group.
 
-        ``expression`` is ``"*"`` or tags, ``"A || B"``. Returns when the brokers know; queues
-        follow soon after. Raises ``InvalidName``, ``WrongUse`` after ``assign``, and
-        ``BrokerUnreachable`` or ``RequestTimedOut`` if no name server answers.
+        ``expression`` is ``"*"`` or tags, ``"A || B"``. On return it has its queues, unless
+        a broker could not be asked; then it goes on trying. Raises ``InvalidName``,
+        ``WrongUse`` after ``assign``, and ``BrokerUnreachable`` or ``RequestTimedOut`` if no
+        name server answers.
         """
         core = self._open
         first = self._mode is None
         self._choose_mode("subscribe")
         core.subscribe(topic, expression)
         await core.join()
+        complete = await core.membership.rebalance()
         if first:
-            core.nursery.start_soon(core.membership.run)
-        core.membership.wake()
+            core.nursery.start_soon(core.membership.run, complete)
 
     async def queues_of(self, topic: str) -> tuple[MessageQueue, ...]:
         """All queues of ``topic`` that can be read, sorted. Raises ``NoRoute``."""
@@ -105,7 +106,7 @@ class LitePullConsumer:
         for topic in dict.fromkeys(queue.topic for queue in wanted):
             await self.queues_of(topic)
         await core.client.heartbeat()
-        await core.membership.hold(wanted, None, strict=True)
+        await core.membership.hold_exactly(wanted)
 
     # Messages
 

@@ -4,7 +4,7 @@ Source: RocketMQ 4.9.8, RebalanceImpl, RebalanceService.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import final
 
 import trio
@@ -53,8 +53,6 @@ class Membership:
         self._lock = trio.Lock()
         self._stopped = False
         self.held: dict[MessageQueue, HeldQueue] = {}
-        self.on_change: list[Callable[[], None]] = []
-        """Told after queues came or went."""
 
     def pull_with(self, pulls: PullLoop) -> None:
         """How new queues are pulled; set once, before the first division."""
@@ -64,31 +62,32 @@ class Membership:
         """Look again soon: the group, a route or a subscription changed."""
         self._wake.set()
 
-    async def run(self) -> None:
-        """Divide anew every ``rebalance_interval_s``, and whenever woken."""
+    async def run(self, complete: bool) -> None:
+        """Divide anew every ``rebalance_interval_s``, and whenever woken.
+
+        ``complete`` is what the last ``rebalance`` said.
+        """
         while True:
-            complete = await self.rebalance()
             interval_s = self._options.rebalance_interval_s if complete else RETRY_S
             with trio.move_on_after(interval_s):
                 await self._wake.wait()
             self._wake = trio.Event()
+            complete = await self.rebalance()
 
     async def rebalance(self) -> bool:
         """Take and give up queues; False if something could not be found out."""
         complete = True
-        for topic in tuple(self._subscriptions):
-            try:
-                mine = await self._mine(topic)
-                if mine is None:
-                    complete = complete and self._client.routes.get(topic) is None
-                elif not await self.hold(mine, topic):
+        async with self._lock:
+            for topic in tuple(self._subscriptions):
+                try:
+                    mine = await self._mine(topic)
+                    if mine is None:
+                        complete = complete and self._client.routes.get(topic) is None
+                    elif not await self._hold(mine, topic, strict=False):
+                        complete = False
+                except LanemqError as error:
+                    LOGGER.warning("cannot divide the queues of %s: %s", topic, error)
                     complete = False
-            except LanemqError as error:
-                LOGGER.warning("cannot divide the queues of %s: %s", topic, error)
-                complete = False
-        for queue in tuple(self.held):
-            if queue.topic not in self._subscriptions:
-                await self._release(queue)
         return complete
 
     async def _mine(self, topic: str) -> list[MessageQueue] | None:
@@ -111,40 +110,39 @@ class Membership:
             return None
         return self._options.allocate(client_id, queues, client_ids)
 
-    async def hold(
-        self, mine: Iterable[MessageQueue], topic: str | None, *, strict: bool = False
-    ) -> bool:
-        """Hold exactly ``mine`` of ``topic`` (of all, if None); False if some could not start.
-
-        With ``strict`` the reason why is raised instead, and the rest is not tried.
-        """
+    async def hold_exactly(self, queues: Iterable[MessageQueue]) -> None:
+        """Hold ``queues`` and no others; raises what keeps one of them from starting."""
         async with self._lock:
-            wanted = dict.fromkeys(mine)
-            changed, complete = False, True
-            for queue in tuple(self.held):
-                if queue not in wanted and topic in (None, queue.topic):
-                    await self._release(queue)
-                    changed = True
-            for queue in wanted:
-                if queue in self.held or self._stopped:
-                    continue
-                try:
-                    offset = await start_offset(
-                        queue,
-                        offsets=self._offsets,
-                        calls=self._calls,
-                        options=self._options,
-                        now_ms=self._client.clock_ms(),
-                    )
-                except LanemqError as error:
-                    if strict:
-                        raise
-                    LOGGER.warning("cannot find where to start in %s: %s", queue, error)
-                    complete = False
-                    continue
-                if queue not in self.held:  # it may have been corrected meanwhile
-                    self.start(queue, offset)
-                    changed = True
+            await self._hold(queues, None, strict=True)
+
+    async def _hold(self, mine: Iterable[MessageQueue], topic: str | None, *, strict: bool) -> bool:
+        """Hold exactly ``mine`` of ``topic`` (of all, if None); False if some could not start."""
+        wanted = dict.fromkeys(mine)
+        changed, complete = False, True
+        for queue in tuple(self.held):
+            if queue not in wanted and topic in (None, queue.topic):
+                await self._release(queue)
+                changed = True
+        for queue in wanted:
+            if queue in self.held or self._stopped:
+                continue
+            try:
+                offset = await start_offset(
+                    queue,
+                    offsets=self._offsets,
+                    calls=self._calls,
+                    options=self._options,
+                    now_ms=self._client.clock_ms(),
+                )
+            except LanemqError as error:
+                if strict:
+                    raise
+                LOGGER.warning("cannot find where to start in %s: %s", queue, error)
+                complete = False
+                continue
+            if queue not in self.held:  # it may have been corrected meanwhile
+                self.start(queue, offset)
+                changed = True
         if changed:
             LOGGER.info(
                 "%s holds %d queues%s",
@@ -152,8 +150,6 @@ class Membership:
                 len(self.held),
                 "" if topic is None else f" after a look at {topic}",
             )
-            for listener in self.on_change:
-                listener()
         return complete
 
     def start(self, queue: MessageQueue, offset: int) -> None:

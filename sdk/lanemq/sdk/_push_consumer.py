@@ -144,7 +144,8 @@ async def open_push_consumer(
     """Consume with ``listener`` while the block runs.
 
     ``subscriptions`` maps topics to tag expressions: ``"*"``, ``"A"``, ``"A || B"``. All
-    consumers of a group must have the same ones.
+    consumers of a group must have the same ones. Inside the block the consumer has its queues,
+    unless a broker could not be asked; then it goes on trying.
 
     When the block ends, pulling stops, listeners that run may finish (``shutdown_grace_s``),
     progress is reported and awaited, and the brokers are told. When it is left by an error or
@@ -168,7 +169,7 @@ async def open_push_consumer(
                 core.subscribe_retries()
                 answer_brokers(core, listener)
                 await core.join()
-                nursery.start_soon(core.membership.run)
+                nursery.start_soon(core.membership.run, await core.membership.rebalance())
                 nursery.start_soon(core.persist_loop)
                 yield PushConsumer(core)
                 core.membership.stop()

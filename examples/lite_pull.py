@@ -1,0 +1,44 @@
+"""Read a topic at your own pace, and say yourself how far you are."""
+
+import sys
+
+import trio
+
+from lanemq.sdk import (
+    ConsumeFrom,
+    LitePullOptions,
+    Message,
+    open_lite_pull_consumer,
+    open_producer,
+)
+
+NAME_SERVERS = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
+TOPIC = "LitePullTopic"
+
+
+async def main() -> None:
+    async with open_producer("lite-pull-producer", name_servers=NAME_SERVERS) as producer:
+        for number in range(20):
+            await producer.send(Message(topic=TOPIC, body=f"line {number}".encode()))
+
+    options = LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET, auto_commit=False)
+    async with open_lite_pull_consumer(
+        "lite-pull-consumer", name_servers=NAME_SERVERS, options=options
+    ) as consumer:
+        queues = await consumer.queues_of(TOPIC)
+        await consumer.assign(queues)
+        while messages := await consumer.poll(timeout_s=2):
+            for message in messages:
+                print(f"queue {message.queue.queue_id}, offset {message.queue_offset}:", end=" ")
+                print(message.body.decode())
+            await consumer.commit()
+        for queue in queues:
+            print(f"queue {queue.queue_id} is read up to {await consumer.committed(queue)}")
+
+        await consumer.seek_to_begin(queues[0])  # once more from the start
+        again = await consumer.poll(timeout_s=2)
+        print(f"{len(again)} messages of queue {queues[0].queue_id} again")
+
+
+if __name__ == "__main__":
+    trio.run(main)

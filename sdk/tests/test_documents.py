@@ -1,0 +1,57 @@
+"""Examples and documented code run as they stand, against `lanemq serve`."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = {
+    "quickstart.py": "all ten are there",
+    "batch_send.py": "200 messages stored in queue",
+    "broadcast.py": "both have everything",
+    "lite_pull.py": "5 messages of queue 0 again",
+}
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "sdk.md").read_text(), re.DOTALL)
+
+
+def run(*arguments: str, home: Path) -> str:
+    result = subprocess.run(
+        [sys.executable, *arguments],
+        env={"HOME": str(home), "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_every_example_of_the_sdk_is_run() -> None:
+    mine = {
+        path.name
+        for path in (ROOT / "examples").glob("*.py")
+        if "lanemq.sdk" in path.read_text() and "lanemq.sdk.admin" not in path.read_text()
+    }
+    assert mine == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_does_what_it_says(name: str, name_server: str, tmp_path: Path) -> None:
+    output = run(str(ROOT / "examples" / name), name_server, home=tmp_path)
+    assert EXAMPLES[name] in output
+
+
+def test_the_documented_code_runs_from_top_to_bottom(name_server: str, tmp_path: Path) -> None:
+    assert len(BLOCKS) == 4
+    outputs = []
+    for number, block in enumerate(BLOCKS):
+        path = tmp_path / f"block_{number}.py"
+        path.write_text(block.replace("127.0.0.1:9876", name_server))
+        outputs.append(run(str(path), home=tmp_path))
+    sent, _, listened, polled = outputs
+    assert "SendStatus.OK" in sent
+    assert "Orders Created b'a new order' 0" in listened
+    assert "MessageQueue(topic='Orders'" in polled
