@@ -69,6 +69,14 @@ from ._properties import (
     set_property,
 )
 from ._properties_text import decode_properties_text, encode_properties_text
+from ._stages import (
+    STAGE_OFFSET_MAX,
+    STAGE_PREFIX,
+    STAGED_QUEUE_OFFSET_MAX,
+    StageRecord,
+    Stages,
+    stage_group,
+)
 from ._sys_flags import Permission, PullSysFlag, SysFlag, TopicSysFlag, permission_text
 from ._versions import VERSION, Version, version_name
 from .bodies import (
@@ -258,6 +266,9 @@ __all__ = [
     "RESPONSE_HEADERS",
     "RETRY_PREFIX",
     "SENDABLE_LANGUAGES",
+    "STAGED_QUEUE_OFFSET_MAX",
+    "STAGE_OFFSET_MAX",
+    "STAGE_PREFIX",
     "SYSTEM_GROUPS",
     "SYSTEM_TOPICS",
     "VERSION",
@@ -411,6 +422,8 @@ __all__ = [
     "SendMessageResponse",
     "SendMessageV2",
     "SerializeType",
+    "StageRecord",
+    "Stages",
     "StoredMessage",
     "SubscriptionData",
     "SubscriptionGroupConfig",
@@ -478,6 +491,7 @@ __all__ = [
     "retry_topic",
     "set_property",
     "split_frames",
+    "stage_group",
     "tags_code",
     "topic_name_problem",
     "unique_key_time_ms",
