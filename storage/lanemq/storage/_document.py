@@ -49,16 +49,19 @@ class Document:
             if isinstance(members, dict):
                 for problem in problems:
                     LOGGER.warning("%s; its backup is used", problem)
-                self._durable = -1 if problems else 0  # never let the broken one be the backup
+                if problems or after_crash:
+                    self._durable = -1  # what may be broken must not become the backup
                 return members
             problems.append(f"{path} is empty" if members is None else f"{path} is no object")
-        if problems and not (after_crash and len(problems) == 1):
+        if problems and not (after_crash and not self._files.exists(self._backup)):
             if all(problem.endswith("is empty") for problem in problems):
                 LOGGER.warning("%s", "; ".join(problems))
                 return {}
             raise ConfigInvalid("; ".join(problems))
         for problem in problems:
-            LOGGER.warning("%s; a crash interrupted its first write", problem)
+            broken = self.path.with_name(self.path.name + ".broken")
+            LOGGER.warning("%s; a crash interrupted its first write: it is now %s", problem, broken)
+            self._files.move(self.path, broken)
         return {}
 
     def write(self, members: dict[str, object]) -> None:
@@ -73,7 +76,7 @@ class Document:
     async def sync(self) -> None:
         """Return once the last write is durable. Raises ``OSError``."""
         written = self._written
-        if self._durable != written and written:
+        if self._durable != written and self._files.exists(self.path):
             await self._files.sync_path(self.path)
             await self._files.sync_path(self.path.parent)
             self._durable = written

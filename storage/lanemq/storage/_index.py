@@ -191,12 +191,19 @@ class Index:
             self.cut(redo_position)
 
     def cut(self, position: int) -> None:
-        """Keep what was indexed of messages before ``position``, and make the last file whole."""
+        """Keep what was indexed of messages before ``position``, and make the files whole.
+
+        Those messages' entries are durable. A file that was full before that is whole; any later
+        one may have a header that is older than its slots.
+        """
         while len(self._index_files) > 1 and self._index_files[-1].begin_position >= position:
             self._remove(len(self._index_files) - 1)
-        for number, index_file in enumerate(self._index_files):
-            if number + 1 == len(self._index_files) or index_file.end_position >= position:
-                index_file.rebuild(position)
+        for index_file in reversed(self._index_files):
+            if index_file.is_full and index_file.end_position < position:
+                break
+            index_file.rebuild(position)
+        while len(self._index_files) > 1 and self._index_files[-1].next_entry <= 1:
+            self._remove(len(self._index_files) - 1)
 
     def _remove(self, number: int) -> None:
         index_file = self._index_files.pop(number)

@@ -189,28 +189,52 @@ class IndexFile:
         """Keep the entries of messages before ``log_position``, and make slots and header anew.
 
         This is for files a crash may have left half written; entries are written before what
-        points at them, and those of messages before a checkpoint are whole.
+        points at them, and those of messages before a checkpoint are whole. They stay where
+        they are, so that a crash in the middle of this costs nothing.
         """
         self.load()
-        begin_ms, begin_position, end_ms = self.begin_ms, self.begin_position, self.end_ms
-        kept = list(self._readable_entries(log_position)) if begin_ms > 0 else []
-        whole = len(kept) + 1 == self.next_entry
-        self.file.erase(HEADER_BYTES)
+        begin_ms, end_ms, next_entry = self.begin_ms, self.end_ms, self.next_entry
         self._pages.clear()
-        self._dirty_pages.clear()
-        self._tail, self._tail_start, self.next_entry = bytearray(), 1, 1
-        self.used_slots = 0
-        for hash_, position, seconds in kept:
-            self.put(hash_, position, begin_ms + seconds * 1000)
-        self.begin_ms, self.begin_position = begin_ms, begin_position
-        if not kept:
-            self.end_ms, self.end_position = begin_ms, begin_position
-        elif whole:
+        for number in self._used_pages():
+            self._pages[number] = array("i", bytes(len(self._page(number)) * SLOT_BYTES))
+        self._dirty_pages = set(self._pages)
+        self.used_slots, self.next_entry = 0, 1
+        for fields in self._readable_entries(log_position) if begin_ms > 0 else ():
+            self._adopt(*fields)
+        self._tail_start = self.next_entry
+        self.file.erase(self._entries_at + self.next_entry * ENTRY_BYTES)
+        if self.next_entry <= 1:
+            self.begin_ms = self.end_ms = self.begin_position = self.end_position = 0
+        elif self.next_entry == next_entry:
             self.end_ms = end_ms
         self._dirty = True
         self.write_out()
 
-    def _readable_entries(self, log_position: int) -> Iterator[tuple[int, int, int]]:
+    def _used_pages(self) -> Iterator[int]:
+        at = self.file.next_data(HEADER_BYTES)
+        while 0 <= at < self._entries_at:
+            number = (at - HEADER_BYTES) // PAGE_BYTES
+            yield number
+            at = self.file.next_data(HEADER_BYTES + (number + 1) * PAGE_BYTES)
+
+    def _adopt(self, hash_: int, log_position: int, seconds: int, previous: int) -> None:
+        """Put an entry that is in the file already."""
+        number, slot = self.next_entry, hash_ % self._slots
+        page = self._page(slot // PAGE_SLOTS)
+        expected = page[slot % PAGE_SLOTS]
+        if previous != expected:
+            self.file.write(
+                self._entries_at + number * ENTRY_BYTES,
+                pack_entry(hash_, log_position, seconds, expected),
+            )
+        self.used_slots += expected == 0
+        page[slot % PAGE_SLOTS] = number
+        self._dirty_pages.add(slot // PAGE_SLOTS)
+        self.next_entry = number + 1
+        self.end_position = log_position
+        self.end_ms = self.begin_ms + seconds * 1000
+
+    def _readable_entries(self, log_position: int) -> Iterator[tuple[int, int, int, int]]:
         number, newest = 1, self.begin_position
         while number < self._limit:
             count = min(PAGE_SLOTS, self._limit - number)
@@ -221,5 +245,5 @@ class IndexFile:
                 if not sane or unwritten or not newest <= position < log_position:
                     return
                 newest = position
-                yield hash_, position, seconds
+                yield hash_, position, seconds, previous
                 number += 1

@@ -336,7 +336,8 @@ class SimulatedFiles:
         self.change()
         if self.sync_fails:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        self._history = self._history[self._history.index(names) :]
+        if names in self._history:  # else a later sync has covered it already
+            self._history = self._history[self._history.index(names) :]
 
     def lock(self, path: Path, root: Path) -> _Lock:
         self.check_alive()
