@@ -7,7 +7,7 @@ and nowhere else.
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -126,24 +126,31 @@ def java_libraries(name: str) -> Path:
     return built("java", name, [project, MAVEN_DEPENDENCY_PLUGIN], make) / "jars"
 
 
+def java_program(name: str, sources: Mapping[str, str], libraries: str) -> str:
+    """Compile Java sources (file name -> text) against a set of ``JAVA_LIBRARIES``.
+
+    Returns the class path of the program. Blocks; raises ``PeersMissing``, ``BuildFailed``.
+    """
+    jars = java_libraries(libraries)
+
+    def make(folder: Path) -> None:
+        for file_name, text in sources.items():
+            (folder / file_name).write_text(text, encoding="utf-8")
+        options = ("-nowarn", "-proc:none", "-encoding", "UTF-8", "-d", ".", "-cp", f"{jars}/*")
+        run_tool(["javac", *options, *sorted(sources)], folder=folder)
+
+    recipe = [str(jars), *(part for item in sorted(sources.items()) for part in item)]
+    return f"{built('java', name, recipe, make)}:{jars}/*"
+
+
 def java_driver(version: str) -> list[str]:
     """Return the command line of the Java driver for one client release, building it if needed."""
     client = JAVA_CLIENTS[version]
-    jars = java_libraries(f"client-{version}")
     sources = {name: text for name, text in _sources("java").items() if _belongs(name, client)}
     for name, text in sources.items():
         for written, real in client.packages:
             text = text.replace(written, real)
         sources[name] = text.replace("@VERSION@", version)
-
-    def make(folder: Path) -> None:
-        for name, text in sources.items():
-            (folder / name).write_text(text)
-        options = ("-nowarn", "-proc:none", "-encoding", "UTF-8", "-d", ".", "-cp", f"{jars}/*")
-        run_tool(["javac", *options, *sorted(sources)], folder=folder)
-
-    recipe = [str(jars), *(part for item in sorted(sources.items()) for part in item)]
-    classes = built("java", f"driver-{version}", recipe, make)
     return [
         "java",
         *JAVA_LIGHT,
@@ -153,7 +160,7 @@ def java_driver(version: str) -> list[str]:
         "-Dfile.encoding=UTF-8",
         "-Drocketmq.client.logUseSlf4j=false",
         "-cp",
-        f"{classes}:{jars}/*",
+        java_program(f"driver-{version}", sources, f"client-{version}"),
         "Driver",
     ]
 
@@ -161,7 +168,7 @@ def java_driver(version: str) -> list[str]:
 def go_driver(version: str) -> list[str]:
     """Return the command line of the Go driver, building it if needed."""
     require_tools("go")
-    sources = _sources("go")
+    sources = driver_sources("go")
     requires = {"github.com/apache/rocketmq-client-go/v2": f"v{version}", **GO_REPLACEMENTS}
     lines = "".join(f"\t{module} {pinned}\n" for module, pinned in requires.items())
     sources["go.mod"] = f"module lanemq/driver\n\ngo 1.21\n\nrequire (\n{lines})\n"
@@ -178,7 +185,7 @@ def go_driver(version: str) -> list[str]:
 def node_driver(version: str = ALI_ONS_VERSION) -> list[str]:
     """Return the command line of the Node driver, fetching ali-ons if needed."""
     require_tools("node")
-    sources = _sources("node")
+    sources = driver_sources("node")
     sources["package.json"] = (
         f'{{"name": "driver", "private": true, "dependencies": {{"ali-ons": "{version}"}}}}\n'
     )
@@ -193,7 +200,7 @@ def node_driver(version: str = ALI_ONS_VERSION) -> list[str]:
     return ["node", str(built("node", "driver", recipe, make) / "driver.js")]
 
 
-def _sources(language: str) -> dict[str, str]:
+def driver_sources(language: str) -> dict[str, str]:
     return {
         source.name: source.read_text(encoding="utf-8")
         for source in _folder(language).iterdir()

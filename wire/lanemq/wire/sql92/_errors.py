@@ -1,0 +1,22 @@
+"""What can be wrong with an expression, before it runs and while it runs."""
+
+from typing import final
+
+
+@final
+class SqlInvalid(ValueError):  # noqa: N818 - named for what is wrong
+    """An expression that is none. ``position`` counts characters of ``text`` from 0."""
+
+    def __init__(self, reason: str, text: str, position: int) -> None:
+        super().__init__(f"{reason} at character {position + 1} of {text!r}")
+        self.reason = reason
+        self.text = text
+        self.position = position
+
+
+@final
+class EvaluationError(Exception):
+    """Values that cannot be compared, such as ``a > 5`` where a is no number.
+
+    Whoever filters takes it for "not matched"; so does ``Selector.matches``.
+    """

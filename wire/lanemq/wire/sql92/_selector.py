@@ -1,0 +1,62 @@
+"""An expression made ready to be asked about messages."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import final
+
+from .._properties import get_property
+from ._errors import EvaluationError
+from ._nodes import Node, truth
+from ._parser import Parser
+
+
+@final
+class Selector:
+    """A filter; made by ``compile_sql``. It keeps no state, any number may use it at once."""
+
+    __slots__ = ("_node", "text")
+
+    def __init__(self, text: str, node: Node) -> None:
+        self.text = text
+        """The expression as it was written."""
+        self._node = node
+
+    def evaluate(self, properties: Mapping[str, str]) -> bool | None:
+        """True, false or None, unknown. Raises ``EvaluationError``."""
+        return truth(self._node, properties.get)
+
+    def matches(self, properties: Mapping[str, str]) -> bool:
+        """Whether a message with ``properties`` is wanted; unknown and errors mean no."""
+        try:
+            return truth(self._node, properties.get) is True
+        except EvaluationError:
+            return False
+
+    def matches_data(self, properties_data: bytes) -> bool:
+        """As ``matches``, from a property string as messages carry it.
+
+        It reads the properties that the expression names and passes over the others.
+        """
+
+        def lookup(name: str) -> str | None:
+            value = get_property(properties_data, name.encode())
+            return None if value is None else value.decode("utf-8", "replace")
+
+        try:
+            return truth(self._node, lookup) is True
+        except EvaluationError:
+            return False
+
+    def __repr__(self) -> str:
+        return f"<Selector {self.text!r}>"
+
+
+@lru_cache(maxsize=256)
+def compile_sql(text: str, *, strict: bool = False) -> Selector:
+    """The filter that ``text`` describes. Raises ``SqlInvalid``.
+
+    The reference ignores what follows a complete expression, and so must a broker that is to
+    filter as it does. With ``strict`` anything that follows is an error: that is for whoever
+    writes the expression.
+    """
+    return Selector(text, Parser(text).selector(strict=strict))

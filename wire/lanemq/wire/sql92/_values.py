@@ -1,0 +1,111 @@
+"""Values and their comparison, by the rules of the reference, whose types are Java's.
+
+A property is always text; a number comes from the expression only. Text is converted to the
+type of what it is compared with, and what cannot be converted is an error: so ``a > 5`` fails
+for a = "5.5", which is no int, and for a = "3000000000", which does not fit one.
+
+Source: RocketMQ 4.9.8, ComparisonExpression.__compare; Java's Integer, Long and Double.
+"""
+
+import re
+from math import copysign, inf, isnan
+from typing import Final, TypeAlias, final
+
+from ._errors import EvaluationError
+
+INT_MIN, INT_MAX = -(2**31), 2**31 - 1
+LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
+
+
+@final
+class Long(int):
+    """A whole number of 64 bits. A plain ``int`` here is one of 32."""
+
+    def __neg__(self) -> "Long":
+        return Long(-int(self))
+
+
+Value: TypeAlias = str | int | float | bool | None
+"""None is SQL's NULL: unknown."""
+
+_WHOLE: Final = re.compile(r"[+-]?\d+")
+_DECIMAL: Final = re.compile(
+    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?|([+-]?(?:NaN|Infinity))"
+)
+_HEXADECIMAL: Final = re.compile(
+    r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?"
+)
+# What Java's String.trim takes away.
+_BLANKS: Final = "".join(map(chr, range(0x21)))
+
+
+def whole(text: str, low: int, high: int) -> int:
+    """The number that ``text`` is, as Integer.valueOf and Long.valueOf read it."""
+    if _WHOLE.fullmatch(text) and (text.isascii() or max(text) < "\U00010000"):
+        try:
+            number = int(text)
+        except ValueError:  # Python takes no text of thousands of digits
+            number = high + 1
+        if low <= number <= high:
+            return number
+    raise EvaluationError(f"{text!r} is no whole number from {low} to {high}")
+
+
+def double(text: str) -> float:
+    """The number that ``text`` is, as Double.valueOf reads it."""
+    trimmed = text.strip(_BLANKS)
+    if match := _DECIMAL.fullmatch(trimmed):
+        return float(match[1] or match[2])
+    if match := _HEXADECIMAL.fullmatch(trimmed):
+        try:
+            return float.fromhex(match[1])
+        except OverflowError:
+            return -inf if trimmed[0] == "-" else inf
+    raise EvaluationError(f"{text!r} is no number")
+
+
+def compare_doubles(left: float, right: float) -> int:
+    """Java's total order: -0.0 comes before 0.0, and NaN last and equal to itself."""
+    if left < right:
+        return -1
+    if left > right:
+        return 1
+    a, b = ((isnan(x), not isnan(x) and copysign(1.0, x)) for x in (left, right))
+    if left == right and left != 0:
+        return 0
+    return (a > b) - (a < b)
+
+
+def _convert(text: str, model: Value) -> Value:
+    """``text`` in the type of ``model``, which is a number or a boolean."""
+    if type(model) is bool:
+        return text.lower() == "true"
+    if type(model) is float:
+        return double(text)
+    if type(model) is Long:
+        return whole(text, LONG_MIN, LONG_MAX)
+    return whole(text, INT_MIN, INT_MAX)
+
+
+def compare(left: Value, right: Value) -> int:
+    """Below, at or above 0 as ``left`` is to ``right``; neither is None.
+
+    A number and a boolean are not equal and that is all there is to say of them: -1. Raises
+    ``EvaluationError``.
+    """
+    assert left is not None
+    assert right is not None
+    if type(left) is not type(right):
+        if type(left) is bool:
+            if isinstance(right, str):
+                raise EvaluationError("a boolean is compared with a text to the right of it")
+            return -1
+        if isinstance(left, str):
+            left = _convert(left, right)
+        elif isinstance(right, str):
+            right = _convert(right, left)
+        elif type(right) is bool:
+            return -1
+    if type(left) is float or type(right) is float:
+        return compare_doubles(float(left), float(right))  # type: ignore[arg-type]
+    return (left > right) - (left < right)  # type: ignore[operator]
