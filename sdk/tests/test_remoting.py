@@ -119,7 +119,7 @@ async def test_a_cancelled_caller_leaves_a_clean_connection(
         answer = await client.call(broker.address, request(SLOW, {"delay_s": "3"}, b"next"), 30.0)
         assert answer.body == b"next"
         link = client._links[broker.address]
-        assert not link._pending
+        assert not len(link._calls)
     assert len(cluster.dials) == 1
 
 

@@ -9,13 +9,13 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import final
 
-import outcome
 import trio
 from msgspec.structs import replace
 
 from lanemq.wire import NEED_DATA, Connection, Frame, PeerClosed, ProtocolError, encode_frame
 
-from ._errors import BrokerUnreachable, LanemqError, RequestTimedOut
+from ._errors import BrokerUnreachable, RequestTimedOut
+from ._timeouts import Timeouts
 
 LOGGER = logging.getLogger("lanemq.sdk.remoting")
 
@@ -53,7 +53,7 @@ class Link:
         self._serve = serve
         self._on_broken = on_broken
         self._protocol = Connection(max_frame_bytes=max_bytes)
-        self._pending: dict[int, trio.lowlevel.Task] = {}
+        self._calls = Timeouts()
         self._opened = trio.Event()
         self._stream: trio.abc.Stream | None = None
         self._fd = -1
@@ -96,6 +96,7 @@ class Link:
             self._opened.set()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write_loop)
+                nursery.start_soon(self._calls.watch)
                 reason = await self._read_loop(nursery)
                 nursery.cancel_scope.cancel()
         finally:
@@ -103,9 +104,8 @@ class Link:
 
     async def _read_loop(self, nursery: trio.Nursery) -> str:
         """Read until the end; say why it ended."""
-        protocol, pending, stream = self._protocol, self._pending, self._stream
+        protocol, answer, stream = self._protocol, self._calls.answer, self._stream
         assert stream is not None
-        reschedule, value = trio.lowlevel.reschedule, outcome.Value
         try:
             while self.broken is None:
                 if self._fd >= 0:
@@ -127,9 +127,7 @@ class Link:
                         self._take_request(event, nursery)
                         continue
                     answers += 1
-                    task = pending.pop(event.opaque, None)
-                    if task is not None:
-                        reschedule(task, value(event))
+                    answer(event.opaque, event)
                 # Callers woken together will write together: let the writer join their frames.
                 self._burst = answers > 1
         except ProtocolError as error:
@@ -218,26 +216,21 @@ class Link:
         ``BrokerUnreachable`` and ``RequestTimedOut``. Cancelling is clean: the connection goes
         on, and an answer that still comes is dropped.
         """
-        with trio.move_on_after(timeout_s):
-            if not self._opened.is_set() or len(self._outgoing) > OUTGOING_HIGH_BYTES:
+        deadline_s = trio.current_time() + timeout_s
+        if not self._opened.is_set() or len(self._outgoing) > OUTGOING_HIGH_BYTES:
+            with trio.move_on_at(deadline_s) as scope:
                 await self.ready()
-            if self.broken is not None:
-                raise BrokerUnreachable(self.address, self.broken)
-            opaque = self._protocol.next_opaque()
-            self._post(encode_frame(replace(frame, opaque=opaque)))
-            if self.broken is not None:
-                raise BrokerUnreachable(self.address, self.broken)
-            # The answer cannot come before this task sleeps: the reader runs in between only.
-            pending = self._pending
-            pending[opaque] = trio.lowlevel.current_task()
-
-            def give_up(_: object) -> trio.lowlevel.Abort:
-                del pending[opaque]
-                return trio.lowlevel.Abort.SUCCEEDED
-
-            answer: Frame = await trio.lowlevel.wait_task_rescheduled(give_up)
+            if scope.cancelled_caught:
+                raise RequestTimedOut(self.address, frame.code, timeout_s)
+        opaque = self._protocol.next_opaque()
+        self._post(encode_frame(replace(frame, opaque=opaque)))
+        if self.broken is not None:
+            raise BrokerUnreachable(self.address, self.broken)
+        # The answer cannot come before this task sleeps: the reader runs in between only.
+        answer = await self._calls.wait(opaque, deadline_s)
+        if isinstance(answer, Frame):
             return answer
-        if trio.current_time() - self.last_heard_s > SILENCE_MAX_S and self._opened.is_set():
+        if trio.current_time() - self.last_heard_s > SILENCE_MAX_S:
             self.break_off(f"nothing heard for more than {SILENCE_MAX_S:g} s")
         raise RequestTimedOut(self.address, frame.code, timeout_s)
 
@@ -251,7 +244,4 @@ class Link:
         self._opened.set()
         self._drained.unpark_all()
         self._scope.cancel()
-        pending, self._pending = self._pending, {}
-        for task in pending.values():
-            error: LanemqError = BrokerUnreachable(self.address, reason)
-            trio.lowlevel.reschedule(task, outcome.Error(error))
+        self._calls.fail_all(BrokerUnreachable, self.address, reason)
