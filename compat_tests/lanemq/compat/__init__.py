@@ -3,6 +3,7 @@
 from ._apache import APACHE_VERSIONS, apache_broker, apache_name_server, mqadmin
 from ._control import Control
 from ._daemon import Daemon
+from ._driver import Driver, open_driver
 from ._errors import (
     BuildFailed,
     CommandRefused,
@@ -16,6 +17,7 @@ from ._peers import (
     go_driver,
     java_driver,
     java_libraries,
+    java_program,
     missing_tools,
     node_driver,
     peers_available,
@@ -42,6 +44,7 @@ __all__ = [
     "CompatError",
     "Control",
     "Daemon",
+    "Driver",
     "DriverFailed",
     "NotApplicable",
     "PeersMissing",
@@ -53,12 +56,14 @@ __all__ = [
     "go_driver",
     "java_driver",
     "java_libraries",
+    "java_program",
     "lanemq_broker",
     "lanemq_cluster",
     "lanemq_name_server",
     "missing_tools",
     "mqadmin",
     "node_driver",
+    "open_driver",
     "peers_available",
     "peers_required",
     "run_server",

@@ -72,7 +72,8 @@ class Driver:
         if "not_applicable" in answer:
             raise NotApplicable(answer["not_applicable"])
         if "error" in answer:
-            raise CommandRefused(command, answer["error"], answer["code"], answer["message"])
+            code = answer.get("code")  # Java's JSON leaves null out
+            raise CommandRefused(command, answer["error"], code, answer["message"])
         return answer.get("result")
 
     def listen(self, consumer: str, listener: Callable[[Delivery], None]) -> None:

@@ -2,10 +2,8 @@
 
 import subprocess
 from collections.abc import Iterable
-from pathlib import Path
 
-from ._build import built, run_tool
-from ._peers import JAVA_LIGHT, driver_sources, java_libraries
+from ._peers import JAVA_LIGHT, driver_sources, java_program
 
 
 def ask_oracle(name: str, libraries: str, lines: Iterable[str]) -> list[str]:
@@ -14,18 +12,12 @@ def ask_oracle(name: str, libraries: str, lines: Iterable[str]) -> list[str]:
     ``libraries`` is a name for ``java_libraries``. Blocks. Raises ``PeersMissing``,
     ``BuildFailed`` and ``subprocess.CalledProcessError``.
     """
-    jars, file = java_libraries(libraries), f"{name}.java"
-    source = driver_sources("oracles")[file]
-
-    def make(folder: Path) -> None:
-        (folder / file).write_text(source)
-        options = ("-nowarn", "-proc:none", "-encoding", "UTF-8", "-d", ".", "-cp", f"{jars}/*")
-        run_tool(["javac", *options, file], folder=folder)
-
-    classes = built("java", f"oracle-{name}-{libraries}", [str(jars), source], make)
+    file = f"{name}.java"
+    sources = {file: driver_sources("oracles")[file]}
+    class_path = java_program(f"oracle-{name}-{libraries}", sources, libraries)
     asked = list(lines)
     done = subprocess.run(
-        ["java", *JAVA_LIGHT, "-cp", f"{classes}:{jars}/*", name],
+        ["java", *JAVA_LIGHT, "-cp", class_path, name],
         input="".join(f"{line}\n" for line in asked),
         stdout=subprocess.PIPE,
         encoding="utf-8",

@@ -146,7 +146,9 @@ def java_program(name: str, sources: Mapping[str, str], libraries: str) -> str:
 def java_driver(version: str) -> list[str]:
     """Return the command line of the Java driver for one client release, building it if needed."""
     client = JAVA_CLIENTS[version]
-    sources = {name: text for name, text in _sources("java").items() if _belongs(name, client)}
+    sources = {
+        name: text for name, text in driver_sources("java").items() if _belongs(name, client)
+    }
     for name, text in sources.items():
         for written, real in client.packages:
             text = text.replace(written, real)

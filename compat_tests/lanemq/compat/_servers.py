@@ -23,6 +23,9 @@ from ._ports import free_port
 SHORT_DELAYS = "1s " * 17 + "1s"
 """``messageDelayLevel`` of the clusters here: every retry comes after a second."""
 
+TEST_SETTINGS = {"mappedFileSizeCommitLog": str(64 << 20), "messageDelayLevel": SHORT_DELAYS}
+"""broker.conf of lanemq in tests."""
+
 LANEMQ = (sys.executable, "-c", "from lanemq.proxy.cli import main; main()")
 SERVER_NAMES = ("lanemq", *(f"apache-{version}" for version in APACHE_VERSIONS))
 
@@ -112,11 +115,24 @@ async def run_server(name: str, *, logs: Path | None = None) -> AsyncIterator[Cl
             yield cluster
 
 
-def apache_cluster(version: str, folder: Path, *, settings: Mapping[str, str] = {}) -> Cluster:
-    """Describe an Apache cluster of one release. Fetches it first if needed, so it blocks."""
+def apache_cluster(
+    version: str,
+    folder: Path,
+    *,
+    settings: Mapping[str, str] | None = None,
+    heap: str = "384m",
+    light: bool = True,
+) -> Cluster:
+    """Describe an Apache cluster of one release. Fetches it first if needed, so it blocks.
+
+    ``settings`` are keys of broker.conf in place of the small files and short delays that
+    tests want; ``heap`` and ``light`` are as for ``apache_broker``.
+    """
     name_server_port, port = free_port(), free_port(1, -2)
     name_server = f"127.0.0.1:{name_server_port}"
     folder.mkdir(parents=True, exist_ok=True)
+    if settings is None:
+        settings = {**TEST_STORE, "messageDelayLevel": SHORT_DELAYS}
     daemons = [
         apache_name_server(version, folder, port=name_server_port),
         apache_broker(
@@ -125,17 +141,23 @@ def apache_cluster(version: str, folder: Path, *, settings: Mapping[str, str] = 
             port=port,
             name_server=name_server,
             store=folder / "store",
-            settings={**TEST_STORE, "messageDelayLevel": SHORT_DELAYS, **settings},
+            settings=settings,
+            heap=heap,
+            light=light,
         ),
     ]
     return Cluster(f"apache-{version}", name_server, folder, daemons)
 
 
-def lanemq_cluster(folder: Path, *, settings: Mapping[str, str] = {}) -> Cluster:
-    """Describe ``lanemq serve``: name server and broker in one process."""
+def lanemq_cluster(folder: Path, *, settings: Mapping[str, str] | None = None) -> Cluster:
+    """Describe ``lanemq serve``: name server and broker in one process.
+
+    ``settings`` are keys of broker.conf in place of the small files and short delays that
+    tests want.
+    """
     name_server_port, port = free_port(), free_port(1, -2)
     name_server = f"127.0.0.1:{name_server_port}"
-    configuration = _lanemq_configuration(folder, settings)
+    configuration = _lanemq_configuration(folder, TEST_SETTINGS if settings is None else settings)
     command = [
         *(*LANEMQ, "serve", "--host", "127.0.0.1", "--port", str(name_server_port)),
         *("--broker-port", str(port), "--data", str(folder / "store"), "-c", str(configuration)),
@@ -163,6 +185,7 @@ def lanemq_broker(
         "brokerIP1": "127.0.0.1",
         "listenPort": str(port),
         "storePathRootDir": str(store or folder / "store"),
+        **TEST_SETTINGS,
     }
     configuration = _lanemq_configuration(folder, settings)
     command = [*LANEMQ, "broker", "-c", str(configuration), "-n", name_server]
@@ -173,12 +196,7 @@ def lanemq_broker(
 def _lanemq_configuration(folder: Path, settings: Mapping[str, str]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     configuration = folder / "lanemq-broker.conf"
-    lines = {
-        "mappedFileSizeCommitLog": str(64 << 20),
-        "messageDelayLevel": SHORT_DELAYS,
-        **settings,
-    }
-    configuration.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    configuration.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     return configuration
 
 

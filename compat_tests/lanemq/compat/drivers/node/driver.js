@@ -110,7 +110,8 @@ async function openConsumer(asked) {
     attempts.set(seen.body, (attempts.get(seen.body) || 0) + 1);
     const succeeded = attempts.get(seen.body) > failures;
     write({ event: 'message', consumer: asked.name, succeeded, message: seen });
-    return succeeded ? undefined : Consumer.ACTION_RETRY;
+    // Not ACTION_RETRY: for a message that comes again the client loses that answer.
+    if (!succeeded) throw new Error('failed as asked');
   });
   return await opened(asked, consumer);
 }
