@@ -229,10 +229,13 @@ async def test_a_registration_without_a_body_has_no_topics(connect: Connect) -> 
     assert name_server.routes.data_version("127.0.0.1:10911") == DataVersion(0, 0)
 
 
-async def test_a_compressed_registration_is_read(connect: Connect) -> None:
+@pytest.mark.parametrize("said", ["true", "false"])
+async def test_a_compressed_registration_is_read_even_where_5_3_3_denies_it(
+    connect: Connect, said: str
+) -> None:
     name_server = NameServer()
     wrapper = TopicConfigWrapper({"T": TopicConfig("T", 3, 5, 6)}, DataVersion(7, 8))
-    fields = {**registration().fields, "compressed": "true"}
+    fields = {**registration().fields, "compressed": said}
     body = RegisterBrokerBody(wrapper, ("f:1",)).encode_compressed()
     peer = connect(name_server.server)
     assert (await peer.call(request(RequestCode.REGISTER_BROKER, fields, body))).code == 0

@@ -7,7 +7,7 @@ import logging
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import final
+from typing import Final, final
 
 from lanemq.wire import (
     AddWritePermOfBroker,
@@ -45,6 +45,8 @@ from .._settings import ConfigError, parse_properties
 from ._config import BLOCKED_KEYS, NameServerConfig
 from ._kv import ORDER_TOPIC_CONFIG, KVConfig, write_whole
 from ._routes import Registration, RouteTable, is_changed
+
+ZLIB_MARK: Final = b"\x78"
 
 LOGGER = logging.getLogger("lanemq.proxy.nameserver")
 
@@ -259,6 +261,8 @@ def _registration_body(header: RegisterBroker, frame: Frame) -> RegisterBrokerBo
         return RegisterBrokerBody()
     if frame.version < Version.V3_0_11:
         return RegisterBrokerBody(TopicConfigWrapper.decode(frame.body))
-    if header.compressed:
+    # Told to compress, a broker of 5.3.3 does so and its header denies it: its own name server
+    # refuses it. No JSON begins as a zlib stream does.
+    if header.compressed or frame.body.startswith(ZLIB_MARK):
         return RegisterBrokerBody.decode_compressed(frame.body)
     return RegisterBrokerBody.decode(frame.body)
