@@ -6,7 +6,15 @@ Everything public is here; ``open_producer``, ``open_push_consumer`` and
 
 from lanemq.wire import MessageQueue
 
-from ._allocation import Allocate, allocate_averagely
+from ._allocation import (
+    Allocate,
+    AllocateByConfig,
+    AllocateConsistentHash,
+    AllocateMachineRoom,
+    AllocateMachineRoomNearby,
+    allocate_averagely,
+    allocate_by_circle,
+)
 from ._client import Client, open_client
 from ._errors import (
     BadAnswer,
@@ -39,6 +47,10 @@ from ._remoting import RemotingClient, RemotingOptions, dial_tcp, open_remoting_
 
 __all__ = [
     "Allocate",
+    "AllocateByConfig",
+    "AllocateConsistentHash",
+    "AllocateMachineRoom",
+    "AllocateMachineRoomNearby",
     "BadAnswer",
     "BrokerUnreachable",
     "Client",
@@ -71,6 +83,7 @@ __all__ = [
     "SendStatus",
     "WrongUse",
     "allocate_averagely",
+    "allocate_by_circle",
     "dial_tcp",
     "open_client",
     "open_lite_pull_consumer",

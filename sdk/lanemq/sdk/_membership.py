@@ -108,7 +108,11 @@ class Membership:
             LOGGER.info("%s is not in the group's list at the broker of %s", client_id, topic)
             await self._client.heartbeat()
             return None
-        return self._options.allocate(client_id, queues, client_ids)
+        try:
+            return self._options.allocate(client_id, queues, client_ids)
+        except Exception:  # the application's own; what is held stays held
+            LOGGER.exception("the queues of %s cannot be divided", topic)
+            return None
 
     async def hold_exactly(self, queues: Iterable[MessageQueue]) -> None:
         """Hold ``queues`` and no others; raises what keeps one of them from starting."""
