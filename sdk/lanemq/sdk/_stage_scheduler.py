@@ -1,0 +1,219 @@
+"""Which messages of one queue may be handed to a listener now. No I/O, no clock, no task.
+
+Messages come in the order of their queue (``put``), are handed out in batches (``take``) and
+finish in any order. They are numbered as they are handed out; the numbers decide the stage.
+A batch moves through these states, and no other way::
+
+              take                 finish
+    (waiting) -----> RUNNING ------------------> (gone)
+                      ^   |                        ^
+                 take |   | suspend                | finish
+                      |   v                        |
+                    READY <---- SUSPENDED ---------+
+                         resume
+
+``take`` begins a stage only when nothing of an earlier one is left in any of these states.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import Final, Generic, TypeVar, final
+
+from lanemq.wire import STAGE_OFFSET_MAX, StageRecord, Stages
+
+from ._process_queue import HasOffset
+from ._stage_counter import StageCounter
+
+M = TypeVar("M", bound=HasOffset)
+
+Reset = Callable[[StageCounter], None]
+"""Looks at the counter before a decision, and may reset it."""
+
+_ENDLESS: Final = STAGE_OFFSET_MAX + 1
+
+
+class BatchState(Enum):
+    """Where a batch is."""
+
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    READY = "ready"
+
+
+@final
+class Batch(Generic[M]):
+    """Messages handed out together; neighbours in their queue, and all of one stage."""
+
+    __slots__ = ("messages", "numbers", "state")
+
+    def __init__(self, messages: tuple[M, ...], first_number: int) -> None:
+        self.messages = messages
+        self.numbers: Sequence[int] = range(first_number, first_number + len(messages))
+        self.state = BatchState.RUNNING
+
+    def __repr__(self) -> str:
+        offsets = ", ".join(str(message.queue_offset) for message in self.messages)
+        return f"<Batch of offsets {offsets}, {self.state.value}>"
+
+
+@final
+class StageScheduler(Generic[M]):
+    """One queue, from ``start`` on.
+
+    ``serial`` makes every batch a stage of its own, as an orderly listener wants it. ``reset``
+    is called before every decision; where it changes the counter, the next message waits until
+    everything handed out before is finished and the record of that was saved: otherwise a crash
+    could class messages into a later stage than before.
+    """
+
+    __slots__ = (
+        "_batch_messages",
+        "_end",
+        "_in_flight",
+        "_next_offset",
+        "_number",
+        "_ready",
+        "_reset",
+        "_serial",
+        "_stages",
+        "_turning",
+        "_waiting",
+    )
+
+    def __init__(
+        self,
+        stages: Stages,
+        start: StageRecord,
+        *,
+        batch_messages: int = 1,
+        serial: bool = False,
+        reset: Reset | None = None,
+    ) -> None:
+        assert batch_messages > 0
+        self._stages = stages
+        self._batch_messages = batch_messages
+        self._serial = serial
+        self._reset = reset
+        self._number = start.stage_offset  # of the first message waiting
+        self._end = self._end_of(self._number)  # of the stage that may be handed out
+        self._next_offset = start.queue_offset
+        self._turning = False
+        self._waiting: deque[M] = deque()
+        self._ready: deque[Batch[M]] = deque()
+        self._in_flight: dict[Batch[M], None] = {}  # in the order of the queue
+
+    def _end_of(self, number: int) -> int:
+        end = self._stages.end_of(number)
+        return _ENDLESS if end is None else end
+
+    # What the queue brings
+
+    def put(self, messages: Iterable[M], next_offset: int) -> None:
+        """Messages arrived, behind all before; the next will not be below ``next_offset``."""
+        self._waiting.extend(messages)
+        self.skip_to(next_offset)
+
+    def skip_to(self, next_offset: int) -> None:
+        """Nothing is wanted below ``next_offset`` but what came by ``put``."""
+        assert next_offset >= self._next_offset, "a queue is read forward"
+        self._next_offset = next_offset
+
+    # What the listener does
+
+    def take(self) -> Batch[M] | None:
+        """Hand out the next batch, or None while there is none that may run."""
+        if self._ready:
+            batch = self._ready.popleft()
+            batch.state = BatchState.RUNNING
+            return batch
+        if not self._waiting:
+            return None
+        if self._reset is not None and not self._turning:
+            self._ask_for_reset(self._reset)
+        if self._turning:
+            return None
+        if self._in_flight:
+            if self._serial or self._number >= self._end:
+                return None
+        elif self._number >= self._end:
+            self._end = self._end_of(self._number)
+        return self._hand_out()
+
+    def _hand_out(self) -> Batch[M]:
+        waiting, number = self._waiting, self._number
+        # The number stops where no stage is: there it does not limit the batch.
+        room = self._end - number if self._end != _ENDLESS else self._batch_messages
+        size = min(self._batch_messages, len(waiting), room)
+        if size == 1:
+            batch = Batch((waiting.popleft(),), number)
+        else:
+            batch = Batch(tuple(waiting.popleft() for _ in range(size)), number)
+        self._number = min(number + size, STAGE_OFFSET_MAX)
+        self._in_flight[batch] = None
+        return batch
+
+    def _ask_for_reset(self, reset: Reset) -> None:
+        counter = StageCounter(self._number)
+        reset(counter)
+        if counter.value != self._number:
+            self._number = counter.value
+            self._turning = True
+
+    def finish(self, batch: Batch[M], messages: Sequence[M] | None = None) -> None:
+        """``messages`` of ``batch`` (all of them if None) succeeded or were given up."""
+        assert batch in self._in_flight, f"{batch} is finished already"
+        assert batch.state is not BatchState.READY, f"{batch} waits to run"
+        if messages is not None:
+            gone = {message.queue_offset for message in messages}
+            left = [
+                (message, number)
+                for message, number in zip(batch.messages, batch.numbers, strict=True)
+                if message.queue_offset not in gone
+            ]
+            if left:
+                batch.messages = tuple(message for message, _ in left)
+                batch.numbers = [number for _, number in left]
+                return
+        del self._in_flight[batch]
+
+    def suspend(self, batch: Batch[M]) -> None:
+        """The batch has to run again, later."""
+        assert batch in self._in_flight
+        assert batch.state is BatchState.RUNNING
+        batch.state = BatchState.SUSPENDED
+
+    def resume(self, batch: Batch[M]) -> None:
+        """Later is now."""
+        assert batch in self._in_flight
+        assert batch.state is BatchState.SUSPENDED
+        batch.state = BatchState.READY
+        self._ready.append(batch)
+
+    # What is to be made to last
+
+    @property
+    def record(self) -> StageRecord:
+        """The pair to commit: the first message that is not finished, and its number."""
+        if self._in_flight:
+            first = next(iter(self._in_flight))
+            return StageRecord(first.messages[0].queue_offset, first.numbers[0])
+        if self._waiting:
+            return StageRecord(self._waiting[0].queue_offset, self._number)
+        return StageRecord(self._next_offset, self._number)
+
+    @property
+    def must_save(self) -> bool:
+        """Whether nothing goes on before ``record`` is saved and ``saved`` is called."""
+        return self._turning and not self._in_flight
+
+    def saved(self) -> None:
+        """The record of a reset was made to last."""
+        assert self.must_save
+        self._turning = False
+        self._end = self._end_of(self._number)
+
+    @property
+    def in_flight(self) -> int:
+        """Batches handed out and not finished."""
+        return len(self._in_flight)
