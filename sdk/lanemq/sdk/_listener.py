@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import final
 
 import trio
@@ -49,8 +50,26 @@ class ConcurrentListener:
 
 
 @final
+class _Worker:
+    """One task of a pool, and the batch it is at."""
+
+    __slots__ = ("batch", "late", "outcome", "scope", "since_s")
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        self.batch: tuple[HeldQueue, Sequence[ReceivedMessage]] | None = None
+        self.outcome: Outcome | None = None
+        self.late = False  # the time limit struck, and the scope is cancelled
+        self.since_s = inf  # when the listener was called; inf while it does not run
+
+
+@final
 class ListenerPool:
-    """Tasks that run one listener. They start when first needed and then wait for work."""
+    """Tasks that run one listener. They start when first needed and then wait for work.
+
+    A cancel scope for every message would cost as much as the rest of its way to the listener:
+    a worker keeps one as long as no listener takes too long, and one task looks at the clock.
+    """
 
     def __init__(
         self,
@@ -71,9 +90,9 @@ class ListenerPool:
         self._clock_ms = clock_ms
         self._timeout_s = timeout_s
         self._batches: deque[tuple[HeldQueue, Sequence[ReceivedMessage]]] = deque()
+        self._workers: list[_Worker] = []
+        self._active = 0  # workers that are not parked
         self._idle = trio.lowlevel.ParkingLot()
-        self._workers = 0
-        self._busy = 0
         self._closing = False
         self._quiet = trio.Event()
 
@@ -86,64 +105,101 @@ class ListenerPool:
             self._batches.extend(
                 (held, tuple(messages[at : at + size])) for at in range(0, len(messages), size)
             )
-        waiting = len(self._batches)
-        if self._idle:
-            self._idle.unpark(count=min(waiting, len(self._idle)))
-        while self._workers < self._listener.concurrency and self._workers - self._busy < waiting:
-            self._workers += 1
-            self._nursery.start_soon(self._work)
+        wanted = len(self._batches)
+        woken = len(self._idle.unpark(count=wanted))
+        self._active += woken
+        while woken < wanted and len(self._workers) < self._listener.concurrency:
+            woken += 1
+            self._active += 1
+            worker = _Worker()
+            self._workers.append(worker)
+            self._nursery.start_soon(self._work, worker)
 
-    async def _work(self) -> None:
-        batches = self._batches
+    async def watch(self) -> None:
+        """Cancel listeners that take too long; runs until cancelled."""
+        while True:
+            oldest_s = min((worker.since_s for worker in self._workers), default=inf)
+            now_s = trio.current_time()
+            # One that starts after this look cannot be late before the next.
+            await trio.sleep_until(min(oldest_s, now_s) + self._timeout_s)
+            now_s = trio.current_time()
+            for worker in self._workers:
+                if now_s - worker.since_s >= self._timeout_s:
+                    worker.late = True
+                    worker.scope.cancel()
+
+    async def _work(self, worker: _Worker) -> None:
+        while not self._closing:
+            with trio.CancelScope() as worker.scope:
+                await self._run_batches(worker)
+            if worker.late and worker.batch is not None:
+                LOGGER.warning("the listener took too long on %s", worker.batch[1])
+                worker.late = False
+                await self._settle(*worker.batch, worker.outcome, timed_out=True)
+        self._rest()
+
+    def _rest(self) -> None:
+        self._active -= 1
+        if not self._active:
+            self._quiet.set()
+
+    async def _run_batches(self, worker: _Worker) -> None:
+        """Run the listener until the pool closes, or until its time limit has struck."""
+        batches, turn = self._batches, 0
         while not self._closing:
             if not batches:
+                self._rest()
                 await self._idle.park()
                 continue
-            self._busy += 1
-            turn = 0
-            while batches and not self._closing:
-                held, messages = batches.popleft()
-                if held.dropped:
-                    continue
-                await self.consume(held, messages)
-                turn += 1
-                if turn % BATCHES_PER_TURN == 0:
-                    await trio.lowlevel.checkpoint()
-            self._busy -= 1
-            if not self._busy:
-                self._quiet.set()
+            held, messages = worker.batch = batches.popleft()
+            if held.dropped:
+                continue
+            outcome = worker.outcome = await self._consume(worker, held, messages)
+            if worker.late:
+                return  # too late, yet with an outcome: a new scope is needed all the same
+            await self._settle(held, messages, outcome, timed_out=False)
+            turn += 1
+            if turn % BATCHES_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
 
-    async def consume(self, held: HeldQueue, messages: Sequence[ReceivedMessage]) -> None:
-        """Run the listener over one batch and settle it.
-
-        Being cancelled leaves the batch unsettled: it will be delivered again.
-        """
-        outcome: Outcome | None = Outcome.RETRY
+    async def _consume(
+        self, worker: _Worker, held: HeldQueue, messages: Sequence[ReceivedMessage]
+    ) -> Outcome | None:
         held.last_consume_ms = self._clock_ms()
-        started_s = trio.current_time()
-        with trio.move_on_after(self._timeout_s) as scope:
-            try:
-                outcome = await self._listener.handle(messages)
-            except Exception:  # the application's own; Cancelled is no Exception
-                LOGGER.exception("the listener failed on %s; it will come again", messages)
-        succeeded = outcome is None or outcome is Outcome.SUCCESS
-        now_s = trio.current_time()
-        self._stats(held.queue.topic).consumed(
-            now_s, len(messages), now_s - started_s, ok=succeeded
-        )
+        worker.outcome = outcome = Outcome.RETRY  # what a cancellation leaves behind
+        worker.since_s = started_s = trio.current_time()
+        try:
+            outcome = await self._listener.handle(messages)  # type: ignore[assignment]
+        except Exception:  # the application's own; Cancelled is no Exception
+            LOGGER.exception("the listener failed on %s; it will come again", messages)
+        finally:
+            worker.since_s = inf
+            now_s = trio.current_time()
+            ok = outcome is None or outcome is Outcome.SUCCESS
+            self._stats(held.queue.topic).consumed(now_s, len(messages), now_s - started_s, ok=ok)
+        return outcome
+
+    async def _settle(
+        self,
+        held: HeldQueue,
+        messages: Sequence[ReceivedMessage],
+        outcome: Outcome | None,
+        *,
+        timed_out: bool,
+    ) -> None:
         if held.dropped:
             LOGGER.info("%s is not ours any more; %s may come again", held.queue, messages)
-        elif succeeded:
+        elif outcome is None or outcome is Outcome.SUCCESS:
             self._succeed(held, messages)
         else:
-            if outcome is not Outcome.RETRY:
-                LOGGER.error("the listener returned %r, no Outcome; taken for RETRY", outcome)
-            await self._retry(held, messages, scope.cancelled_caught)
+            if not isinstance(outcome, Outcome):  # type checkers look at it, others do not
+                LOGGER.error("%r is no Outcome, taken for RETRY", outcome)  # type: ignore[unreachable]
+            await self._retry(held, messages, timed_out)
 
     async def close(self) -> None:
         """Begin nothing more, and return when the listeners that run have returned."""
         self._closing = True
         self._batches.clear()
-        while self._busy:
+        while self._active:
             self._quiet = trio.Event()
             await self._quiet.wait()

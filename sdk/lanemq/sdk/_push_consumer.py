@@ -171,6 +171,7 @@ async def open_push_consumer(
                 await core.join()
                 nursery.start_soon(core.membership.run, await core.membership.rebalance())
                 nursery.start_soon(core.persist_loop)
+                nursery.start_soon(pool.watch)
                 yield PushConsumer(core)
                 core.membership.stop()
                 with trio.move_on_after(options.shutdown_grace_s):
