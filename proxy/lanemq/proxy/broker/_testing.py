@@ -102,6 +102,8 @@ class Client:
         self._version = version
         self._language = language
         self._opaque = 0
+        self.pushed: list[Frame] = []
+        """Requests of the broker that came before an answer."""
 
     def frame(
         self,
@@ -133,8 +135,13 @@ class Client:
         body: bytes = b"",
         serialize: SerializeType = SerializeType.JSON,
     ) -> Frame:
-        """Send one request and return the next frame."""
-        return await self.peer.call(self.frame(code, fields, body, serialize=serialize))
+        """Send one request and return its answer; what the broker asks meanwhile is kept."""
+        frame = self.frame(code, fields, body, serialize=serialize)
+        await self.peer.send(frame)
+        while not (answer := await self.peer.receive()).is_response:
+            self.pushed.append(answer)
+        assert answer.opaque == frame.opaque
+        return answer
 
     async def send(
         self,

@@ -1,0 +1,173 @@
+"""Offsets of groups and queues, and single messages, as clients ask for them."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from lanemq.proxy.broker._testing import Client, TestBroker, open_test_broker
+from lanemq.wire import RequestCode, ResponseCode, decode_messages, decode_offset_id
+
+T0 = 1_700_000_000_000
+
+
+class Clock:
+    """The time of day, which only a test moves."""
+
+    def __init__(self) -> None:
+        self.now_ms = T0
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def broker(tmp_path: Path, clock: Clock) -> AsyncIterator[TestBroker]:
+    async with open_test_broker(tmp_path, now_ms=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def client(broker: TestBroker) -> Client:
+    return broker.connect()
+
+
+async def offset(client: Client, code: int, queue_id: int = 0, **fields: str) -> int | None:
+    answer = await client.call(code, {"topic": "T", "queueId": str(queue_id)} | fields)
+    if answer.code == ResponseCode.QUERY_NOT_FOUND:
+        return None
+    assert answer.code == 0
+    (value,) = answer.fields.values()
+    return int(value)
+
+
+async def committed(client: Client, group: str = "g", queue_id: int = 0, **more: str) -> int | None:
+    return await offset(
+        client, RequestCode.QUERY_CONSUMER_OFFSET, queue_id, consumerGroup=group, **more
+    )
+
+
+async def commit(client: Client, value: int) -> None:
+    fields = {"consumerGroup": "g", "topic": "T", "queueId": "0", "commitOffset": str(value)}
+    answer = await client.call(RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+    assert (answer.code, answer.fields) == (0, {})
+
+
+class TestGroups:
+    async def test_what_is_committed_is_answered_backwards_too(self, client: Client) -> None:
+        for value in (5, 3):
+            await commit(client, value)
+            assert await committed(client) == value
+
+    async def test_a_new_group_begins_at_0_in_a_young_queue(self, client: Client) -> None:
+        assert await committed(client) == 0, "never written"
+        await client.send()
+        assert await committed(client) == 0
+
+    async def test_who_wants_no_zero_gets_none(self, client: Client) -> None:
+        await client.send()
+        assert await committed(client, setZeroIfNotFound="false") is None
+        assert await committed(client, setZeroIfNotFound="true") == 0
+
+    async def test_in_an_old_queue_the_client_chooses(
+        self, broker: TestBroker, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await client.send()
+        store = broker.context.store
+        monkeypatch.setattr(store._reader, "_cold_bytes", 100)
+        await client.send(queue_id=1)
+        assert await committed(client) is None
+        assert await committed(client, queue_id=1) == 0
+
+    async def test_a_queue_whose_beginning_is_gone_is_not_young(
+        self, broker: TestBroker, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await client.send()
+        monkeypatch.setattr(broker.context.store._reader, "bounds", lambda topic, queue_id: (1, 9))
+        assert await committed(client) is None
+
+    async def test_a_oneway_commit_is_kept_and_not_answered(self, client: Client) -> None:
+        fields = {"consumerGroup": "g", "topic": "T", "queueId": "0", "commitOffset": "8"}
+        frame = client.frame(RequestCode.UPDATE_CONSUMER_OFFSET, fields, oneway=True)
+        await client.peer.send(frame)
+        assert await committed(client) == 8
+
+
+class TestQueues:
+    async def test_the_ends_of_a_queue(self, client: Client) -> None:
+        for code in (RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET):
+            assert await offset(client, code) == 0
+        assert await offset(client, RequestCode.GET_EARLIEST_MSG_STORETIME) == -1
+        for _ in range(3):
+            await client.send()
+        assert await offset(client, RequestCode.GET_MAX_OFFSET) == 3
+        assert await offset(client, RequestCode.GET_MIN_OFFSET) == 0
+        assert await offset(client, RequestCode.GET_EARLIEST_MSG_STORETIME) == T0
+
+    @pytest.mark.parametrize(
+        ("after_ms", "nearest", "lower", "upper"),
+        [(-5, 0, 0, 0), (0, 0, 0, 0), (40, 0, 1, 0), (60, 1, 1, 0), (100, 1, 1, 1), (999, 2, 3, 2)],
+    )
+    async def test_a_search_by_time(
+        self,
+        client: Client,
+        clock: Clock,
+        after_ms: int,
+        nearest: int,
+        lower: int,
+        upper: int,
+    ) -> None:
+        for elapsed_ms in (0, 100, 200):
+            clock.now_ms = T0 + elapsed_ms
+            await client.send()
+        code, at = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, str(T0 + after_ms)
+        assert await offset(client, code, timestamp=at) == nearest
+        assert await offset(client, code, timestamp=at, boundaryType="LOWER") == lower
+        assert await offset(client, code, timestamp=at, boundaryType="upper") == upper
+
+
+class TestMessages:
+    QUERY = {  # noqa: RUF012 - a constant
+        "topic": "T",
+        "maxNum": "2",
+        "beginTimestamp": "0",
+        "endTimestamp": str(2**63 - 1),
+    }
+
+    async def test_by_key_and_by_unique_key(self, client: Client, clock: Clock) -> None:
+        for number in range(4):
+            clock.now_ms += 1000
+            properties = {"KEYS": "a b", "UNIQ_KEY": f"U{number}"}
+            await client.send(body=b"%d" % number, properties=properties)
+        answer = await client.call(RequestCode.QUERY_MESSAGE, self.QUERY | {"key": "b"})
+        assert answer.code == 0
+        assert set(answer.fields) == {"indexLastUpdateTimestamp", "indexLastUpdatePhyoffset"}
+        assert answer.fields["indexLastUpdateTimestamp"] == str(clock.now_ms)
+        assert [message.body for message in decode_messages(answer.body)] == [b"3", b"2"]
+
+        unique = {"key": "U1", "_UNIQUE_KEY_QUERY": "true", "maxNum": "0"}
+        answer = await client.call(RequestCode.QUERY_MESSAGE, self.QUERY | unique)
+        assert [message.body for message in decode_messages(answer.body)] == [b"1"]
+
+    async def test_a_key_nobody_has(self, client: Client) -> None:
+        answer = await client.call(RequestCode.QUERY_MESSAGE, self.QUERY | {"key": "x"})
+        assert answer.code == ResponseCode.QUERY_NOT_FOUND
+
+    async def test_by_the_id_that_the_send_gave(self, client: Client) -> None:
+        ids = [(await client.send(body=b"%d" % n)).fields["msgId"] for n in range(3)]
+        for number, message_id in enumerate(ids):
+            _, position = decode_offset_id(message_id)
+            answer = await client.call(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(position)})
+            (message,) = decode_messages(answer.body)
+            assert message.body == b"%d" % number
+
+    @pytest.mark.parametrize("position", ["-1", "1", "99999999", str(2**63 - 1)])
+    async def test_a_position_where_no_message_begins(self, client: Client, position: str) -> None:
+        await client.send()
+        answer = await client.call(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": position})
+        assert answer.code == ResponseCode.SYSTEM_ERROR

@@ -1,0 +1,369 @@
+"""A pull is answered with what its queue holds, or waits for it, and always says where to go on."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from lanemq.proxy.broker._testing import (
+    Client,
+    TestBroker,
+    open_test_broker,
+    pull_header,
+    send_header,
+)
+from lanemq.wire import (
+    Frame,
+    RequestCode,
+    ResponseCode,
+    SerializeType,
+    SubscriptionGroupConfig,
+    TopicConfig,
+    decode_messages,
+)
+
+FOUR = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset")
+SUSPEND, SUBSCRIPTION, COMMIT = 2, 4, 1
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[TestBroker]:
+    async with open_test_broker(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def client(broker: TestBroker) -> Client:
+    return broker.connect()
+
+
+def numbers(answer: Frame) -> tuple[int, ...]:
+    """(next, min, max), after a check that all four numbers are there."""
+    assert set(answer.fields) == set(FOUR)
+    assert answer.fields["suggestWhichBrokerId"] == "0"
+    return tuple(int(answer.fields[name]) for name in FOUR[1:])
+
+
+class TestOutcomes:
+    async def test_found_messages_come_with_the_offset_behind_them(self, client: Client) -> None:
+        for number in range(3):
+            await client.send(body=b"%d" % number)
+        answer = await client.pull(offset=1)
+        assert answer.code == 0
+        assert numbers(answer) == (3, 0, 3)
+        assert [message.body for message in decode_messages(answer.body)] == [b"1", b"2"]
+
+    @pytest.mark.parametrize("serialize", list(SerializeType))
+    async def test_the_answer_has_the_form_of_the_request(
+        self, client: Client, serialize: SerializeType
+    ) -> None:
+        await client.send()
+        for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE):
+            answer = await client.call(
+                code, pull_header("T", 0, 0).to_fields(), serialize=serialize
+            )
+            assert (answer.code, answer.serialize) == (0, serialize)
+            assert numbers(answer) == (1, 0, 1)
+
+    @pytest.mark.parametrize(
+        ("messages", "offset", "code", "expected"),
+        [
+            (0, 0, ResponseCode.PULL_NOT_FOUND, (0, 0, 0)),
+            (0, 5, ResponseCode.PULL_OFFSET_MOVED, (0, 0, 0)),
+            (2, 2, ResponseCode.PULL_NOT_FOUND, (2, 0, 2)),
+            (2, 3, ResponseCode.PULL_OFFSET_MOVED, (2, 0, 2)),
+            (2, -1, ResponseCode.PULL_OFFSET_MOVED, (0, 0, 2)),
+        ],
+    )
+    async def test_outside_of_the_queue_the_offset_is_corrected(
+        self,
+        client: Client,
+        messages: int,
+        offset: int,
+        code: ResponseCode,
+        expected: tuple[int, ...],
+    ) -> None:
+        await client.send(queue_id=1)  # makes the topic; queue 0 is not written yet
+        for _ in range(messages):
+            await client.send()
+        answer = await client.pull(offset=offset)
+        assert answer.code == code
+        assert numbers(answer) == expected
+        assert answer.body == b""
+
+    async def test_messages_with_other_tags_are_passed_over(self, client: Client) -> None:
+        for tag in "ABACX":
+            await client.send(properties={"TAGS": tag})
+        await client.send(properties={})
+        answer = await client.pull(subscription="B || C")
+        assert [message.tags for message in decode_messages(answer.body)] == ["B", "C"]
+        assert numbers(answer) == (6, 0, 6)
+
+        answer = await client.pull(offset=4, subscription="A")
+        assert (answer.code, answer.body) == (ResponseCode.PULL_RETRY_IMMEDIATELY, b"")
+        assert numbers(answer) == (6, 0, 6)
+
+    async def test_a_pull_takes_no_more_than_it_asks_for(self, client: Client) -> None:
+        for _ in range(40):
+            await client.send()
+        assert len(await client.messages(max_msg_nums=7)) == 7
+        assert len(await client.messages(max_msg_nums=100)) == 32
+        assert len(await client.messages(max_msg_nums=0)) == 1
+
+    async def test_a_body_stays_below_256_kib_unless_one_message_is_larger(
+        self, tmp_path: Path
+    ) -> None:
+        async with open_test_broker(tmp_path, mapped_file_size_commit_log=4 << 20) as broker:
+            client = broker.connect()
+            for size_bytes in (100_000, 100_000, 100_000, 1 << 20):
+                await client.send(body=bytes(size_bytes))
+            assert len(await client.messages()) == 2
+            assert len(await client.messages(offset=3)) == 1
+
+
+class TestRefusals:
+    async def refusal(self, client: Client, **changes: object) -> int:
+        answer = await client.pull(**changes)  # type: ignore[arg-type]
+        assert answer.remark
+        return answer.code
+
+    async def test_an_unknown_topic_does_not_exist(self, client: Client) -> None:
+        assert await self.refusal(client, topic="none") == ResponseCode.TOPIC_NOT_EXIST
+
+    async def test_a_queue_that_is_not_there_is_an_error(self, client: Client) -> None:
+        await client.send()
+        for queue_id in (-1, 4):
+            assert await self.refusal(client, queue_id=queue_id) == ResponseCode.SYSTEM_ERROR
+
+    async def test_what_may_not_be_read_is_forbidden(
+        self, broker: TestBroker, client: Client
+    ) -> None:
+        broker.context.topics.put(TopicConfig("W", perm=2))
+        assert await self.refusal(client, topic="W") == ResponseCode.NO_PERMISSION
+        await client.send()
+        broker.context.store.tables.groups.put(SubscriptionGroupConfig("g", consume_enable=False))
+        assert await self.refusal(client) == ResponseCode.NO_PERMISSION
+
+    async def test_a_group_that_is_neither_known_nor_made(self, tmp_path: Path) -> None:
+        async with open_test_broker(tmp_path, auto_create_subscription_group=False) as broker:
+            client = broker.connect()
+            await client.send()
+            code = await self.refusal(client)
+            assert code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+            assert (await client.pull(consumer_group="TOOLS_CONSUMER")).code == 0
+            assert (await client.pull(consumer_group="CID_RMQ_SYS_x")).code == 0
+
+    async def test_a_pull_that_is_faster_than_its_heartbeat(self, client: Client) -> None:
+        await client.send()
+        await client.send("U")
+        not_there = ResponseCode.SUBSCRIPTION_NOT_EXIST
+        assert await self.refusal(client, sys_flag=0) == not_there
+        await client.heartbeat(consumers={"g": {"T": "*"}})
+        assert await self.refusal(client, topic="U", sys_flag=0) == not_there
+        late = await self.refusal(client, sys_flag=0, sub_version=2)
+        assert late == ResponseCode.SUBSCRIPTION_NOT_LATEST
+        assert (await client.pull(sys_flag=0, sub_version=1)).code == 0
+
+    async def test_broadcasting_only_where_the_group_may(
+        self, broker: TestBroker, client: Client
+    ) -> None:
+        await client.send()
+        await client.heartbeat(consumers={"g": {"T": "*"}}, message_model="BROADCASTING")
+        assert (await client.pull(sys_flag=0)).code == 0
+        broker.context.store.tables.groups.put(
+            SubscriptionGroupConfig("g", consume_broadcast_enable=False)
+        )
+        assert await self.refusal(client, sys_flag=0) == ResponseCode.NO_PERMISSION
+
+    async def test_filters_by_properties_are_refused_as_without_the_feature(
+        self, client: Client
+    ) -> None:
+        await client.send()
+        answer = await client.pull(expression_type="SQL92", subscription="a > 1")
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        remark = "The broker does not support consumer to filter message by SQL92"
+        assert answer.remark == remark
+
+    async def test_an_expression_without_a_tag_cannot_be_read(self, client: Client) -> None:
+        await client.send()
+        code = await self.refusal(client, subscription="||")
+        assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+    async def test_a_missing_field_is_named(self, client: Client) -> None:
+        fields = pull_header("T", 0, 0).to_fields()
+        del fields["maxMsgNums"]
+        answer = await client.call(RequestCode.PULL_MESSAGE, fields)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "maxMsgNums" in str(answer.remark)
+
+
+async def test_the_subscription_of_the_heartbeat_filters(client: Client) -> None:
+    for tag in "ABA":
+        await client.send(properties={"TAGS": tag})
+    await client.heartbeat(consumers={"g": {"T": "B"}})
+    assert [message.tags for message in await client.messages(sys_flag=0)] == ["B"]
+
+
+async def test_the_offset_that_comes_with_a_pull_is_kept(
+    broker: TestBroker, client: Client
+) -> None:
+    await client.send()
+    await client.pull(sys_flag=SUBSCRIPTION, commit_offset=9)
+    offsets = broker.context.store.tables.consumer_offsets
+    assert offsets.get("g", "T", 0) is None
+    await client.pull(sys_flag=SUBSCRIPTION | COMMIT, commit_offset=9)
+    assert offsets.get("g", "T", 0) == 9
+
+
+class TestHolding:
+    """Time is simulated: every moment below is exact to the tenth of a second of a slot."""
+
+    async def park(
+        self, broker: TestBroker, offset: int, expression: str = "*", **changes: object
+    ) -> Client:
+        client = broker.connect()
+        values: dict[str, object] = {
+            "sys_flag": SUSPEND | SUBSCRIPTION,
+            "subscription": expression,
+        }
+        header = pull_header("T", 0, offset, **(values | changes))
+        await client.peer.send(client.frame(RequestCode.PULL_MESSAGE, header.to_fields()))
+        await wait_all_tasks_blocked()
+        return client
+
+    async def test_a_message_wakes_it_at_once(
+        self, broker: TestBroker, client: Client, autojump_clock: MockClock
+    ) -> None:
+        await client.send(body=b"0")
+        waiting = await self.park(broker, 1)
+        start_s = trio.current_time()
+        await client.send(body=b"1")
+        answer = await waiting.peer.receive()
+        assert trio.current_time() == start_s
+        assert [message.body for message in decode_messages(answer.body)] == [b"1"]
+        assert numbers(answer) == (2, 0, 2)
+        assert len(broker.context.holds) == 0
+
+    async def test_the_messages_of_one_read_wake_it_together(
+        self, broker: TestBroker, client: Client, autojump_clock: MockClock
+    ) -> None:
+        await client.send()
+        waiting = await self.park(broker, 1)
+        frames = [await self.frame_of_a_send(client) for _ in range(5)]
+        await client.peer.send(*frames)
+        answer = await waiting.peer.receive()
+        assert numbers(answer) == (6, 0, 6)
+
+    async def frame_of_a_send(self, client: Client) -> Frame:
+        return client.frame(RequestCode.SEND_MESSAGE_V2, send_header("T").to_letters(), b"x")
+
+    async def test_without_a_message_it_says_so_when_its_time_is_up(
+        self, broker: TestBroker, client: Client, autojump_clock: MockClock
+    ) -> None:
+        await client.send()
+        start_s = trio.current_time()
+        waiting = await self.park(broker, 1, suspend_timeout_millis=15_000)
+        answer = await waiting.peer.receive()
+        assert answer.code == ResponseCode.PULL_NOT_FOUND
+        assert numbers(answer) == (1, 0, 1)
+        assert 15.0 <= trio.current_time() - start_s <= 15.2
+
+    async def test_a_queue_never_written_can_be_waited_for(
+        self, broker: TestBroker, client: Client, autojump_clock: MockClock
+    ) -> None:
+        await client.send(queue_id=3)
+        waiting = await self.park(broker, 0)
+        await client.send(body=b"first")
+        answer = await waiting.peer.receive()
+        assert [message.body for message in decode_messages(answer.body)] == [b"first"]
+
+    async def test_only_a_wanted_message_wakes_it_but_others_move_it_on(
+        self, broker: TestBroker, client: Client, autojump_clock: MockClock
+    ) -> None:
+        await client.send()
+        start_s = trio.current_time()
+        waiting = await self.park(broker, 1, "A")
+        other = await self.park(broker, 1, "B")
+        await client.send(properties={"TAGS": "B"})
+        assert (await other.peer.receive()).code == 0
+        assert trio.current_time() == start_s
+        answer = await waiting.peer.receive()
+        assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+        assert numbers(answer) == (2, 0, 2)
+        assert 5.0 <= trio.current_time() - start_s <= 5.2
+
+    async def test_an_earlier_end_is_not_overslept(
+        self, broker: TestBroker, client: Client, autojump_clock: MockClock
+    ) -> None:
+        await client.send()
+        long, short = (
+            await self.park(broker, 1, suspend_timeout_millis=20_000),
+            await self.park(broker, 1, suspend_timeout_millis=1000),
+        )
+        start_s = trio.current_time()
+        await short.peer.receive()
+        assert trio.current_time() - start_s <= 1.2
+        await long.peer.receive()
+        assert trio.current_time() - start_s <= 20.2
+
+    async def test_its_commit_counts_once_and_not_at_the_end(
+        self, broker: TestBroker, client: Client, autojump_clock: MockClock
+    ) -> None:
+        await client.send()
+        flags = SUSPEND | SUBSCRIPTION | COMMIT
+        waiting = await self.park(broker, 1, sys_flag=flags, commit_offset=1)
+        offsets = broker.context.store.tables.consumer_offsets
+        assert offsets.get("g", "T", 0) == 1
+        offsets.put("g", "T", 0, 0)  # an operator moves the group back meanwhile
+        await waiting.peer.receive()
+        assert offsets.get("g", "T", 0) == 0
+
+    async def test_it_goes_with_its_connection(
+        self, broker: TestBroker, client: Client, autojump_clock: MockClock
+    ) -> None:
+        await client.send()
+        waiting = await self.park(broker, 1)
+        assert len(broker.context.holds) == 1
+        await waiting.peer.stream.aclose()
+        await wait_all_tasks_blocked()
+        assert len(broker.context.holds) == 0
+        await client.send()
+
+    async def test_a_topic_that_goes_away_ends_the_wait_with_a_refusal(
+        self, broker: TestBroker, client: Client, autojump_clock: MockClock
+    ) -> None:
+        await client.send()
+        waiting = await self.park(broker, 1)
+        broker.context.store.tables.topics.remove("T")
+        answer = await waiting.peer.receive()
+        assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+
+    async def test_without_long_polling_it_waits_a_second(
+        self, tmp_path: Path, autojump_clock: MockClock
+    ) -> None:
+        async with open_test_broker(tmp_path, long_polling_enable=False) as broker:
+            await broker.connect().send()
+            start_s = trio.current_time()
+            waiting = await self.park(broker, 1)
+            await waiting.peer.receive()
+            assert 1.0 <= trio.current_time() - start_s <= 1.2
+
+    async def test_too_many_are_told_that_the_broker_is_busy(
+        self, broker: TestBroker, client: Client, autojump_clock: MockClock
+    ) -> None:
+        await client.send()
+        broker.context.holds.held_max = 1
+        await self.park(broker, 1)
+        second = await self.park(broker, 1)
+        assert (await second.peer.receive()).code == ResponseCode.SYSTEM_BUSY
+
+    async def test_only_an_end_of_the_queue_is_waited_at(
+        self, broker: TestBroker, client: Client, autojump_clock: MockClock
+    ) -> None:
+        await client.send()
+        start_s = trio.current_time()
+        assert (await (await self.park(broker, 7)).peer.receive()).code == 21
+        assert (await (await self.park(broker, 0)).peer.receive()).code == 0
+        assert trio.current_time() == start_s
