@@ -1,0 +1,152 @@
+"""lanemq's broker and Apache's, measured in turn by the same Java client program.
+
+Both servers stay up for all rounds, one idle while the other is measured, and take turns in
+being first, so that whatever else the machine does hits both. Apache has its default settings
+and a heap of 1 GiB; lanemq has its defaults too.
+"""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import trio
+
+from lanemq.compat import (
+    Cluster,
+    Driver,
+    apache_cluster,
+    java_program,
+    lanemq_cluster,
+    open_driver,
+    running,
+)
+
+from ._results import (
+    MEASURES,
+    BrokerBench,
+    Machine,
+    median_ratios,
+    resident_mib,
+    this_machine,
+)
+
+APACHE_VERSION = "5.3.3"
+CLIENT = "client-4.9.7"
+OPENS = tuple(
+    f"--add-opens=java.base/{package}=ALL-UNNAMED"
+    for package in ("java.nio", "sun.nio.ch", "java.lang", "java.util")
+)
+BATCH = 32
+STORED = 100_000
+"""Messages in a server when its memory is looked at; also what each consumer reads."""
+SEND_TOPIC, CONSUME_TOPIC = "bench-send", "bench-consume"
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How long to measure."""
+
+    rounds: int = 5
+    seconds: float = 3.0
+    """Length of each sending measurement."""
+    warm_up_s: float = 6.0
+    """Length of each sending measurement before the first round, which nobody reads."""
+
+
+async def bench_broker(plan: Plan, say: Say) -> BrokerBench:
+    """Run the bench; raises ``lanemq.compat.CompatError`` where a server or the client fails."""
+    machine = this_machine()
+    classpath = await trio.to_thread.run_sync(_compile)
+    client = ["java", *OPENS, "-Xmx512m", "-Drocketmq.client.logUseSlf4j=false"]
+    with tempfile.TemporaryDirectory(prefix="lanemq-bench-") as name:
+        folder = Path(name)
+        clusters = [
+            lanemq_cluster(folder / "lanemq", settings={}),
+            await trio.to_thread.run_sync(
+                lambda: apache_cluster(
+                    APACHE_VERSION, folder / "apache", settings={}, heap="1g", light=False
+                )
+            ),
+        ]
+        async with (
+            running(clusters[0]),
+            running(clusters[1], graceful=False),
+            open_driver("bench", [*client, "-cp", classpath, "Bench"], folder) as driver,
+        ):
+            return await _measure(plan, say, machine=machine, clusters=clusters, driver=driver)
+
+
+def _compile() -> str:
+    source = files("lanemq.bench").joinpath("java", "Bench.java").read_text(encoding="utf-8")
+    return java_program("bench", {"Bench.java": source}, CLIENT)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """Calls of the client program, for one server each."""
+
+    driver: Driver
+    plan: Plan
+
+    async def measure(self, cluster: Cluster, measure: str, label: str) -> float:
+        """Take one measurement and return its rate in messages per second."""
+        if measure == "consume":
+            return await self._rate(
+                "consume", cluster, topic=CONSUME_TOPIC, group=f"bench-{label}", count=STORED
+            )
+        seconds = self.plan.warm_up_s if label == "warm-up" else self.plan.seconds
+        if measure == "batch":
+            return await self._rate("batch", cluster, topic=SEND_TOPIC, seconds=seconds, size=BATCH)
+        threads = int(measure.removeprefix("send_"))
+        return await self._rate("send", cluster, topic=SEND_TOPIC, seconds=seconds, threads=threads)
+
+    async def fill(self, cluster: Cluster) -> None:
+        """Put ``STORED`` messages of 256 bytes into the topic that consumers read."""
+        await self._rate("fill", cluster, topic=CONSUME_TOPIC, count=STORED)
+
+    async def _rate(self, command: str, cluster: Cluster, **arguments: object) -> float:
+        answer = await self.driver.call(command, name_server=cluster.name_server, **arguments)
+        return round(float(answer["messages"]) / float(answer["seconds"]), 1)
+
+
+async def _measure(
+    plan: Plan, say: Say, *, machine: Machine, clusters: list[Cluster], driver: Driver
+) -> BrokerBench:
+    bench = _Bench(driver, plan)
+    rss_mib = {}
+    for cluster in clusters:
+        for topic in (SEND_TOPIC, CONSUME_TOPIC):
+            await cluster.control.create_topic(topic)
+        say(f"{cluster.name}: storing {STORED} messages")
+        await bench.fill(cluster)
+        rss_mib[cluster.name] = resident_mib([daemon.pid for daemon in cluster.daemons])
+    for cluster in clusters:
+        for measure in MEASURES:
+            rate = await bench.measure(cluster, measure, "warm-up")
+            say(f"{cluster.name}: {measure} warming up, {rate:,.0f} messages/s")
+    samples: dict[str, dict[str, list[float]]] = {
+        cluster.name: {measure: [] for measure in MEASURES} for cluster in clusters
+    }
+    for number in range(plan.rounds):
+        for measure in MEASURES:
+            for cluster in clusters if number % 2 == 0 else reversed(clusters):
+                rate = await bench.measure(cluster, measure, f"round-{number}")
+                samples[cluster.name][measure].append(rate)
+                say(f"round {number + 1}: {cluster.name}: {measure} {rate:,.0f} messages/s")
+    ours, theirs = (cluster.name for cluster in clusters)
+    return BrokerBench(
+        machine=machine,
+        rounds=plan.rounds,
+        samples=samples,
+        ratios=median_ratios(samples, ours=ours, theirs=theirs),
+        start_s={
+            cluster.name: round(sum(daemon.ready_after_s for daemon in cluster.daemons), 2)
+            for cluster in clusters
+        },
+        rss_mib=rss_mib,
+        messages_stored=STORED,
+    )

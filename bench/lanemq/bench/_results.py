@@ -1,0 +1,85 @@
+"""What a bench found: samples, medians, ratios, and the machine they are from.
+
+Rates are messages per second. A ratio is lanemq's median over the other's: above 1 lanemq is
+better. ``MEASURES`` are the names every bench of a broker reports under.
+"""
+
+import os
+import platform
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+MEASURES = ("send_1", "send_16", "send_64", "batch", "consume")
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """Where the figures are from."""
+
+    processor: str
+    processors: int
+    memory_gib: float
+    system: str
+    python: str
+    load_average: float
+    """Of the minute before the first round: a busy machine measures badly."""
+
+
+class BrokerBench(msgspec.Struct, frozen=True):
+    """The JSON of ``lanemq bench broker``."""
+
+    machine: Machine
+    rounds: int
+    samples: dict[str, dict[str, list[float]]]
+    """Server -> measure -> one rate per round."""
+    ratios: dict[str, float]
+    start_s: dict[str, float]
+    """Server -> seconds from spawning its processes to a route for clients."""
+    rss_mib: dict[str, float]
+    """Server -> resident memory of all its processes after ``messages_stored``."""
+    messages_stored: int
+
+
+def median_ratios(
+    samples: Mapping[str, Mapping[str, Sequence[float]]], *, ours: str, theirs: str
+) -> dict[str, float]:
+    """Divide our medians by theirs, measure by measure."""
+    return {
+        measure: round(
+            statistics.median(samples[ours][measure]) / statistics.median(samples[theirs][measure]),
+            3,
+        )
+        for measure in samples[ours]
+    }
+
+
+def this_machine() -> Machine:
+    """Describe the machine this runs on."""
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Machine(
+        processor=_processor(),
+        processors=len(os.sched_getaffinity(0)),
+        memory_gib=round(memory_bytes / (1 << 30), 1),
+        system=f"{platform.system()} {platform.release()}",
+        python=platform.python_version(),
+        load_average=round(os.getloadavg()[0], 2),
+    )
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def resident_mib(process_ids: Sequence[int]) -> float:
+    """Return the resident memory of some processes together, in MiB."""
+    total_kib = 0
+    for process_id in process_ids:
+        status = Path(f"/proc/{process_id}/status").read_text()
+        line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
+        total_kib += int(line.split()[1])
+    return round(total_kib / 1024, 1)

@@ -1,0 +1,85 @@
+"""``lanemq bench``: figures beside those of the software that lanemq replaces."""
+
+import functools
+import statistics
+
+import click
+import msgspec
+import trio
+from rich.console import Console
+from rich.table import Table
+
+from lanemq.compat import CompatError
+
+from ._broker import Plan, bench_broker
+from ._results import BrokerBench
+from ._wire import wire
+
+
+@click.group()
+def bench() -> None:
+    """Measure lanemq against the software it replaces, on this machine."""
+
+
+bench.add_command(wire)
+
+
+@bench.command()
+@click.option("--against", type=click.Choice(["apache"]), default="apache", show_default=True)
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(min=1))
+@click.option(
+    "--seconds",
+    default=Plan().seconds,
+    show_default=True,
+    type=click.FloatRange(min=0.1),
+    help="Length of each sending measurement.",
+)
+@click.option(
+    "--warm-up",
+    "warm_up_s",
+    default=Plan().warm_up_s,
+    show_default=True,
+    type=click.FloatRange(min=0.1),
+    help="Length of each sending measurement before the first round.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def broker(against: str, rounds: int, seconds: float, warm_up_s: float, as_json: bool) -> None:
+    """Drive lanemq and an Apache broker in turn with the same Java client program.
+
+    A ratio is lanemq's median over Apache's: above 1 lanemq is better.
+    """
+    plan = Plan(rounds=rounds, seconds=seconds, warm_up_s=warm_up_s)
+    progress = Console(stderr=True)
+    try:
+        result = trio.run(functools.partial(bench_broker, plan, progress.print))
+    except CompatError as error:
+        raise click.ClickException(str(error)) from None
+    if as_json:
+        click.echo(msgspec.json.encode(result).decode())
+    else:
+        show_broker_bench(Console(), result)
+
+
+def show_broker_bench(console: Console, result: BrokerBench) -> None:
+    """Print medians, ratios, start-up and memory as tables."""
+    ours, theirs = result.samples
+    machine = result.machine
+    console.print(
+        f"{machine.processors} x {machine.processor}, {machine.memory_gib} GiB, "
+        f"{machine.system}, Python {machine.python}, load {machine.load_average}"
+    )
+    table = Table("messages per second", ours, theirs, "ratio", "range of ours", "range of theirs")
+    for measure, ratio in result.ratios.items():
+        rates = [result.samples[server][measure] for server in (ours, theirs)]
+        table.add_row(
+            measure,
+            *(f"{statistics.median(samples):,.0f}" for samples in rates),
+            f"{ratio:.2f}",
+            *(f"{min(samples):,.0f} - {max(samples):,.0f}" for samples in rates),
+        )
+    console.print(table)
+    for server in (ours, theirs):
+        console.print(
+            f"{server}: start-up {result.start_s[server]:.2f} s, resident "
+            f"{result.rss_mib[server]:.0f} MiB after {result.messages_stored:,} messages"
+        )

@@ -1,0 +1,189 @@
+import com.alibaba.fastjson.JSON;
+import com.alibaba.fastjson.JSONObject;
+import java.io.BufferedReader;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.Message;
+
+/**
+ * Measures a broker from outside, with the Java client as applications use it. Speaks JSON lines:
+ * one measurement at a time is asked for on stdin, its messages and seconds are the answer.
+ */
+public final class Bench {
+    private static final byte[] BODY = new byte[256];
+    private static final Map<String, DefaultMQProducer> PRODUCERS = new HashMap<String, DefaultMQProducer>();
+
+    public static void main(String[] arguments) throws Exception {
+        new Random(1).nextBytes(BODY);
+        PrintStream wire = new PrintStream(new FileOutputStream(FileDescriptor.out), false, "UTF-8");
+        System.setOut(System.err);
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, "UTF-8"));
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            JSONObject request = JSON.parseObject(line);
+            Map<String, Object> reply = new HashMap<String, Object>();
+            reply.put("id", request.get("id"));
+            try {
+                reply.put("result", run(request));
+            } catch (Throwable error) {
+                error.printStackTrace();
+                reply.put("error", error.getClass().getSimpleName());
+                reply.put("code", -1);
+                reply.put("message", String.valueOf(error.getMessage()));
+            }
+            wire.println(JSON.toJSONString(reply));
+            wire.flush();
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static Object run(JSONObject request) throws Exception {
+        String command = request.getString("command");
+        if (command.equals("send")) {
+            return send(request);
+        }
+        if (command.equals("batch")) {
+            return batch(request);
+        }
+        if (command.equals("fill")) {
+            return fill(request);
+        }
+        if (command.equals("consume")) {
+            return consume(request);
+        }
+        throw new IllegalArgumentException(command);
+    }
+
+    private static DefaultMQProducer producer(String nameServer) throws Exception {
+        DefaultMQProducer producer = PRODUCERS.get(nameServer);
+        if (producer == null) {
+            producer = new DefaultMQProducer("bench_producer");
+            producer.setNamesrvAddr(nameServer);
+            producer.setInstanceName("bench@" + nameServer.replace(':', '_'));
+            producer.setSendMsgTimeout(10000);
+            producer.start();
+            PRODUCERS.put(nameServer, producer);
+        }
+        return producer;
+    }
+
+    private static Map<String, Object> measured(long messages, long begunNanos, long endedNanos) {
+        Map<String, Object> answer = new HashMap<String, Object>();
+        answer.put("messages", messages);
+        answer.put("seconds", (endedNanos - begunNanos) / 1e9);
+        return answer;
+    }
+
+    /** So many threads send one message after the other for so many seconds. */
+    private static Object send(JSONObject request) throws Exception {
+        final DefaultMQProducer producer = producer(request.getString("name_server"));
+        final String topic = request.getString("topic");
+        int threads = request.getIntValue("threads");
+        final AtomicLong sent = new AtomicLong();
+        final AtomicLong failed = new AtomicLong();
+        final CountDownLatch done = new CountDownLatch(threads);
+        final long begun = System.nanoTime();
+        final long end = begun + (long) (request.getDoubleValue("seconds") * 1e9);
+        for (int number = 0; number < threads; number++) {
+            new Thread() {
+                @Override
+                public void run() {
+                    try {
+                        while (System.nanoTime() < end) {
+                            producer.send(new Message(topic, BODY));
+                            sent.incrementAndGet();
+                        }
+                    } catch (Exception error) {
+                        error.printStackTrace();
+                        failed.incrementAndGet();
+                    } finally {
+                        done.countDown();
+                    }
+                }
+            }.start();
+        }
+        done.await();
+        if (failed.get() > 0) {
+            throw new IllegalStateException(failed + " of " + threads + " threads failed");
+        }
+        return measured(sent.get(), begun, System.nanoTime());
+    }
+
+    private static List<Message> batchOf(String topic, int size) {
+        List<Message> batch = new ArrayList<Message>();
+        for (int number = 0; number < size; number++) {
+            batch.add(new Message(topic, BODY));
+        }
+        return batch;
+    }
+
+    /** One thread sends batches for so many seconds. */
+    private static Object batch(JSONObject request) throws Exception {
+        DefaultMQProducer producer = producer(request.getString("name_server"));
+        int size = request.getIntValue("size");
+        long sent = 0;
+        long begun = System.nanoTime();
+        long end = begun + (long) (request.getDoubleValue("seconds") * 1e9);
+        while (System.nanoTime() < end) {
+            producer.send(batchOf(request.getString("topic"), size));
+            sent += size;
+        }
+        return measured(sent, begun, System.nanoTime());
+    }
+
+    /** Puts so many messages into a topic. */
+    private static Object fill(JSONObject request) throws Exception {
+        DefaultMQProducer producer = producer(request.getString("name_server"));
+        int left = request.getIntValue("count");
+        long begun = System.nanoTime();
+        while (left > 0) {
+            int size = Math.min(left, 32);
+            producer.send(batchOf(request.getString("topic"), size));
+            left -= size;
+        }
+        return measured(request.getIntValue("count"), begun, System.nanoTime());
+    }
+
+    /** A new group reads so many messages; the time runs from the first to the last of them. */
+    private static Object consume(JSONObject request) throws Exception {
+        final long count = request.getLongValue("count");
+        final AtomicLong first = new AtomicLong();
+        final AtomicLong last = new AtomicLong();
+        final AtomicLong seen = new AtomicLong();
+        final CountDownLatch done = new CountDownLatch(1);
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(request.getString("group"));
+        consumer.setNamesrvAddr(request.getString("name_server"));
+        consumer.setInstanceName(request.getString("group"));
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(request.getString("topic"), "*");
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            first.compareAndSet(0, System.nanoTime());
+            if (seen.addAndGet(messages.size()) >= count) {
+                last.compareAndSet(0, System.nanoTime());
+                done.countDown();
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        boolean complete = done.await(80, TimeUnit.SECONDS);
+        consumer.shutdown();
+        if (!complete) {
+            throw new IllegalStateException(seen.get() + " of " + count + " messages came");
+        }
+        return measured(count, first.get(), last.get());
+    }
+}
