@@ -59,8 +59,11 @@ async def send_async(cell: Cell) -> None:
             results.append(await producer.send(Outgoing(topic, body), mode="async"))
 
         bodies = [b"async %d" % number for number in range(24)]
+        # The first alone: 4.2.0 closes a connection that two threads open at once, and what
+        # was under way on it is sent again after its time-out (NettyRemotingClient.createChannel).
+        await send(bodies[0])
         async with trio.open_nursery() as nursery:
-            for body in bodies:
+            for body in bodies[1:]:
                 nursery.start_soon(send, body)
         _check_sent(results, queues=4)
         received = await consumer.receive(len(bodies))
