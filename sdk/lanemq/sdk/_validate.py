@@ -4,6 +4,7 @@ Source: RocketMQ 4.9.8, Validators.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from lanemq.wire import (
     CLOSED_TOPICS,
@@ -54,6 +55,7 @@ def check_topic(topic: str) -> None:
         raise InvalidName(problem)
 
 
+@lru_cache(maxsize=1024)  # producers ask again for every message; errors are not kept
 def check_send_topic(topic: str) -> None:
     """Raise ``InvalidName`` unless clients may send to ``topic``."""
     check_topic(topic)
