@@ -1,5 +1,6 @@
 """What the three server commands share: logging, signals, readiness, and errors in one line."""
 
+import gc
 import logging
 import signal
 import sys
@@ -84,6 +85,8 @@ async def _main(services: Callable[[], AbstractAsyncContextManager[Ready]], as_j
             nursery.start_soon(watch)
             async with services() as ready:
                 is_ready = True
+                # What lives now lives to the end; each full collection would walk it in vain.
+                gc.freeze()
                 if as_json:
                     print(msgspec.json.encode(ready.facts).decode(), flush=True)
                 else:
