@@ -29,15 +29,15 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
             begin_ms=header.begin_timestamp,
             end_ms=header.end_timestamp,
         )
+        fields = {
+            "indexLastUpdateTimestamp": str(found.last_update_timestamp_ms),
+            "indexLastUpdatePhyoffset": str(found.last_update_position),
+        }
         if not found.records:
             remark = "can not find message, maybe time range not correct"
-            raise Refused(ResponseCode.QUERY_NOT_FOUND, remark)
+            return frame.reply(ResponseCode.QUERY_NOT_FOUND, fields, remark=remark)
         return frame.reply(
-            fields={
-                "indexLastUpdateTimestamp": str(found.last_update_timestamp_ms),
-                "indexLastUpdatePhyoffset": str(found.last_update_position),
-            },
-            body=b"".join(for_reader_all(found.records, frame.version)),
+            fields=fields, body=b"".join(for_reader_all(found.records, frame.version))
         )
 
     def view(header: ViewMessage, frame: Frame, session: Session) -> Frame:
