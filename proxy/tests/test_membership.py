@@ -145,9 +145,10 @@ async def test_an_empty_heartbeat_and_a_broken_one(client: Client) -> None:
     ("expression_type", "code"),
     [("TAG", 0), ("SQL92", ResponseCode.SYSTEM_ERROR)],
 )
-async def test_only_filters_by_tags_are_accepted(
-    client: Client, expression_type: str, code: int
+async def test_only_filters_by_tags_are_accepted_where_the_others_are_off(
+    broker: TestBroker, client: Client, expression_type: str, code: int
 ) -> None:
+    broker.context.config.enable_property_filter = False
     subscription = SubscriptionData("T", "a > 1", expression_type=expression_type)
     body = CheckClientRequestBody("id", "g", subscription).encode()
     answer = await client.call(RequestCode.CHECK_CLIENT_CONFIG, body=body)

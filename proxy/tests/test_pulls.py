@@ -178,8 +178,9 @@ class TestRefusals:
         assert await self.refusal(client, sys_flag=0) == ResponseCode.NO_PERMISSION
 
     async def test_filters_by_properties_are_refused_as_without_the_feature(
-        self, client: Client
+        self, broker: TestBroker, client: Client
     ) -> None:
+        broker.context.config.enable_property_filter = False
         await client.send()
         answer = await client.pull(expression_type="SQL92", subscription="a > 1")
         assert answer.code == ResponseCode.SYSTEM_ERROR

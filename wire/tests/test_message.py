@@ -28,6 +28,7 @@ from lanemq.wire import (
     encode_properties,
     encode_record,
     iter_messages,
+    record_properties,
     record_size,
 )
 
@@ -79,7 +80,7 @@ def test_records_come_back(fields: dict[str, Any]) -> None:
     assert message.size_bytes == record_size(record) == len(record)
     assert message.magic == (MAGIC_V1 if len(fields["topic"]) <= 127 else MAGIC_V2)
     assert message.topic == fields["topic"].decode()
-    assert message.properties_data == fields["properties"]
+    assert message.properties_data == record_properties(record) == fields["properties"]
     assert message.born_host.packed == fields["born_host"]
     assert message.store_host.packed == fields["store_host"]
     for name in ("body", "queue_id", "flag", "queue_offset", "log_position", "reconsume_times"):

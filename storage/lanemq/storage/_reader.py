@@ -5,7 +5,7 @@ Source: RocketMQ 4.9.8, DefaultMessageStore.getMessage and ConsumeQueue.getOffse
 """
 
 from collections.abc import Callable
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 from ._commit_log import CommitLog
 from ._consume_queue import Unit, iter_units
@@ -15,6 +15,9 @@ from ._messages import Boundary, GetStatus, Got, QueryResult
 from ._queues import ConsumeQueue, QueueTable
 from ._records import HEAD_BYTES_MAX, Record, check_record, store_timestamp_ms
 from ._statistics import Counters
+
+Matches: TypeAlias = Callable[[bytes], bool]
+"""Judges a whole record."""
 
 SCAN_UNITS: Final = 800
 WARM_COUNT_MAX: Final = 32
@@ -55,8 +58,9 @@ class Reader:
         max_count: int,
         max_bytes: int,
         tag_codes: frozenset[int] | None,
+        matches: Matches | None,
     ) -> Got:
-        got = self._get(topic, queue_id, queue_offset, max_count, max_bytes, tag_codes)
+        got = self._get(topic, queue_id, queue_offset, max_count, max_bytes, tag_codes, matches)
         counters = self._counters
         if got.records:
             counters.get_found += 1
@@ -74,6 +78,7 @@ class Reader:
         max_count: int,
         max_bytes: int,
         tag_codes: frozenset[int] | None,
+        matches: Matches | None,
     ) -> Got:
         queue = self._queues.find(topic, queue_id)
         if queue is None:
@@ -87,7 +92,7 @@ class Reader:
             return Got(GetStatus.OFFSET_OVERFLOW_ONE, offset, begin, end, [])
         if offset > end:
             return Got(GetStatus.OFFSET_OVERFLOW_BADLY, end, begin, end, [])
-        return self._scan(queue, offset, max_count, max_bytes, tag_codes)
+        return self._scan(queue, offset, max_count, max_bytes, tag_codes, matches)
 
     def _scan(
         self,
@@ -96,13 +101,15 @@ class Reader:
         max_count: int,
         max_bytes: int,
         tag_codes: frozenset[int] | None,
+        matches: Matches | None,
     ) -> Got:
         log = self._log
         cold_below = log.end - self._cold_bytes
         records: list[bytes] = []
         total = scanned = gone_below = 0
         status = GetStatus.NO_MATCHED_MESSAGE
-        scan = SCAN_UNITS if tag_codes is not None else min(SCAN_UNITS, 2 * WARM_COUNT_MAX)
+        filtered = tag_codes is not None or matches is not None
+        scan = SCAN_UNITS if filtered else min(SCAN_UNITS, 2 * WARM_COUNT_MAX)
         units = queue.read(offset, max(scan, max_count))
         if not units:
             end = queue.end
@@ -131,6 +138,10 @@ class Reader:
                 if not records:
                     status = GetStatus.MESSAGE_WAS_REMOVING
                 gone_below = log.segments.begin  # nothing before the log's begin is worth a try
+                continue
+            if matches is not None and not matches(record):
+                if not records:
+                    status = GetStatus.NO_MATCHED_MESSAGE
                 continue
             records.append(record)
             total += size

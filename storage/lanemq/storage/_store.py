@@ -208,8 +208,11 @@ class Store:
         max_count: int,
         max_bytes: int = WARM_BYTES_MAX,
         tag_codes: frozenset[int] | None = None,
+        matches: Callable[[bytes], bool] | None = None,
     ) -> Got:
         """Messages of a queue from ``queue_offset`` on, those with one of ``tag_codes``.
+
+        ``matches`` judges the records of those and so decides which of them are given.
 
         Stops at ``max_count``, at 32 messages or ``max_bytes`` (8 and 64 KiB where it is cold),
         and after 800 messages without a match; the first message is given whatever its size.
@@ -221,6 +224,7 @@ class Store:
             max_count=max_count,
             max_bytes=max_bytes,
             tag_codes=tag_codes,
+            matches=matches,
         )
 
     def record_at(self, log_position: int) -> bytes | None:

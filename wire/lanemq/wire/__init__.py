@@ -36,6 +36,7 @@ from ._message import (
     decode_message,
     decode_messages,
     iter_messages,
+    record_properties,
     record_size,
 )
 from ._message_layout import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MAX_PROPERTIES_BYTES, RECORD_LAYOUTS
@@ -484,6 +485,7 @@ __all__ = [
     "language_name",
     "parse_tag_expression",
     "permission_text",
+    "record_properties",
     "record_size",
     "remove_property",
     "reply_topic",

@@ -123,6 +123,15 @@ def _bounds(
     return size, hosts, body_at, body_end, topic_at, topic_end, properties_at
 
 
+def record_properties(data: bytes | bytearray | memoryview, position: int = 0) -> bytes:
+    """The property string of the record at ``position``; nothing else is decoded.
+
+    Raises ``RemoteProtocolError`` as ``decode_message`` does.
+    """
+    bounds = _bounds(data, position)
+    return bytes(data[bounds[6] : position + bounds[0]])
+
+
 def decode_message(
     data: bytes | bytearray | memoryview, position: int = 0, *, check_crc: bool = False
 ) -> StoredMessage:

@@ -13,6 +13,8 @@ from typing import Generic, TypeVar, final
 
 from lanemq.wire import ConsumerData, HeartbeatData, SubscriptionData
 
+from ._consumer_filters import ConsumerFilters
+
 CLIENT_LIFE_S = 120.0
 
 SessionT = TypeVar("SessionT")
@@ -39,6 +41,8 @@ class ConsumerGroup(Generic[SessionT]):
     consume_from_where: str
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     """By topic. All members are supposed to subscribe alike; they overwrite each other."""
+    filters: ConsumerFilters = field(default_factory=ConsumerFilters)
+    """Of the subscriptions that are no tags."""
     clients: dict[SessionT, Client[SessionT]] = field(default_factory=dict)
     seen_s: float = 0.0
 
@@ -201,6 +205,7 @@ class ClientRegistry(Generic[SessionT]):
         for topic in [topic for topic in group.subscriptions if topic not in named]:
             changed = True
             del group.subscriptions[topic]
+        group.filters.register(data.subscription_data_set)
         return changed
 
     def _leave(self, session: SessionT, *, is_consumer: bool, name: str) -> bool:

@@ -102,6 +102,10 @@ class BrokerConfig(Settings):
     """Percent of memory; a message further behind the log's end counts as on disk."""
     default_query_max_num: int = setting(32, changeable=True)
     """Messages of a query by key that names no limit."""
+    enable_property_filter: bool = setting(True, changeable=True)
+    """Whether subscriptions by SQL92 are taken. Apache's default is false."""
+    filter_support_retry: bool = setting(False, changeable=True)
+    """Whether they also judge the messages that come again."""
 
     # The store
     store_path_root_dir: Path = setting(Path("lanemq-data"))  # noqa: RUF009 - a field

@@ -22,11 +22,13 @@ from lanemq.wire import (
     retry_topic,
 )
 from lanemq.wire.headers import GetConsumerListByGroup, UnregisterClient
+from lanemq.wire.sql92 import SqlInvalid
 
 from .._dispatch import Handlers, typed
 from .._session import Session
+from ._consumer_filters import compile_filter, is_tag_type
 from ._context import BrokerContext
-from ._filter import require_tags
+from ._filter import require_supported
 
 SCAN_S: Final = 10.0
 """Time between two looks for clients and locks that nobody renewed."""
@@ -105,12 +107,18 @@ class Heartbeats:
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         return frame.reply(body=ConsumerIdList(tuple(group.client_ids())).encode())
 
-    @staticmethod
-    def check_client(frame: Frame, session: Session) -> Frame:
+    def check_client(self, frame: Frame, session: Session) -> Frame:
         """Answer whether the broker can filter as a consumer that is about to start wants."""
         subscription = CheckClientRequestBody.decode(frame.body).subscription_data
-        if subscription is not None:
-            require_tags(subscription.expression_type)
+        if subscription is not None and not is_tag_type(subscription.expression_type):
+            require_supported(
+                subscription.expression_type,
+                property_filter=self._broker.config.enable_property_filter,
+            )
+            try:
+                compile_filter(subscription.expression_type, subscription.sub_string)
+            except SqlInvalid as error:
+                raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
         return frame.reply()
 
     async def expire(self) -> None:

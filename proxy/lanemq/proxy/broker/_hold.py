@@ -19,6 +19,7 @@ Source: RocketMQ 4.9.8, PullRequestHoldService, which scans every 5 s; here noth
 
 import heapq
 import math
+from collections.abc import Callable
 from typing import Generic, TypeVar, final
 
 from lanemq.wire import Frame
@@ -37,10 +38,20 @@ OwnerT = TypeVar("OwnerT")
 class Hold(Generic[OwnerT]):
     """One parked pull: ``request`` waits on behalf of ``owner`` for ``queue_offset`` of a queue.
 
-    ``tag_codes`` are the hashes of the tags it wants, None for all.
+    ``tag_codes`` are the hashes of the tags it wants, None for all; ``matches`` judges the
+    property string of a message that has one of them.
     """
 
-    __slots__ = ("owner", "queue", "queue_offset", "request", "slot", "tag_codes", "timeout_s")
+    __slots__ = (
+        "matches",
+        "owner",
+        "queue",
+        "queue_offset",
+        "request",
+        "slot",
+        "tag_codes",
+        "timeout_s",
+    )
 
     def __init__(
         self,
@@ -51,6 +62,7 @@ class Hold(Generic[OwnerT]):
         queue_id: int,
         queue_offset: int,
         tag_codes: frozenset[int] | None,
+        matches: Callable[[bytes], bool] | None = None,
         timeout_s: float,
     ) -> None:
         self.owner = owner
@@ -58,6 +70,7 @@ class Hold(Generic[OwnerT]):
         self.queue = (topic, queue_id)
         self.queue_offset = queue_offset
         self.tag_codes = tag_codes
+        self.matches = matches
         self.timeout_s = timeout_s
         self.slot = 0
 
@@ -113,11 +126,19 @@ class Holds(Generic[OwnerT]):
         return False
 
     def arrived(
-        self, topic: str, queue_id: int, *, max_offset: int, tags_code: int, now_s: float
+        self,
+        topic: str,
+        queue_id: int,
+        *,
+        max_offset: int,
+        tags_code: int,
+        now_s: float,
+        properties: Callable[[], bytes] = bytes,
     ) -> bool:
         """A message with ``tags_code`` is in the queue, which now ends at ``max_offset``.
 
-        The pulls that want it wait in ``take_woken`` from now on. Returns whether any other
+        ``properties`` gives its property string; it is called if a pull needs to know. The
+        pulls that want it wait in ``take_woken`` from now on. Returns whether any other
         expires earlier than it did.
         """
         waiting = self._queues.get((topic, queue_id))
@@ -127,7 +148,9 @@ class Holds(Generic[OwnerT]):
         for hold in list(waiting):
             if max_offset <= hold.queue_offset:
                 continue
-            if hold.tag_codes is None or tags_code in hold.tag_codes:
+            if (hold.tag_codes is None or tags_code in hold.tag_codes) and (
+                hold.matches is None or hold.matches(properties())
+            ):
                 self._leave(hold)
                 self._woken[hold] = None
             elif math.ceil((now_s + RECHECK_S) / SLOT_S) < hold.slot:

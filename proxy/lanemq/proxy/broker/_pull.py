@@ -20,6 +20,8 @@ from lanemq.wire import (
     RequestCode,
     ResponseCode,
     SubscriptionGroupConfig,
+    record_properties,
+    retry_topic,
 )
 from lanemq.wire.headers import PullMessage
 
@@ -27,7 +29,7 @@ from .._dispatch import Handlers, failure
 from .._reply_template import ReplyTemplate
 from .._session import Session
 from ._context import BrokerContext
-from ._filter import TAG_TYPE, require_tags, subscribed_codes, tag_codes
+from ._filter import Wanted, wanted_here, wanted_of_group, wanted_retries
 from ._hold import Hold
 from ._old_readers import for_reader_all
 
@@ -86,7 +88,12 @@ class Pulls:
         broker = self._broker
         if broker.holds.waits_on(topic, queue_id):
             hurried = broker.holds.arrived(
-                topic, queue_id, max_offset=max_offset, tags_code=tags_code, now_s=broker.now_s()
+                topic,
+                queue_id,
+                max_offset=max_offset,
+                tags_code=tags_code,
+                now_s=broker.now_s(),
+                properties=lambda: self._properties(topic, queue_id, max_offset - 1),
             )
             if hurried:
                 self._rearm()
@@ -113,8 +120,8 @@ class Pulls:
             PullMessage.from_fields(fields)  # says which field it is
             raise
         group = self._allowed(group_name, topic, queue_id, session)
-        codes = self._wanted(fields, group, topic, sys_flag)
-        got = self._get(topic, queue_id, offset, max_count, codes)
+        wanted = self._wanted(fields, group, topic, sys_flag)
+        got = self._get(topic, queue_id, offset, max_count, wanted)
         if got.status in EMPTY:
             code = ResponseCode.PULL_NOT_FOUND if offset == 0 else ResponseCode.PULL_OFFSET_MOVED
         else:
@@ -124,7 +131,7 @@ class Pulls:
                 committed = int(fields["commitOffset"])
                 broker.store.tables.consumer_offsets.put(group_name, topic, queue_id, committed)
             if code is ResponseCode.PULL_NOT_FOUND and sys_flag & PullSysFlag.SUSPEND:
-                self._park(frame, session, topic, queue_id, offset, codes)
+                self._park(frame, session, topic, queue_id, offset, wanted)
                 return None
         records = for_reader_all(got.records, frame.version)
         if records:
@@ -169,40 +176,35 @@ class Pulls:
         group: SubscriptionGroupConfig,
         topic: str,
         sys_flag: int,
-    ) -> frozenset[int] | None:
-        """The tag hashes wanted; from this request, or else from the group's heartbeats.
-
-        A pull may be faster than the heartbeat that subscribes. It is refused at once, and the
-        client tries again.
-        """
+    ) -> Wanted:
+        """What to give; from this request, or else from the group's heartbeats."""
+        broker, property_filter = self._broker, self._broker.config.enable_property_filter
+        members = broker.clients.consumer_group(group.group_name)
         if sys_flag & PullSysFlag.SUBSCRIPTION:
-            expression_type = fields.get("expressionType")
-            if expression_type and expression_type != TAG_TYPE and not fields.get("subscription"):
-                remark = "parse the consumer's subscription failed"
-                raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
-            require_tags(expression_type)
-            return tag_codes(fields.get("subscription"))
-        members = self._broker.clients.consumer_group(group.group_name)
-        if members is None:
-            remark = "the consumer's group info not exist"
-            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
-        if members.message_model == BROADCASTING and not group.consume_broadcast_enable:
-            remark = f"the consumer group[{group.group_name}] can not consume by broadcast way"
-            raise Refused(ResponseCode.NO_PERMISSION, remark)
-        subscription = members.subscriptions.get(topic)
-        if subscription is None:
-            remark = "the consumer's subscription not exist"
-            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
-        if subscription.sub_version < int(fields.get("subVersion", "0")):
-            remark = "the consumer's subscription not latest"
-            raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
-        require_tags(subscription.expression_type)
-        return subscribed_codes(subscription)
+            wanted = wanted_here(
+                fields.get("subscription"),
+                fields.get("expressionType"),
+                property_filter=property_filter,
+            )
+        else:
+            if members is None:
+                remark = "the consumer's group info not exist"
+                raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+            if members.message_model == BROADCASTING and not group.consume_broadcast_enable:
+                remark = f"the consumer group[{group.group_name}] can not consume by broadcast way"
+                raise Refused(ResponseCode.NO_PERMISSION, remark)
+            version_ms = int(fields.get("subVersion", "0"))
+            wanted = wanted_of_group(members, topic, version_ms, property_filter=property_filter)
+        if (
+            broker.config.filter_support_retry
+            and members is not None
+            and topic == retry_topic(group.group_name)
+        ):
+            return wanted_retries(wanted, members.filters)
+        return wanted
 
-    def _get(
-        self, topic: str, queue_id: int, offset: int, max_count: int, codes: frozenset[int] | None
-    ) -> Got:
-        broker = self._broker
+    def _get(self, topic: str, queue_id: int, offset: int, max_count: int, wanted: Wanted) -> Got:
+        broker, judge = self._broker, wanted.matches
         store, config = broker.store, broker.config
         count_limit = config.max_transfer_count_on_message_in_memory
         max_bytes = config.max_transfer_bytes_on_message_in_memory
@@ -217,8 +219,17 @@ class Pulls:
             offset,
             max_count=min(max_count, count_limit),
             max_bytes=max_bytes,
-            tag_codes=codes,
+            tag_codes=wanted.tag_codes,
+            matches=judge and (lambda record: judge(record_properties(record))),
         )
+
+    def _properties(self, topic: str, queue_id: int, queue_offset: int) -> bytes:
+        """The property string of a message that is there."""
+        store = self._broker.store
+        (unit,) = store.units(topic, queue_id, queue_offset, 1)
+        record = store.record_at(unit.log_position)
+        assert record is not None
+        return record_properties(record)
 
     def _park(
         self,
@@ -227,7 +238,7 @@ class Pulls:
         topic: str,
         queue_id: int,
         offset: int,
-        codes: frozenset[int] | None,
+        wanted: Wanted,
     ) -> None:
         broker, holds = self._broker, self._broker.holds
         if holds.is_full:
@@ -243,7 +254,8 @@ class Pulls:
             topic=topic,
             queue_id=queue_id,
             queue_offset=offset,
-            tag_codes=codes,
+            tag_codes=wanted.tag_codes,
+            matches=wanted.matches,
             timeout_s=min(max(0.0, timeout_ms / 1000), HOLD_MAX_S),
         )
         now_s = broker.now_s()
