@@ -117,54 +117,73 @@ class FileConsumeQueue:
 
     # What follows is for start-up and cleaning.
 
-    def recover(self, *, thorough: bool) -> None:
+    def recover(self, redo_position: int | None) -> None:
         """Find the end: behind the last of the valid units (position >= 0, size > 0).
 
-        After a clean stop the units lie in one piece, so that the end can be searched by halves;
-        after a crash (``thorough``) all units of the last three files are looked at, and must
-        be in the order of the log.
+        After a clean stop (None) they lie in one piece, so that the end can be searched by
+        halves. After a crash, units of messages behind ``redo_position`` may be half written:
+        they are dropped, and so is all that is not in the order of the log.
         """
         segments = self._segments
         segments.load()
         starts = segments.starts
         per_file = segments.file_bytes // UNIT_BYTES
+        first = len(starts) - RECOVERED_FILES
+        if redo_position is not None:
+            first = self._newest_sound_file(starts, redo_position)
         end = 0
-        for start in starts[-RECOVERED_FILES:]:
-            first = start // UNIT_BYTES
-            valid = self._valid_units(first, per_file, thorough=thorough)
-            end = first + valid
+        for start in starts[max(0, first) :]:
+            unit = start // UNIT_BYTES
+            if redo_position is None:
+                valid = self._valid_units(unit, per_file)
+            else:
+                valid = self._sound_units(unit, per_file, redo_position)
+            end = unit + valid
             if valid < per_file:
                 break
         self._set_end(end)
         # Units behind a hole are remains; a search by halves must never meet them.
-        if starts and (thorough or starts[-1] > end * UNIT_BYTES):
+        if starts and (redo_position is not None or starts[-1] > end * UNIT_BYTES):
             segments.erase(end * UNIT_BYTES)
 
-    def _valid_units(self, first: int, count: int, *, thorough: bool) -> int:
-        if thorough:
-            return self._unbroken_units(first, count)
+    def _valid_units(self, first: int, count: int) -> int:
         low, high = 0, count
         while low < high:
             middle = (low + high) // 2
-            data = self._segments.read((first + middle) * UNIT_BYTES, UNIT_BYTES)
-            log_position, size_bytes, _ = unpack_unit(data, 0)
-            if log_position < 0 or size_bytes <= 0:
+            unit = self._unit_in_file(first + middle)
+            if unit.log_position < 0 or unit.size_bytes <= 0:
                 high = middle
             else:
                 low = middle + 1
         return low
 
-    def _unbroken_units(self, first: int, count: int) -> int:
+    def _unit_in_file(self, offset: int) -> Unit:
+        return Unit(*unpack_unit(self._segments.read(offset * UNIT_BYTES, UNIT_BYTES), 0))
+
+    def _newest_sound_file(self, starts: tuple[int, ...], redo_position: int) -> int:
+        """Number of the newest file before which all units are of messages before the redo."""
+        for number in range(len(starts) - 1, 0, -1):
+            before = self._unit_in_file(starts[number] // UNIT_BYTES - 1)
+            unit = self._unit_in_file(starts[number] // UNIT_BYTES)
+            if (
+                before.size_bytes > 0
+                and unit.size_bytes > 0
+                and before.log_position <= unit.log_position < redo_position
+            ):
+                return number
+        return 0
+
+    def _sound_units(self, first: int, count: int, redo_position: int) -> int:
         seen, log_end = 0, self.log_end
         while seen < count:
             data = self._segments.read(
                 (first + seen) * UNIT_BYTES, min(CHUNK_UNITS, count - seen) * UNIT_BYTES
             )
             for log_position, size_bytes, _ in iter_units(data):
-                if log_position < 0 or size_bytes <= 0:
+                if log_position < 0 or size_bytes <= 0 or log_position >= redo_position:
                     return seen
                 if size_bytes != BLANK_SIZE:
-                    if log_position < log_end:  # half of it was written
+                    if log_position < log_end:
                         return seen
                     self.log_end = log_end = log_position + size_bytes
                 seen += 1

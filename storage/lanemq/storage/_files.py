@@ -109,7 +109,7 @@ class Files(Protocol):
         """``File.sync`` for a file by name, or for the names in a directory."""
 
     def lock(self, path: Path, root: Path) -> Lock:
-        """Lock byte 0 of the file, which is made. Raises ``StoreLocked`` where another holder has it."""
+        """Lock byte 0 of the file, which is made. Raises ``StoreLocked`` if it is held."""
 
 
 @final

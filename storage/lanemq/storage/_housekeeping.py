@@ -117,6 +117,14 @@ class Housekeeping:
         if self._index is not None:
             self._index.write_out()
 
+    async def keep_recovery(self) -> None:
+        """Make the end that recovery gave the log durable, before anything is written there.
+
+        Else a loss of power might bring back what was cut off, behind newer records. Raises
+        ``OSError``.
+        """
+        await self._log.segments.sync()
+
     async def flush_all(self) -> None:
         """Make everything durable, then the checkpoint. Raises ``OSError``, ``StoreUnwritable``."""
         async with self._one_at_a_time:

@@ -199,7 +199,7 @@ class Index:
         while len(self._index_files) > 1 and self._index_files[-1].begin_position >= position:
             self._remove(len(self._index_files) - 1)
         for index_file in reversed(self._index_files):
-            if index_file.is_full and index_file.end_position < position:
+            if index_file.is_whole and index_file.end_position < position:
                 break
             index_file.rebuild(position)
         while len(self._index_files) > 1 and self._index_files[-1].next_entry <= 1:

@@ -65,6 +65,11 @@ class IndexFile:
     def is_full(self) -> bool:
         return self.next_entry >= self._limit
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the file is full and its header is not older than its entries."""
+        return self.is_full and self._entry(self.next_entry - 1)[1] == self.end_position
+
     def load(self) -> None:
         """Read the header."""
         (

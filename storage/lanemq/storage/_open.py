@@ -46,6 +46,7 @@ async def open_store(
         await files.sync_path(abort)
         await files.sync_path(root)
         store.load(clean=clean)
+        await store.housekeeping.keep_recovery()
         is_clean = False
         try:
             async with trio.open_nursery() as nursery:

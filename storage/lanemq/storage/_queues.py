@@ -79,8 +79,8 @@ class QueueTable:
         directory = self.directory / topic / str(queue_id)
         return FileConsumeQueue(topic, queue_id, Segments(self._files, directory, self._file_bytes))
 
-    def load(self, *, thorough: bool) -> None:
-        """Find the queues on the disk and their ends.
+    def load(self, redo_position: int | None) -> None:
+        """Find the queues on the disk and their ends; after a crash, those before the redo.
 
         What is no queue is left alone: the files of a RocksDB may lie in the same directory.
         Raises ``StoreCorrupted`` for a file of a wrong size.
@@ -91,7 +91,7 @@ class QueueTable:
             for entry in self._files.entries(self.directory / topic.name):
                 if entry.is_directory and entry.name.isascii() and entry.name.isdigit():
                     queue = self._new(topic.name, int(entry.name))
-                    queue.recover(thorough=thorough)
+                    queue.recover(redo_position)
                     self._queues[topic.name, queue.queue_id] = queue
 
     def max_log_end(self) -> int:

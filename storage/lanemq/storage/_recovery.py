@@ -98,20 +98,19 @@ class Recovery:
         self._checkpoint.load()
         if not len(segments):
             self._move_aside()
-        self._queues.load(thorough=not clean)
-        if not len(segments):
-            if self._index is not None:
-                self._index.load(None)
-            return
-        if clean:
-            start = normal_start(segments, self._queues)
-        else:
-            start = crash_start(segments, self._checkpoint.recovery_ms)
-            self._queues.truncate(start)
-            segments.mark_dirty(start)
-            self.durable_to = start
+        redo_position = None
+        if not clean and len(segments):
+            redo_position = crash_start(segments, self._checkpoint.recovery_ms)
+            segments.mark_dirty(redo_position)
+            self.durable_to = redo_position
+        self._queues.load(redo_position)
         if self._index is not None:
-            self._index.load(None if clean else start)
+            self._index.load(redo_position)
+        if not len(segments):
+            return
+        start = redo_position
+        if start is None:
+            start = normal_start(segments, self._queues)
         self._redo(start)
         self._queues.correct_min(segments.begin)
         for queue in self._queues:
