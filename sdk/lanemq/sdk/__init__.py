@@ -4,7 +4,7 @@ Everything public is here; ``open_producer``, ``open_push_consumer`` and
 ``open_lite_pull_consumer`` are where to begin. See docs/sdk.md.
 """
 
-from lanemq.wire import MessageQueue
+from lanemq.wire import MessageQueue, StageRecord, Stages
 
 from ._allocation import (
     Allocate,
@@ -41,17 +41,32 @@ from ._options import (
     ProducerOptions,
     PushOptions,
 )
+from ._ordered_listeners import (
+    AbandonMessage,
+    LockLoss,
+    OrderlyListener,
+    StagedConcurrentListener,
+)
 from ._producer import Producer, open_producer
 from ._push_consumer import PushConsumer, open_push_consumer
 from ._remoting import RemotingClient, RemotingOptions, dial_tcp, open_remoting_client
+from ._stage_counter import StageCounter
+from ._stage_offsets import (
+    BrokerStageOffsets,
+    LocalStageOffsets,
+    MemoryStageOffsets,
+    StageOffsetStore,
+)
 
 __all__ = [
+    "AbandonMessage",
     "Allocate",
     "AllocateByConfig",
     "AllocateConsistentHash",
     "AllocateMachineRoom",
     "AllocateMachineRoomNearby",
     "BadAnswer",
+    "BrokerStageOffsets",
     "BrokerUnreachable",
     "Client",
     "ClientClosed",
@@ -64,11 +79,15 @@ __all__ = [
     "LanemqError",
     "LitePullConsumer",
     "LitePullOptions",
+    "LocalStageOffsets",
+    "LockLoss",
+    "MemoryStageOffsets",
     "Message",
     "MessageModel",
     "MessageQueue",
     "MessageRejected",
     "NoRoute",
+    "OrderlyListener",
     "Outcome",
     "Producer",
     "ProducerOptions",
@@ -81,6 +100,11 @@ __all__ = [
     "RequestTimedOut",
     "SendResult",
     "SendStatus",
+    "StageCounter",
+    "StageOffsetStore",
+    "StageRecord",
+    "StagedConcurrentListener",
+    "Stages",
     "WrongUse",
     "allocate_averagely",
     "allocate_by_circle",

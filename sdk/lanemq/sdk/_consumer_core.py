@@ -58,6 +58,8 @@ class ConsumerCore:
         batch: int,
         deliver: Deliver,
         progress: Progress | None = None,
+        offsets: Offsets | None = None,
+        commit_in_passing: bool = True,
     ) -> None:
         self.client = client
         self.group = group
@@ -69,7 +71,7 @@ class ConsumerCore:
         self.started_ms = client.clock_ms()
         self.calls = GroupCalls(client, group)
         self.broadcasting = options.message_model is MessageModel.BROADCASTING
-        self.offsets: Offsets = (
+        self.offsets: Offsets = offsets or (
             LocalOffsets(options.offsets_dir / options.client.instance / f"{group}.json")
             if self.broadcasting
             else BrokerOffsets(self.calls)
@@ -87,7 +89,7 @@ class ConsumerCore:
                 batch=batch,
                 # A lite pull consumer may read queues that its heartbeat does not speak of.
                 post_subscription=active,
-                commit_in_passing=not active and not self.broadcasting,
+                commit_in_passing=commit_in_passing and not active and not self.broadcasting,
                 deliver=deliver,
                 progress=progress or self.progress,
                 stats=self.topic_stats,
@@ -144,7 +146,7 @@ class ConsumerCore:
         for queue, offset in offsets.items():
             if queue.topic == topic and queue in self.membership.held:
                 LOGGER.info("%s: reset to offset %d", queue, offset)
-                await self.membership.correct(queue, offset)
+                await self.membership.correct(queue, offset, reset=True)
 
     async def persist_loop(self) -> None:
         """Report progress every ``offset_persist_interval_s``."""

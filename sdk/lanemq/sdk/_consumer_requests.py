@@ -6,6 +6,7 @@ Source: RocketMQ 4.9.8, ClientRemotingProcessor.
 """
 
 import logging
+from collections.abc import Callable
 from typing import final
 
 import trio
@@ -36,15 +37,27 @@ from ._consumer_core import ConsumerCore
 from ._held_queue import HeldQueue
 from ._listener import ConcurrentListener
 from ._messages import Outcome, ReceivedMessage
+from ._ordered_listeners import OrderlyListener, StagedConcurrentListener
 
 LOGGER = logging.getLogger("lanemq.sdk.consumer")
 
 MIB = 1 << 20
 
 
-def answer_brokers(core: ConsumerCore, listener: ConcurrentListener | None) -> None:
-    """Answer the brokers' requests for ``core``; without a listener, 309 is refused."""
-    requests = _Requests(core, listener)
+Listener = ConcurrentListener | OrderlyListener | StagedConcurrentListener
+
+
+def answer_brokers(
+    core: ConsumerCore,
+    listener: Listener | None,
+    *,
+    is_locked: Callable[[MessageQueue], bool] | None = None,
+) -> None:
+    """Answer the brokers' requests for ``core``; without a listener, 309 is refused.
+
+    ``is_locked`` says of an ordered consumer's queue whether its lock is held.
+    """
+    requests = _Requests(core, listener, is_locked)
     handle = core.client.remoting.handle
     handle(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, requests.group_changed)
     handle(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, requests.reset_offsets)
@@ -55,9 +68,15 @@ def answer_brokers(core: ConsumerCore, listener: ConcurrentListener | None) -> N
 
 @final
 class _Requests:
-    def __init__(self, core: ConsumerCore, listener: ConcurrentListener | None) -> None:
+    def __init__(
+        self,
+        core: ConsumerCore,
+        listener: Listener | None,
+        is_locked: Callable[[MessageQueue], bool] | None,
+    ) -> None:
         self._core = core
         self._listener = listener
+        self._is_locked = is_locked
 
     def _check_group(self, group: str) -> None:
         if group != self._core.group:
@@ -103,7 +122,7 @@ class _Requests:
             properties={
                 "PROP_NAMESERVER_ADDR": ";".join(core.client.routes.name_servers.addresses),
                 "PROP_CONSUME_TYPE": core.consume_type.value,
-                "PROP_CONSUMEORDERLY": "false",
+                "PROP_CONSUMEORDERLY": str(isinstance(listener, OrderlyListener)).lower(),
                 "PROP_THREADPOOL_CORE_SIZE": str(listener.concurrency if listener else 0),
                 "PROP_CLIENT_VERSION": Version(VERSION).name,
                 "PROP_CONSUMER_START_TIMESTAMP": str(core.started_ms),
@@ -128,6 +147,7 @@ class _Requests:
             cached_msg_size_in_mib=held.messages.size_bytes // MIB,
             last_pull_timestamp=held.last_pull_ms,
             last_consume_timestamp=held.last_consume_ms,
+            locked=self._is_locked is not None and self._is_locked(held.queue),
         )
 
     async def consume_directly(self, frame: Frame, address: str) -> Frame:
@@ -146,7 +166,8 @@ class _Requests:
             LOGGER.exception("the listener failed on %s, handed over by an operator", message)
             result, remark = ConsumeResult.THROW_EXCEPTION, f"{type(error).__name__}: {error}"
         else:
-            result = ConsumeResult.LATER if outcome is Outcome.RETRY else ConsumeResult.SUCCESS
+            done = outcome is None or outcome is Outcome.SUCCESS
+            result = ConsumeResult.SUCCESS if done else ConsumeResult.LATER
         body = ConsumeMessageDirectlyResultBody(
             consume_result=result.value,
             remark=remark,

@@ -4,8 +4,8 @@ Source: RocketMQ 4.9.8, RebalanceImpl, RebalanceService.
 """
 
 import logging
-from collections.abc import Iterable
-from typing import final
+from collections.abc import Collection, Iterable
+from typing import Protocol, final
 
 import trio
 
@@ -24,6 +24,22 @@ LOGGER = logging.getLogger("lanemq.sdk.rebalance")
 
 # A division that could not be completed is tried again after this, not after 20 s.
 RETRY_S = 1.0
+
+
+class Ownership(Protocol):
+    """How an ordered consumer makes queues its own before it reads them."""
+
+    async def claim(self, queues: Iterable[MessageQueue]) -> Collection[MessageQueue]:
+        """Those of ``queues`` that may be read; the others may be later."""
+
+    def owns(self, queue: MessageQueue) -> bool:
+        """Whether a queue that was claimed is ours still."""
+
+    async def disclaim(self, queue: MessageQueue) -> None:
+        """A queue that was claimed is not read after all."""
+
+    def retire(self, held: HeldQueue) -> None:
+        """See to the end of a queue that is not held any more."""
 
 
 @final
@@ -49,6 +65,7 @@ class Membership:
         self._subscriptions = subscriptions
         self._nursery = nursery
         self._pulls: PullLoop | None = None
+        self._ownership: Ownership | None = None
         self._wake = trio.Event()
         self._lock = trio.Lock()
         self._stopped = False
@@ -57,6 +74,10 @@ class Membership:
     def pull_with(self, pulls: PullLoop) -> None:
         """How new queues are pulled; set once, before the first division."""
         self._pulls = pulls
+
+    def own_with(self, ownership: Ownership) -> None:
+        """How queues become ours and cease to be; set before the first division, if at all."""
+        self._ownership = ownership
 
     def wake(self, _: object = None) -> None:
         """Look again soon: the group, a route or a subscription changed."""
@@ -127,8 +148,13 @@ class Membership:
             if queue not in wanted and topic in (None, queue.topic):
                 await self._release(queue)
                 changed = True
-        for queue in wanted:
-            if queue in self.held or self._stopped:
+        fresh = [queue for queue in wanted if queue not in self.held and not self._stopped]
+        owner = self._ownership
+        claimed = fresh if owner is None or not fresh else await owner.claim(fresh)
+        if len(claimed) < len(fresh):
+            complete = False
+        for queue in fresh:
+            if queue not in claimed or queue in self.held or self._stopped:
                 continue
             try:
                 offset = await start_offset(
@@ -143,8 +169,12 @@ class Membership:
                     raise
                 LOGGER.warning("cannot find where to start in %s: %s", queue, error)
                 complete = False
+                if owner is not None:
+                    await owner.disclaim(queue)
                 continue
-            if queue not in self.held:  # it may have been corrected meanwhile
+            if owner is not None and not owner.owns(queue):
+                complete = False
+            elif queue not in self.held:  # it may have been corrected meanwhile
                 self.start(queue, offset)
                 changed = True
         if changed:
@@ -170,21 +200,28 @@ class Membership:
         held = self.held.pop(queue, None)
         if held is None:
             return
+        if self._ownership is not None:
+            self._ownership.retire(held)
+            return
         held.drop()
         await self._offsets.persist([queue], wait=False)
         self._offsets.forget(queue)
         LOGGER.info("gave up %s", queue)
 
-    async def correct(self, queue: MessageQueue, offset: int) -> None:
+    async def correct(self, queue: MessageQueue, offset: int, *, reset: bool = False) -> None:
         """Go on from ``offset`` in ``queue``, forward or back, and have the broker know it.
 
         What was pulled is forgotten; what a listener still works on is not counted any more.
+        ``reset`` says that an operator wants it, and not the state of the queue.
         """
         held = self.held.pop(queue, None)
         if held is None:
             return
         held.drop()
-        self._offsets.update(queue, offset)
+        if reset:
+            self._offsets.reset(queue, offset)
+        else:
+            self._offsets.update(queue, offset)
         await self._offsets.persist([queue], wait=True)
         if queue not in self.held:
             self.start(queue, offset)

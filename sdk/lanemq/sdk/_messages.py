@@ -74,6 +74,9 @@ class Outcome(Enum):
     SUCCESS = "success"
     RETRY = "retry"
     """Deliver them again later; raising an exception means the same."""
+    SUSPEND_CURRENT_QUEUE = "suspend current queue"
+    """For orderly and staged listeners: try again in place after a pause, and let what has to
+    come later wait. There ``RETRY`` and an exception mean the same."""
 
 
 _RETRY_TOPIC = Property.RETRY_TOPIC.encode()
@@ -87,7 +90,16 @@ class ReceivedMessage:
     group's retry topic, while ``topic`` stays the one it was sent to.
     """
 
-    __slots__ = ("_body", "_properties", "queue", "queue_offset", "size_bytes", "stored", "topic")
+    __slots__ = (
+        "_body",
+        "_properties",
+        "queue",
+        "queue_offset",
+        "retries_in_place",
+        "size_bytes",
+        "stored",
+        "topic",
+    )
 
     def __init__(self, stored: StoredMessage, queue: MessageQueue) -> None:
         self.stored = stored
@@ -103,6 +115,8 @@ class ReceivedMessage:
             if data is not None:
                 topic = data.decode("utf-8", "replace")
         self.topic: str = topic
+        self.retries_in_place = 0
+        """How often an orderly or staged listener had it before, and asked for it again."""
         self._body: bytes | None = None
         self._properties: Mapping[str, str] | None = None
 
@@ -158,8 +172,8 @@ class ReceivedMessage:
 
     @property
     def reconsume_times(self) -> int:
-        """How often it was delivered before."""
-        return self.stored.reconsume_times
+        """How often it was delivered before, in place or through the retry topic."""
+        return self.stored.reconsume_times + self.retries_in_place
 
     @property
     def flag(self) -> int:

@@ -31,6 +31,9 @@ class Offsets(Protocol):
     def update(self, queue: MessageQueue, offset: int) -> None:
         """Set it in memory, forward or back."""
 
+    def reset(self, queue: MessageQueue, offset: int) -> None:
+        """As ``update``, because an operator wishes so and not because messages settled."""
+
     def forget(self, queue: MessageQueue) -> None:
         """Drop it from memory: the queue is another's now."""
 
@@ -58,6 +61,8 @@ class BrokerOffsets:
 
     def update(self, queue: MessageQueue, offset: int) -> None:
         self._offsets[queue] = offset
+
+    reset = update
 
     def forget(self, queue: MessageQueue) -> None:
         self._offsets.pop(queue, None)
@@ -123,6 +128,8 @@ class LocalOffsets:
 
     def update(self, queue: MessageQueue, offset: int) -> None:
         self._offsets[queue] = offset
+
+    reset = update
 
     def forget(self, queue: MessageQueue) -> None:
         self._offsets.pop(queue, None)

@@ -6,6 +6,7 @@ Source: RocketMQ 4.9.8, DefaultMQPushConsumer.
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import final
 
 import trio
@@ -14,13 +15,15 @@ from lanemq.wire import ConsumeType, MessageQueue
 
 from ._client import Client, now_ms, open_client
 from ._consumer_core import ConsumerCore
-from ._consumer_requests import answer_brokers
+from ._consumer_requests import Listener, answer_brokers
 from ._errors import InvalidName
 from ._held_queue import HeldQueue
 from ._link import Dial
 from ._listener import ConcurrentListener, ListenerPool
 from ._messages import ReceivedMessage
 from ._options import PushOptions
+from ._ordered_consumer import OrderedConsumer, assemble_ordered, without_stages
+from ._ordered_listeners import StagedConcurrentListener
 from ._pull_loop import Deliver
 from ._remoting import dial_tcp
 from ._send_back import SendBack
@@ -31,6 +34,7 @@ LOGGER = logging.getLogger("lanemq.sdk.consumer")
 
 # Neither a send-back nor a copy worked: the listener gets the messages again after this.
 LOCAL_RETRY_S = 5.0
+NO_LIMIT = 2**31 - 1  # of deliveries; a Java int
 
 
 @final
@@ -98,10 +102,27 @@ def _assemble(
     client: Client,
     group: str,
     options: PushOptions,
-    listener: ConcurrentListener,
+    listener: Listener,
+    nursery: trio.Nursery,
+) -> tuple[ConsumerCore, ListenerPool | OrderedConsumer]:
+    """Tie pulls, listener and progress together."""
+    if isinstance(listener, StagedConcurrentListener) and not listener.stages:
+        times = listener.max_reconsume_times
+        options = replace(options, max_reconsume_times=NO_LIMIT if times is None else times)
+        return _assemble_concurrent(client, group, options, without_stages(listener), nursery)
+    if isinstance(listener, ConcurrentListener):
+        return _assemble_concurrent(client, group, options, lambda _: listener, nursery)
+    return assemble_ordered(client, group, options, listener, nursery)
+
+
+def _assemble_concurrent(
+    client: Client,
+    group: str,
+    options: PushOptions,
+    listener_of: Callable[[ConsumerCore], ConcurrentListener],
     nursery: trio.Nursery,
 ) -> tuple[ConsumerCore, ListenerPool]:
-    """Tie pulls, listener and progress together. The pool is made last: it needs the core."""
+    """The pool is made last: it needs the core."""
     pool: ListenerPool
 
     def deliver(held: HeldQueue, messages: list[ReceivedMessage]) -> None:
@@ -120,7 +141,7 @@ def _assemble(
     settling = _Settling(core, send_back, options, deliver)
     pool = ListenerPool(
         nursery,
-        listener,
+        listener_of(core),
         succeed=settling.succeed,
         retry=settling.retry,
         stats=core.topic_stats,
@@ -136,7 +157,7 @@ async def open_push_consumer(
     *,
     name_servers: str | Sequence[str],
     subscriptions: Mapping[str, str],
-    listener: ConcurrentListener,
+    listener: Listener,
     options: PushOptions | None = None,
     dial: Dial = dial_tcp,
     clock_ms: Callable[[], int] = now_ms,
@@ -161,13 +182,15 @@ async def open_push_consumer(
     options = options or PushOptions()
     async with open_client(name_servers, options.client, dial=dial, clock_ms=clock_ms) as client:
         core: ConsumerCore | None = None
+        pool: ListenerPool | OrderedConsumer | None = None
         try:
             async with open_quiet_nursery() as nursery:
                 core, pool = _assemble(client, group, options, listener, nursery)
                 for topic, expression in subscriptions.items():
                     core.subscribe(topic, expression)
                 core.subscribe_retries()
-                answer_brokers(core, listener)
+                is_locked = pool.owns if isinstance(pool, OrderedConsumer) else None
+                answer_brokers(core, listener, is_locked=is_locked)
                 await core.join()
                 nursery.start_soon(core.membership.run, await core.membership.rebalance())
                 nursery.start_soon(core.persist_loop)
@@ -180,3 +203,5 @@ async def open_push_consumer(
         finally:
             if core is not None:
                 await core.leave()
+            if isinstance(pool, OrderedConsumer):
+                await pool.leave()

@@ -214,6 +214,8 @@ class StageScheduler(Generic[M]):
         self._end = self._end_of(self._number)
 
     @property
-    def in_flight(self) -> int:
-        """Batches handed out and not finished."""
-        return len(self._in_flight)
+    def has_more(self) -> bool:
+        """Whether ``take`` may have another batch, after it had one."""
+        if self._ready:
+            return True
+        return bool(self._waiting) and self._number < self._end and not self._serial

@@ -1,0 +1,342 @@
+"""Runs an orderly or staged listener over what was pulled, as the queues' schedulers allow.
+
+Source for orderly listeners: RocketMQ 4.9.8, ConsumeMessageOrderlyService.
+"""
+
+import logging
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Sequence
+from math import inf
+from typing import final
+
+import trio
+
+from lanemq.wire import MessageQueue, StageRecord
+
+from ._consume_stats import TopicStats
+from ._held_queue import HeldQueue
+from ._listener import BATCHES_PER_TURN
+from ._messages import Outcome, ReceivedMessage
+from ._ordered_listeners import AbandonMessage, OrderlyListener, StagedConcurrentListener
+from ._stage_scheduler import Batch, StageScheduler
+
+LOGGER = logging.getLogger("lanemq.sdk.listener")
+
+Scheduler = StageScheduler[ReceivedMessage]
+Messages = Batch[ReceivedMessage]
+
+# A record that has to last before anything goes on could not be saved: again after this.
+SAVE_RETRY_S = 1.0
+
+
+@final
+class _Lane:
+    """One queue while it is held: its scheduler, and how many handlers run."""
+
+    __slots__ = ("held", "idle", "queued", "retired", "running", "saving", "scheduler")
+
+    def __init__(self, held: HeldQueue, scheduler: Scheduler) -> None:
+        self.held = held
+        self.scheduler = scheduler
+        self.running = 0
+        self.queued = False  # among those that workers look at next
+        self.retired = False  # nothing is handed out any more
+        self.saving = False
+        self.idle: trio.Event | None = None
+
+
+@final
+class _Worker:
+    """One task of the pool, and what it is at."""
+
+    __slots__ = ("job", "outcome", "scope", "since_s")
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        self.job: tuple[_Lane, Messages] | None = None
+        self.outcome: Outcome | AbandonMessage | None = None
+        self.since_s = inf  # when the listener was called; inf while it does not run
+
+
+@final
+class OrderedPool:
+    """Tasks that run one listener; they start when first needed.
+
+    ``schedule`` makes the scheduler of a queue that was not read before, ``progress`` takes
+    what is to be committed, ``save`` makes it last at once, ``bury`` puts a message with the
+    dead letters, and ``may_run`` says whether the queue's lock is ours at the moment.
+    """
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        listener: OrderlyListener | StagedConcurrentListener,
+        *,
+        schedule: Callable[[HeldQueue], Scheduler],
+        progress: Callable[[HeldQueue, StageRecord], None],
+        save: Callable[[MessageQueue], Awaitable[bool]],
+        bury: Callable[[ReceivedMessage], Awaitable[bool]],
+        may_run: Callable[[MessageQueue], bool],
+        stats: Callable[[str], TopicStats],
+        clock_ms: Callable[[], int],
+        timeout_s: float,
+    ) -> None:
+        self._nursery = nursery
+        self._listener = listener
+        self._schedule = schedule
+        self._progress = progress
+        self._save = save
+        self._bury = bury
+        self._may_run = may_run
+        self._stats = stats
+        self._clock_ms = clock_ms
+        self._timeout_s = timeout_s
+        self._lanes: dict[MessageQueue, _Lane] = {}
+        self._turns: deque[_Lane] = deque()
+        # Handlers that run, by queue: those of a queue lost and held again count as well.
+        self._running: Counter[MessageQueue] = Counter()
+        self._workers: list[_Worker] = []
+        self._active = 0  # workers that are not parked
+        self._parked = trio.lowlevel.ParkingLot()
+        self._closing = False
+        self._quiet = trio.Event()
+
+    # What pulls bring
+
+    def submit(self, held: HeldQueue, messages: Sequence[ReceivedMessage]) -> None:
+        """Have ``messages``, the next of their queue, consumed when their turn comes."""
+        lane = self._lane(held)
+        lane.scheduler.put(messages, held.messages.next_offset)
+        self._kick(lane)
+
+    def passed(self, held: HeldQueue) -> None:
+        """A pull found nothing for the listener, but the next offset may have moved."""
+        if not held.dropped:
+            lane = self._lane(held)
+            lane.scheduler.skip_to(held.messages.next_offset)
+            self._progress(held, lane.scheduler.record)
+
+    def _lane(self, held: HeldQueue) -> _Lane:
+        lane = self._lanes.get(held.queue)
+        if lane is None or lane.held is not held:
+            lane = self._lanes[held.queue] = _Lane(held, self._schedule(held))
+        return lane
+
+    # What becomes of queues
+
+    async def retire(self, held: HeldQueue) -> None:
+        """Hand out nothing of ``held`` any more; return when its handlers have returned."""
+        lane = self._lane(held)
+        lane.retired = True
+        while lane.running:
+            lane.idle = trio.Event()
+            await lane.idle.wait()
+
+    def cancel(self, held: HeldQueue) -> None:
+        """Cancel the handlers that run for a queue that was lost."""
+        assert held.dropped
+        for worker in self._workers:
+            if worker.job is not None and worker.job[0].held is held and worker.since_s != inf:
+                worker.scope.cancel()
+
+    def wake(self, queue: MessageQueue) -> None:
+        """What ``may_run`` says of ``queue`` may have changed."""
+        lane = self._lanes.get(queue)
+        if lane is not None:
+            self._kick(lane)
+
+    async def close(self) -> None:
+        """Begin nothing more, and return when the listeners that run have returned."""
+        self._closing = True
+        while self._active:
+            self._quiet = trio.Event()
+            await self._quiet.wait()
+
+    # Workers
+
+    def _line_up(self, lane: _Lane) -> bool:
+        """Let ``lane`` be looked at by the next worker that looks; whether it was not yet."""
+        if lane.queued or lane.retired or lane.held.dropped:
+            return False
+        lane.queued = True
+        self._turns.append(lane)
+        return True
+
+    def _kick(self, lane: _Lane) -> None:
+        """Have a worker look at ``lane`` now, if one is free."""
+        if not self._line_up(lane):
+            return
+        if self._parked:
+            self._active += len(self._parked.unpark(count=1))
+        elif len(self._workers) < self._listener.concurrency and not self._closing:
+            self._active += 1
+            worker = _Worker()
+            self._workers.append(worker)
+            self._nursery.start_soon(self._work, worker)
+
+    def _next(self) -> tuple[_Lane, Messages] | None:
+        """The next batch that may run, of the lanes in turn."""
+        turns = self._turns
+        while turns:
+            lane = turns.popleft()
+            lane.queued = False
+            held = lane.held
+            if held.dropped or lane.retired or not self._may_run(held.queue):
+                continue
+            if self._running[held.queue] != lane.running:
+                continue  # a handler still runs from when the queue was held before
+            batch = lane.scheduler.take()
+            if batch is not None:
+                if lane.scheduler.has_more:
+                    self._kick(lane)  # for another worker
+                return lane, batch
+            if lane.scheduler.must_save and not lane.saving:
+                lane.saving = True
+                self._nursery.start_soon(self._save_reset, lane)
+        return None
+
+    async def _save_reset(self, lane: _Lane) -> None:
+        """Make the record of a counter that was reset last; then its queue goes on."""
+        self._progress(lane.held, lane.scheduler.record)
+        while not lane.held.dropped and not lane.retired:
+            if await self._save(lane.held.queue):
+                lane.scheduler.saved()
+                lane.saving = False
+                self._kick(lane)
+                return
+            await trio.sleep(SAVE_RETRY_S)
+
+    async def watch(self) -> None:
+        """Cancel listeners that take too long; runs until cancelled."""
+        while True:
+            oldest_s = min((worker.since_s for worker in self._workers), default=inf)
+            # One that starts after this look cannot be late before the next.
+            await trio.sleep_until(min(oldest_s, trio.current_time()) + self._timeout_s)
+            now_s = trio.current_time()
+            for worker in self._workers:
+                if now_s - worker.since_s >= self._timeout_s:
+                    LOGGER.warning("the listener took too long on %s", worker.job)
+                    worker.scope.cancel()
+
+    async def _work(self, worker: _Worker) -> None:
+        while not self._closing:
+            with trio.CancelScope() as worker.scope:
+                await self._run_batches(worker)
+            if worker.scope.cancel_called and worker.job is not None:
+                self._settle(*worker.job, worker.outcome)
+                worker.job = None
+        self._rest()
+
+    def _rest(self) -> None:
+        self._active -= 1
+        if not self._active:
+            self._quiet.set()
+
+    async def _run_batches(self, worker: _Worker) -> None:
+        """Run the listener until the pool closes, or until it was cancelled."""
+        turn = 0
+        while not self._closing:
+            job = worker.job = self._next()
+            if job is None:
+                self._rest()
+                await self._parked.park()
+                continue
+            lane, batch = job
+            await self._consume(worker, lane, batch)
+            if worker.scope.cancel_called:
+                return  # perhaps with an outcome: a new scope is needed all the same
+            self._settle(lane, batch, worker.outcome)
+            worker.job = None
+            turn += 1
+            if turn % BATCHES_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
+
+    async def _consume(self, worker: _Worker, lane: _Lane, batch: Messages) -> None:
+        held = lane.held
+        held.last_consume_ms = self._clock_ms()
+        lane.running += 1
+        self._running[held.queue] += 1
+        worker.outcome = Outcome.SUSPEND_CURRENT_QUEUE  # what a cancellation leaves behind
+        worker.since_s = started_s = trio.current_time()
+        try:
+            worker.outcome = await self._listener.handle(batch.messages)
+        except AbandonMessage as error:
+            worker.outcome = error
+        except Exception:  # the application's own; Cancelled is no Exception
+            LOGGER.exception("the listener failed on %s; it will have it again", batch.messages)
+        finally:
+            worker.since_s = inf
+            now_s = trio.current_time()
+            ok = worker.outcome is None or worker.outcome is Outcome.SUCCESS
+            self._stats(held.queue.topic).consumed(
+                now_s, len(batch.messages), now_s - started_s, ok=ok
+            )
+            lane.running -= 1
+            self._running[held.queue] -= 1
+
+    # What becomes of batches
+
+    def _settle(self, lane: _Lane, batch: Messages, outcome: object) -> None:
+        if lane.held.dropped:
+            LOGGER.info("%s is not ours any more; %s may come again", lane.held.queue, batch)
+        elif outcome is None or outcome is Outcome.SUCCESS:
+            self._finish(lane, batch, batch.messages)
+        elif isinstance(outcome, AbandonMessage):
+            LOGGER.warning("the listener abandoned %s: %s", batch.messages, outcome)
+            self._nursery.start_soon(self._give_up, lane, batch, batch.messages)
+        else:
+            if outcome not in (Outcome.SUSPEND_CURRENT_QUEUE, Outcome.RETRY):
+                LOGGER.error("the listener returned %r, no Outcome; it comes again", outcome)
+            self._fail(lane, batch)
+        if lane.idle is not None and not lane.running:
+            lane.idle.set()
+        current = self._lanes.get(lane.held.queue)
+        if current is not None:
+            self._line_up(current)  # the worker that calls this looks next
+
+    def _finish(self, lane: _Lane, batch: Messages, messages: Sequence[ReceivedMessage]) -> None:
+        lane.scheduler.finish(batch, messages)
+        lane.held.settle(messages)
+        self._progress(lane.held, lane.scheduler.record)
+
+    def _fail(self, lane: _Lane, batch: Messages) -> None:
+        limit = self._listener.max_reconsume_times
+        over = [
+            message
+            for message in batch.messages
+            if limit is not None and message.reconsume_times >= limit
+        ]
+        for message in batch.messages:
+            if message not in over:
+                message.retries_in_place += 1
+        if over:
+            self._nursery.start_soon(self._give_up, lane, batch, over)
+        else:
+            self._suspend(lane, batch)
+
+    def _suspend(self, lane: _Lane, batch: Messages) -> None:
+        lane.scheduler.suspend(batch)
+        self._nursery.start_soon(self._resume_later, lane, batch)
+
+    async def _resume_later(self, lane: _Lane, batch: Messages) -> None:
+        await trio.sleep(self._listener.suspend_s)
+        lane.scheduler.resume(batch)
+        self._kick(lane)
+
+    async def _give_up(
+        self, lane: _Lane, batch: Messages, messages: Sequence[ReceivedMessage]
+    ) -> None:
+        """Put ``messages`` with the dead letters, however long that takes; go on with the rest."""
+        for message in messages:
+            while not lane.held.dropped:
+                if await self._bury(message):
+                    break
+                await trio.sleep(self._listener.suspend_s)
+        if lane.held.dropped:
+            return
+        rest = len(messages) < len(batch.messages)
+        self._finish(lane, batch, messages)
+        if rest:
+            self._suspend(lane, batch)
+        else:
+            self._kick(lane)

@@ -1,0 +1,144 @@
+"""The locks of an ordered consumer: who has a queue's lock at its broker may consume it.
+
+Source: RocketMQ 4.9.8, RebalanceImpl.lock, lockAll, unlock; ConsumeMessageOrderlyService.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, final
+
+import trio
+
+from lanemq.wire import (
+    LockBatch,
+    LockBatchResult,
+    MessageQueue,
+    RemoteProtocolError,
+    RequestCode,
+    request,
+)
+
+from ._client import Client
+from ._errors import BadAnswer, BrokerUnreachable, LanemqError
+
+LOGGER = logging.getLogger("lanemq.sdk.locks")
+
+RENEW_INTERVAL_S: Final = 20.0
+LOCK_LIFE_S: Final = 30.0
+"""Not renewed for so long, a lock counts as lost; a broker gives it to others after 60 s."""
+RETRY_S: Final = 1.0
+"""A renewal that failed is tried again after this, where the reference waits for the next."""
+
+
+@final
+class QueueLocks:
+    """The locks that one consumer has. ``lost`` is told of each that it lost."""
+
+    def __init__(self, client: Client, group: str, lost: Callable[[MessageQueue], None]) -> None:
+        self._client = client
+        self._group = group
+        self._lost = lost
+        self._renewed_s: dict[MessageQueue, float] = {}
+
+    def holds(self, queue: MessageQueue) -> bool:
+        """Whether the lock is ours at this moment."""
+        renewed_s = self._renewed_s.get(queue)
+        return renewed_s is not None and trio.current_time() - renewed_s < LOCK_LIFE_S
+
+    async def claim(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+        """Ask for the locks of ``queues``; those that are ours now. Failures are logged."""
+        granted: set[MessageQueue] = set()
+
+        async def ask(broker_name: str, wanted: list[MessageQueue]) -> None:
+            asked_s = trio.current_time()  # the lock's life begins no earlier
+            answer = await self._ask(broker_name, wanted) or set()
+            granted.update(answer)
+            self._renewed_s.update(dict.fromkeys(answer, asked_s))
+
+        await self._each_broker(ask, queues)
+        return granted
+
+    async def release(self, queues: Iterable[MessageQueue]) -> None:
+        """Give locks back; failures are logged, and end with the locks' life."""
+        given = [queue for queue in queues if self._renewed_s.pop(queue, None) is not None]
+        await self._each_broker(self._give_back, given)
+
+    async def release_all(self) -> None:
+        """Give all locks back."""
+        await self.release(tuple(self._renewed_s))
+
+    async def run(self) -> None:
+        """Renew the locks until cancelled."""
+        pause_s = RENEW_INTERVAL_S
+        while True:
+            await trio.sleep(pause_s)
+            answered = await self._renew()
+            pause_s = RENEW_INTERVAL_S if answered else RETRY_S
+            for queue in tuple(self._renewed_s):
+                if not self.holds(queue):
+                    LOGGER.warning("the lock of %s could not be renewed in time", queue)
+                    self._lose(queue)
+
+    async def _renew(self) -> bool:
+        complete = True
+
+        async def ask(broker_name: str, wanted: list[MessageQueue]) -> None:
+            nonlocal complete
+            asked_s = trio.current_time()
+            answer = await self._ask(broker_name, wanted)
+            if answer is None:
+                complete = False
+                return
+            for queue in wanted:
+                if queue not in self._renewed_s:
+                    continue  # given back meanwhile
+                if queue in answer:
+                    self._renewed_s[queue] = asked_s
+                else:
+                    LOGGER.warning("the lock of %s is another consumer's", queue)
+                    self._lose(queue)
+
+        await self._each_broker(ask, tuple(self._renewed_s))
+        return complete
+
+    def _lose(self, queue: MessageQueue) -> None:
+        del self._renewed_s[queue]
+        self._lost(queue)
+
+    async def _each_broker(
+        self,
+        act: Callable[[str, list[MessageQueue]], Awaitable[None]],
+        queues: Iterable[MessageQueue],
+    ) -> None:
+        by_broker: dict[str, list[MessageQueue]] = {}
+        for queue in queues:
+            by_broker.setdefault(queue.broker_name, []).append(queue)
+        async with trio.open_nursery() as nursery:
+            for broker_name, chosen in by_broker.items():
+                nursery.start_soon(act, broker_name, chosen)
+
+    async def _call(self, code: RequestCode, broker_name: str, queues: list[MessageQueue]) -> bytes:
+        address = self._client.routes.master(broker_name)
+        if address is None:
+            raise BrokerUnreachable(broker_name, "its master is not in any known route")
+        body = LockBatch(self._group, self._client.client_id, tuple(queues))
+        frame = request(code, body=body.encode())
+        timeout_s = self._client.options.call_timeout_s
+        return (await self._client.remoting.call(address, frame, timeout_s)).body
+
+    async def _ask(self, broker_name: str, queues: list[MessageQueue]) -> set[MessageQueue] | None:
+        """The queues that are ours now, or None if the broker could not be asked."""
+        try:
+            body = await self._call(RequestCode.LOCK_BATCH_MQ, broker_name, queues)
+            return set(LockBatchResult.decode(body).lock_ok_mq_set) & set(queues)
+        except RemoteProtocolError as error:
+            LOGGER.warning("%s", BadAnswer(broker_name, "a request for locks", str(error)))
+        except LanemqError as error:
+            LOGGER.warning("cannot ask %s for locks: %s", broker_name, error)
+        return None
+
+    async def _give_back(self, broker_name: str, queues: list[MessageQueue]) -> None:
+        try:
+            await self._call(RequestCode.UNLOCK_BATCH_MQ, broker_name, queues)
+        except LanemqError as error:
+            LOGGER.warning("cannot give locks back to %s: %s", broker_name, error)
