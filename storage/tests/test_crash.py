@@ -5,12 +5,11 @@ random operation, several times over. See ``lanemq.storage.testing`` for the fau
 """
 
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -133,16 +132,6 @@ def check(store: Store, model: Model) -> None:
             model.ends[queue][offset] = unit.log_position + unit.size_bytes
 
 
-@asynccontextmanager
-async def until_crash(files: SimulatedFiles) -> AsyncIterator[Store | None]:
-    try:
-        async with open_store(CONFIG, files=files, clock_ms=clock_ms) as store:
-            yield store
-    except BaseException as error:
-        if not only_crashes(error):
-            raise
-
-
 def only_crashes(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return all(only_crashes(inner) for inner in error.exceptions)
@@ -186,7 +175,17 @@ async def simulate(seed: int) -> None:
         check(store, model)
 
 
-@settings(max_examples=150, deadline=None)
-@given(seed=st.integers(0, 2**64 - 1), schedule=st.random_module())
+SEEDS = st.integers(0, 2**64 - 1)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=SEEDS, schedule=st.random_module())
 def test_nothing_promised_is_lost_whenever_the_process_dies(seed: int, schedule: object) -> None:
+    trio.run(simulate, seed, clock=MockClock(autojump_threshold=0))
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(seed=SEEDS, schedule=st.random_module())
+def test_nothing_promised_is_lost_in_many_more_lives(seed: int, schedule: object) -> None:
     trio.run(simulate, seed, clock=MockClock(autojump_threshold=0))

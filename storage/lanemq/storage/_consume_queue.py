@@ -199,8 +199,8 @@ class FileConsumeQueue:
 
     @property
     def file_begin(self) -> int:
-        """Offset of the first unit there is a file for."""
-        return min(self._segments.begin // UNIT_BYTES, self.end)
+        """Offset of the first unit that is kept, in a file or in the tail."""
+        return self._segments.begin // UNIT_BYTES if len(self._segments) else self.tail_start
 
     def find_position(self, log_position: int) -> int:
         """Offset of the first message at or behind ``log_position``; ``end`` if there is none."""

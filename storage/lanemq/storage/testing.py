@@ -343,5 +343,6 @@ class SimulatedFiles:
         self.check_alive()
         if path in self.locked:
             raise StoreLocked(root)
+        self.write_all(path, b"lock")
         self.locked.add(path)
         return _Lock(self, path)
