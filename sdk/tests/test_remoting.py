@@ -267,6 +267,12 @@ async def test_real_sockets_carry_frames_of_every_size(nursery: trio.Nursery) ->
         answer = await client.call(address, request(ECHO, body=bytes(size)), 30.0)
         assert len(answer.body) == size
 
-    async with open_remoting_client() as client, trio.open_nursery() as askers:
-        for size in (0, 1, 70_000, 5 << 20, 9 << 20, 3, 200_000):
-            askers.start_soon(ask, size)
+    async with open_remoting_client() as client:
+        async with trio.open_nursery() as askers:
+            for size in (0, 1, 70_000, 5 << 20, 9 << 20, 3, 200_000):
+                askers.start_soon(ask, size)
+        for delay_s in (0, 0.001, 0.005):  # cancelled in the middle of writing, or of waiting
+            with trio.move_on_after(delay_s):
+                await ask(9 << 20)
+            await ask(5)
+        assert len(node.peers) == 1

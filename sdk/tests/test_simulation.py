@@ -91,7 +91,7 @@ class Simulation:
                 await trio.sleep(self.random.expovariate(3))
 
     async def handle(self, messages: Sequence[ReceivedMessage]) -> Outcome | None:
-        await trio.sleep(self.random.expovariate(20))
+        await trio.sleep(self.random.expovariate(0.5))  # seconds; so that crashes find some at work
         for message in messages:
             if self.random.random() < 0.1 and message.reconsume_times < 2:
                 return Outcome.RETRY
@@ -167,7 +167,7 @@ def test_nothing_acknowledged_is_lost_and_all_is_consumed_in_the_end(
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**64 - 1), schedule=st.random_module())
 def test_the_same_for_longer(seed: int, schedule: object) -> None:
     check(seed)

@@ -15,7 +15,6 @@ from ._allocation import (
     allocate_averagely,
     allocate_by_circle,
 )
-from ._client import Client, open_client
 from ._errors import (
     BadAnswer,
     BrokerUnreachable,
@@ -28,6 +27,7 @@ from ._errors import (
     RequestTimedOut,
     WrongUse,
 )
+from ._expressions import Expression, Sql
 from ._flow import FlowLimits
 from ._listener import ConcurrentListener
 from ._lite_pull import LitePullConsumer, open_lite_pull_consumer
@@ -68,12 +68,12 @@ __all__ = [
     "BadAnswer",
     "BrokerStageOffsets",
     "BrokerUnreachable",
-    "Client",
     "ClientClosed",
     "ClientOptions",
     "ConcurrentListener",
     "ConsumeFrom",
     "ConsumerOptions",
+    "Expression",
     "FlowLimits",
     "InvalidName",
     "LanemqError",
@@ -100,6 +100,7 @@ __all__ = [
     "RequestTimedOut",
     "SendResult",
     "SendStatus",
+    "Sql",
     "StageCounter",
     "StageOffsetStore",
     "StageRecord",
@@ -109,7 +110,6 @@ __all__ = [
     "allocate_averagely",
     "allocate_by_circle",
     "dial_tcp",
-    "open_client",
     "open_lite_pull_consumer",
     "open_producer",
     "open_push_consumer",
