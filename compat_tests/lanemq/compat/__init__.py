@@ -1,6 +1,8 @@
 """The compat harness: real clients, real servers, one set of scenarios, one matrix."""
 
 from ._apache import APACHE_VERSIONS, apache_broker, apache_name_server, mqadmin
+from ._cell import Cell
+from ._clients import CLIENTS, open_client
 from ._control import Control
 from ._daemon import Daemon
 from ._driver import Driver, open_driver
@@ -13,6 +15,8 @@ from ._errors import (
     PeersMissing,
     ServerFailed,
 )
+from ._matrix import Selection, run_matrix
+from ._messages import Delivery, Outgoing, Pulled, Received, Sent
 from ._peers import (
     go_driver,
     java_driver,
@@ -24,6 +28,7 @@ from ._peers import (
     peers_required,
 )
 from ._ports import free_port
+from ._results import CellResult
 from ._servers import (
     SERVER_NAMES,
     Cluster,
@@ -37,17 +42,26 @@ from ._servers import (
 
 __all__ = [
     "APACHE_VERSIONS",
+    "CLIENTS",
     "SERVER_NAMES",
     "BuildFailed",
+    "Cell",
+    "CellResult",
     "Cluster",
     "CommandRefused",
     "CompatError",
     "Control",
     "Daemon",
+    "Delivery",
     "Driver",
     "DriverFailed",
     "NotApplicable",
+    "Outgoing",
     "PeersMissing",
+    "Pulled",
+    "Received",
+    "Selection",
+    "Sent",
     "ServerFailed",
     "apache_broker",
     "apache_cluster",
@@ -63,9 +77,11 @@ __all__ = [
     "missing_tools",
     "mqadmin",
     "node_driver",
+    "open_client",
     "open_driver",
     "peers_available",
     "peers_required",
+    "run_matrix",
     "run_server",
     "running",
 ]

@@ -19,13 +19,17 @@ EXPORTS = (
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
 )
 
-# Small files, so that a test store costs megabytes; patient queues, because a busy two-core
-# machine is not an overloaded broker.
-TEST_STORE = {
+# Small files, so that a test store costs megabytes. A store can only be opened with the sizes
+# it was made with, so all test brokers, lanemq's too, have these.
+SMALL_FILES = {
     "mappedFileSizeCommitLog": str(64 << 20),
     "mappedFileSizeConsumeQueue": str(20 * 30_000),
     "maxHashSlotNum": "100000",
     "maxIndexNum": "400000",
+}
+# Patient queues, because a busy two-core machine is not an overloaded broker.
+TEST_STORE = {
+    **SMALL_FILES,
     "diskMaxUsedSpaceRatio": "98",
     "waitTimeMillsInSendQueue": "10000",
     "osPageCacheBusyTimeOutMills": "10000",

@@ -14,7 +14,7 @@ import msgspec
 import trio
 
 from ._driver import Driver
-from ._errors import CompatError
+from ._errors import CompatError, NotApplicable
 from ._messages import Delivery, Outgoing, Pulled, Received, Sent
 from ._scenario import ScenarioFailed
 from ._servers import Cluster
@@ -186,7 +186,7 @@ class Cell:
         scenario: str,
         driver: Driver,
         cluster: Cluster,
-        partner: Callable[[str], Awaitable[Driver]],
+        partner: Callable[[str], Awaitable[Driver]] | None = None,
     ) -> None:
         self.driver = driver
         self.cluster = cluster
@@ -214,6 +214,8 @@ class Cell:
 
     async def partner(self, client: str) -> "Cell":
         """Return the same cell with another client; raises ``NotApplicable`` if it is missing."""
+        if self._partner is None:
+            raise NotApplicable("no other client is running beside this one")
         return Cell(self._scenario, await self._partner(client), self.cluster, self._partner)
 
     @asynccontextmanager

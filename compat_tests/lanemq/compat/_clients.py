@@ -1,9 +1,14 @@
 """The clients by name, and how each is started."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+import trio
+
+from ._driver import Driver, open_driver
 from ._peers import GO_CLIENTS, JAVA_CLIENTS, go_driver, java_driver, missing_tools, node_driver
 
 
@@ -43,3 +48,11 @@ CLIENTS: dict[str, ClientFamily] = {
         ClientFamily("python", None, _python_driver),
     )
 }
+
+
+@asynccontextmanager
+async def open_client(name: str, folder: Path) -> AsyncIterator[Driver]:
+    """Run the driver of one of ``CLIENTS``, building it first if needed."""
+    command = await trio.to_thread.run_sync(CLIENTS[name].command)
+    async with open_driver(name, command, folder) as driver:
+        yield driver

@@ -88,7 +88,7 @@ async def _python_to_python(cluster: Cluster) -> Passage:
 
 async def _with_java(cluster: Cluster, driver: Driver) -> list[Passage]:
     java = f"Java {JAVA_VERSION}"
-    cell = Cell("demo", driver, cluster, _nobody)
+    cell = Cell("demo", driver, cluster)
 
     async with _python_receiver(cluster, "demo-from-java") as seen, cell.producer() as producer:
         begun = trio.current_time()
@@ -104,10 +104,6 @@ async def _with_java(cluster: Cluster, driver: Driver) -> list[Passage]:
 
         to_java = await _passage("Python SDK", java, "demo-to-java", cluster, seen_by_java)
     return [to_python, to_java]
-
-
-async def _nobody(client: str) -> Driver:
-    raise PeersMissing(f"the demo runs no {client}")
 
 
 async def _passage(

@@ -16,8 +16,8 @@ from pathlib import Path
 import trio
 
 from ._cell import Cell
-from ._clients import CLIENTS
-from ._driver import Driver, open_driver
+from ._clients import CLIENTS, open_client
+from ._driver import Driver
 from ._errors import CompatError, NotApplicable, PeersMissing
 from ._peers import missing_tools, peers_required
 from ._results import CellResult, Outcome
@@ -93,28 +93,26 @@ class Drivers:
         async with self._starting.setdefault(client, trio.Lock()):
             driver = self._running.get(client)
             if driver is None or driver.is_gone:
-                command = await self._command(client)
-                driver = await self._nursery.start(self._keep, client, command)
+                _check_tools(client)
+                driver = await self._nursery.start(self._keep, client)
                 self._running[client] = driver
             return driver
 
     async def _keep(
         self,
         client: str,
-        command: list[str],
         task_status: trio.TaskStatus[Driver] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        async with open_driver(client, command, self._folder) as driver:
+        async with open_client(client, self._folder) as driver:
             task_status.started(driver)
             await trio.sleep_forever()
 
-    async def _command(self, client: str) -> list[str]:
-        family = CLIENTS[client]
-        if missing := family.missing():
-            if peers_required():
-                raise PeersMissing(missing)
-            raise NotApplicable(f"not run: {missing}")
-        return await trio.to_thread.run_sync(family.command)
+
+def _check_tools(client: str) -> None:
+    if missing := CLIENTS[client].missing():
+        if peers_required():
+            raise PeersMissing(missing)
+        raise NotApplicable(f"not run: {missing}")
 
 
 async def run_matrix(

@@ -15,7 +15,14 @@ from pathlib import Path
 
 import trio
 
-from ._apache import APACHE_VERSIONS, CLUSTER_NAME, TEST_STORE, apache_broker, apache_name_server
+from ._apache import (
+    APACHE_VERSIONS,
+    CLUSTER_NAME,
+    SMALL_FILES,
+    TEST_STORE,
+    apache_broker,
+    apache_name_server,
+)
 from ._control import Control
 from ._daemon import Daemon
 from ._ports import free_port
@@ -23,7 +30,7 @@ from ._ports import free_port
 SHORT_DELAYS = "1s " * 17 + "1s"
 """``messageDelayLevel`` of the clusters here: every retry comes after a second."""
 
-TEST_SETTINGS = {"mappedFileSizeCommitLog": str(64 << 20), "messageDelayLevel": SHORT_DELAYS}
+TEST_SETTINGS = {**SMALL_FILES, "messageDelayLevel": SHORT_DELAYS}
 """broker.conf of lanemq in tests."""
 
 LANEMQ = (sys.executable, "-c", "from lanemq.proxy.cli import main; main()")
