@@ -11,7 +11,7 @@ import trio
 from lanemq.wire import (
     ConsumerData,
     ConsumeType,
-    LocalProtocolError,
+    ExpressionType,
     MessageQueue,
     SubscriptionData,
     retry_topic,
@@ -19,28 +19,19 @@ from lanemq.wire import (
 
 from ._client import Client
 from ._consume_stats import TopicStats
-from ._errors import InvalidName
+from ._errors import BrokerUnreachable, RequestTimedOut
+from ._expressions import Expression, subscription
 from ._group_calls import GroupCalls
 from ._held_queue import HeldQueue
 from ._membership import Membership
 from ._offsets import BrokerOffsets, LocalOffsets, Offsets
 from ._options import ConsumerOptions, MessageModel
 from ._pull_loop import Deliver, Progress, PullLoop
-from ._validate import check_topic
 
 LOGGER = logging.getLogger("lanemq.sdk.consumer")
 
 # Seconds for reporting progress when a consumer ends. It is shielded from cancellation.
 PERSIST_TIMEOUT_S = 3.0
-
-
-def subscription(topic: str, expression: str, version_ms: int) -> SubscriptionData:
-    """``TagA || TagB`` or ``*`` on ``topic``. Raises ``InvalidName``."""
-    check_topic(topic)
-    try:
-        return SubscriptionData.of_tags(topic, expression, sub_version=version_ms)
-    except LocalProtocolError as error:
-        raise InvalidName(f"the expression for topic {topic}: {error}; write 'A || B'") from error
 
 
 @final
@@ -109,7 +100,7 @@ class ConsumerCore:
             subscription_data_set=tuple(self.subscriptions.values()),
         )
 
-    def subscribe(self, topic: str, expression: str) -> None:
+    def subscribe(self, topic: str, expression: Expression) -> None:
         """Read ``topic`` from the next division on. Raises ``InvalidName``."""
         self.subscriptions[topic] = subscription(topic, expression, self.client.clock_ms())
         self.client.routes.watch(topic)
@@ -123,15 +114,27 @@ class ConsumerCore:
         """Learn the routes and make the group known at the brokers.
 
         Raises ``BrokerUnreachable`` or ``RequestTimedOut`` if no name server answers. A topic
-        without a route is no error: it may come.
+        without a route is no error: it may come. Raises ``RefusedByBroker`` if a broker does
+        not filter by the expression of a subscription.
         """
         for topic in tuple(self.subscriptions):
             await self.client.routes.refresh(topic)
+            await self._check_expression(topic)
         await self.client.heartbeat()
         retries = retry_topic(self.group)
         if retries in self.subscriptions and self.client.routes.get(retries) is None:
             # A first heartbeat makes the topic; often the name server knows it at once.
             await self.client.refresh_quietly(retries)
+
+    async def _check_expression(self, topic: str) -> None:
+        wanted, route = self.subscriptions[topic], self.client.routes.get(topic)
+        if wanted.expression_type == ExpressionType.TAG or route is None:
+            return
+        for broker_name in sorted(route.brokers):
+            try:
+                await self.calls.check_subscription(broker_name, wanted)
+            except (BrokerUnreachable, RequestTimedOut) as error:
+                LOGGER.warning("%s: the subscription could not be checked: %s", topic, error)
 
     def progress(self, held: HeldQueue) -> None:
         """Note how far ``held`` is settled."""

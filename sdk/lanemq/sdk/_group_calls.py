@@ -9,6 +9,7 @@ import msgspec
 
 from lanemq.wire import (
     MASTER_ID,
+    CheckClientRequestBody,
     ConsumerIdList,
     ConsumerSendMsgBack,
     Frame,
@@ -116,6 +117,15 @@ class GroupCalls:
             await remoting.call(address, frame, self._timeout_s)
         else:
             await remoting.oneway(address, frame)
+
+    async def check_subscription(self, broker_name: str, wanted: SubscriptionData) -> None:
+        """Ask a broker whether it can filter so. Raises ``RefusedByBroker`` if it cannot."""
+        address = self._client.routes.reader(broker_name)
+        if address is None:
+            raise BrokerUnreachable(broker_name, "it is not in any known route")
+        body = CheckClientRequestBody(self._client.client_id, self._group, wanted).encode()
+        frame = request(RequestCode.CHECK_CLIENT_CONFIG, body=body)
+        await self._client.remoting.call(address, frame, self._timeout_s)
 
     async def consumer_ids(self, topic: str) -> list[str] | None:
         """The clients of the group, sorted, as the brokers of ``topic`` know them.

@@ -16,6 +16,7 @@ from ._client import now_ms, open_client
 from ._consumer_core import ConsumerCore
 from ._consumer_requests import answer_brokers
 from ._errors import ClientClosed, NoRoute, WrongUse
+from ._expressions import Expression
 from ._held_queue import HeldQueue
 from ._link import Dial
 from ._messages import ReceivedMessage
@@ -67,12 +68,13 @@ class LitePullConsumer:
             )
         self._mode = mode
 
-    async def subscribe(self, topic: str, expression: str = "*") -> None:
+    async def subscribe(self, topic: str, expression: Expression = "*") -> None:
         """Read ``topic``, sharing its queues with the consumers of the group.
 
-        ``expression`` is ``"*"`` or tags, ``"A || B"``. On return it has its queues, unless
-        a broker could not be asked; then it goes on trying. Raises ``InvalidName``,
-        ``WrongUse`` after ``assign``, and ``BrokerUnreachable`` or ``RequestTimedOut`` if no
+        ``expression`` is ``"*"``, tags, ``"A || B"``, or a condition, ``Sql("a > 5")``. On
+        return it has its queues, unless a broker could not be asked; then it goes on trying.
+        Raises ``InvalidName``, ``WrongUse`` after ``assign``, ``RefusedByBroker`` from a
+        broker that does not filter so, and ``BrokerUnreachable`` or ``RequestTimedOut`` if no
         name server answers.
         """
         core = self._open

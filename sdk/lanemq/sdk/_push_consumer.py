@@ -17,6 +17,7 @@ from ._client import Client, now_ms, open_client
 from ._consumer_core import ConsumerCore
 from ._consumer_requests import Listener, answer_brokers
 from ._errors import InvalidName
+from ._expressions import Expression
 from ._held_queue import HeldQueue
 from ._link import Dial
 from ._listener import ConcurrentListener, ListenerPool
@@ -156,7 +157,7 @@ async def open_push_consumer(
     group: str,
     *,
     name_servers: str | Sequence[str],
-    subscriptions: Mapping[str, str],
+    subscriptions: Mapping[str, Expression],
     listener: Listener,
     options: PushOptions | None = None,
     dial: Dial = dial_tcp,
@@ -164,17 +165,17 @@ async def open_push_consumer(
 ) -> AsyncIterator[PushConsumer]:
     """Consume with ``listener`` while the block runs.
 
-    ``subscriptions`` maps topics to tag expressions: ``"*"``, ``"A"``, ``"A || B"``. All
-    consumers of a group must have the same ones. Inside the block the consumer has its queues,
-    unless a broker could not be asked; then it goes on trying.
+    ``subscriptions`` maps topics to tags, ``"*"``, ``"A"``, ``"A || B"``, or to a condition,
+    ``Sql("a > 5")``. All consumers of a group must have the same ones. Inside the block the
+    consumer has its queues, unless a broker could not be asked; then it goes on trying.
 
     When the block ends, pulling stops, listeners that run may finish (``shutdown_grace_s``),
     progress is reported and awaited, and the brokers are told. When it is left by an error or
     a cancellation, running listeners are cancelled; their messages come again, and what was
     settled before is reported all the same.
 
-    Raises ``InvalidName`` for bad names, ``BrokerUnreachable`` or ``RequestTimedOut`` if no
-    name server answers.
+    Raises ``InvalidName`` for bad names, ``RefusedByBroker`` from a broker that does not
+    filter by SQL, ``BrokerUnreachable`` or ``RequestTimedOut`` if no name server answers.
     """
     check_group(group)
     if not subscriptions:

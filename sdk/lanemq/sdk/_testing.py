@@ -17,6 +17,7 @@ from trio.testing import memory_stream_pair
 from lanemq.wire import (
     NEED_DATA,
     BrokerData,
+    CheckClientRequestBody,
     Connection,
     ConsumerData,
     ConsumerIdList,
@@ -51,10 +52,12 @@ from lanemq.wire import (
     encode_offset_id,
     encode_properties,
     encode_record,
+    record_properties,
     request,
     retry_topic,
     tags_code,
 )
+from lanemq.wire.sql92 import compile_sql
 
 DELAYS_S: Final = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600)
 START_MS: Final = 1_700_000_000_000
@@ -214,6 +217,7 @@ class FakeBroker(Node):
         self.members: dict[str, dict[Peer, tuple[str, ConsumerData]]] = {}
         self.producers: dict[str, set[str]] = {}
         self.auto_create = True
+        self.property_filter = True
         self._log: dict[int, bytes] = {}
         host, port = address.split(":")
         self._host = HostAddress(host, int(port))
@@ -230,6 +234,7 @@ class FakeBroker(Node):
             code.GET_MIN_OFFSET: self._min_offset,
             code.SEARCH_OFFSET_BY_TIMESTAMP: self._search_offset,
             code.CONSUMER_SEND_MSG_BACK: self._send_back,
+            code.CHECK_CLIENT_CONFIG: self._check_client,
         }
         self.waiters = {code.PULL_MESSAGE: self._pull}
 
@@ -465,28 +470,48 @@ class FakeBroker(Node):
         if header.sys_flag & PullSysFlag.COMMIT_OFFSET:
             key = header.consumer_group, header.topic, header.queue_id
             self.offsets[key] = header.commit_offset
-        codes = self._tag_codes(header, peer)
-        if codes is None:
+        wants = self._wants(header, peer)
+        if wants is None:
             return frame.reply(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark="subscription not exist")
         queue = self.queue(header.topic, header.queue_id)
         if header.sys_flag & PullSysFlag.SUSPEND and header.queue_offset == queue.max_offset:
             with trio.move_on_after(header.suspend_timeout_millis / 1000):
                 await queue.arrived.wait()
-        return self._read_queue(frame, header, queue, codes)
+        return self._read_queue(frame, header, queue, wants)
 
-    def _tag_codes(self, header: PullMessage, peer: Peer) -> frozenset[int] | None:
+    def _check_client(self, frame: Frame, peer: Peer) -> Frame:
+        wanted = CheckClientRequestBody.decode(frame.body).subscription_data
+        if not self.property_filter and wanted is not None and wanted.expression_type != "TAG":
+            raise Refused(ResponseCode.SYSTEM_ERROR, "no filter by properties")
+        return frame.reply()
+
+    def _wants(self, header: PullMessage, peer: Peer) -> Callable[[bytes], bool] | None:
+        """Judges the property string of a message; None if nothing is subscribed."""
+        wanted = self._subscription(header, peer)
+        if wanted is None:
+            return None
+        if wanted.expression_type == "SQL92":
+            return compile_sql(wanted.sub_string).matches_data
+        codes = wanted.code_set
+        return lambda data: not codes or tags_code(decode_properties(data).get("TAGS")) in codes
+
+    def _subscription(self, header: PullMessage, peer: Peer) -> SubscriptionData | None:
         if header.sys_flag & PullSysFlag.SUBSCRIPTION:
-            return SubscriptionData.of_tags(header.topic, header.subscription).code_set
+            if header.expression_type == "SQL92":
+                return SubscriptionData(
+                    header.topic, header.subscription or "", expression_type="SQL92"
+                )
+            return SubscriptionData.of_tags(header.topic, header.subscription)
         member = self.members.get(header.consumer_group, {}).get(peer)
         if member is not None:
             for subscription in member[1].subscription_data_set:
                 if subscription.topic == header.topic:
-                    return subscription.code_set
+                    return subscription
         return None
 
     @staticmethod
     def _read_queue(
-        frame: Frame, header: PullMessage, queue: FakeQueue, codes: frozenset[int]
+        frame: Frame, header: PullMessage, queue: FakeQueue, wants: Callable[[bytes], bool]
     ) -> Frame:
         offset = next_offset = header.queue_offset
         low, high = queue.trimmed, queue.max_offset
@@ -498,8 +523,7 @@ class FakeBroker(Node):
         else:
             for record in queue.records[offset:]:
                 next_offset += 1
-                tags = decode_properties(decode_message(record).properties_data).get("TAGS")
-                if not codes or tags_code(tags) in codes:
+                if wants(record_properties(record)):
                     found.append(record)
                     if len(found) == header.max_msg_nums:
                         break
