@@ -79,8 +79,9 @@ class TestGroups:
     ) -> None:
         await client.send()
         store = broker.context.store
-        monkeypatch.setattr(store._reader, "_cold_bytes", 100)
+        first_bytes = store.max_position
         await client.send(queue_id=1)
+        monkeypatch.setattr(store._reader, "_cold_bytes", store.max_position - first_bytes)
         assert await committed(client) is None
         assert await committed(client, queue_id=1) == 0
 

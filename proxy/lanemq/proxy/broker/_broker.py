@@ -34,7 +34,6 @@ from ._context import BrokerContext, wall_clock_ms
 from ._delay import DelayService
 
 SAMPLE_S: Final = 1.0
-VIP_BELOW: Final = 2
 
 _WITHOUT_TASKS: Final = (
     _send,
@@ -67,9 +66,6 @@ class Broker:
         self.config = config
         self.address = address
         """What name servers and clients are told; ``host:port`` as text."""
-        self.name = config.broker_name
-        self.vip_port = address.port - VIP_BELOW
-        """Where clients of 4.0 to 4.4 send to; the same server as the main port."""
         self.context = BrokerContext(
             config, store, address=address, announce=announce, now_ms=now_ms
         )

@@ -244,7 +244,7 @@ class Sends:
                 self._topics.ensure(topic, queues=DLQ_QUEUES)
         is_half = properties.get(Property.TRAN_MSG, "").lower() == "true"
         # A consumer that gives a committed message back by sending it leaves the mark in it.
-        if is_half and not (reconsume_times > 0 and level > 0):
+        if is_half and not (reconsume_times > 0 and (level > 0 or group is not None)):
             remark = (
                 f"the broker[{broker.config.broker_ip1}] sending transaction message is forbidden"
             )
