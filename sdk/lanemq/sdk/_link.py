@@ -88,7 +88,8 @@ class Link:
                 reason = f"cannot connect within {connect_timeout_s:g} s"
                 return
             except OSError as error:
-                reason = f"cannot connect: {error}"
+                cause = error.__cause__  # trio's own words leave out why
+                reason = f"cannot connect: {cause if isinstance(cause, OSError) else error}"
                 return
             if isinstance(stream, trio.SocketStream):
                 self._fd = stream.socket.fileno()

@@ -95,6 +95,7 @@ class PullLoop:
                     await self._after_failure(held, error)
                     continue
                 held.broker_id = pulled.suggested_broker_id
+                held.failing = False
                 if pulled.code == OFFSET_ILLEGAL:
                     await self._after_illegal_offset(held, pulled)
                     return
@@ -134,7 +135,9 @@ class PullLoop:
         self._progress(held)
 
     async def _after_failure(self, held: HeldQueue, error: LanemqError) -> None:
-        LOGGER.warning("pull from %s failed: %s", held.queue, error)
+        level = logging.DEBUG if held.failing else logging.WARNING
+        LOGGER.log(level, "pull from %s failed, trying again: %s", held.queue, error)
+        held.failing = True
         delay_s = self._options.pull_retry_delay_s
         if isinstance(error, RefusedByBroker):
             if error.code == ResponseCode.FLOW_CONTROL:
