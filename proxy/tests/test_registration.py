@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import trio
@@ -12,8 +13,10 @@ from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 from lanemq.proxy._dispatch import Handlers
 from lanemq.proxy._server import Server
 from lanemq.proxy._session import Session
-from lanemq.proxy.broker import BrokerConfig
+from lanemq.proxy._testing import Dial
+from lanemq.proxy.broker import BrokerConfig, open_broker
 from lanemq.proxy.broker._registration import Registrar
+from lanemq.proxy.nameserver import NameServerConfig, open_nameserver
 from lanemq.sdk import open_remoting_client
 from lanemq.wire import (
     DataVersion,
@@ -26,6 +29,7 @@ from lanemq.wire import (
     RequestCode,
     TopicConfig,
     TopicConfigWrapper,
+    request,
 )
 
 
@@ -270,3 +274,27 @@ async def test_a_broker_without_name_servers_has_nothing_to_do() -> None:
         assert await registrar.registered(5)
         registrar.announce(TopicConfig("V"))
         await registrar.unregister()
+
+
+async def test_a_broker_made_read_only_at_run_time_is_so_at_its_name_server(
+    tmp_path: Path, dial: Dial
+) -> None:
+    config = NameServerConfig(bind_address="127.0.0.1", listen_port=0)
+    async with open_nameserver(config) as name_server:
+        settings = BrokerConfig.from_properties(
+            {"namesrvAddr": name_server.address, "bindAddress": "127.0.0.1", "listenPort": "0"},
+            {"store_path_root_dir": tmp_path, "mapped_file_size_commit_log": 1 << 20},
+        )
+        async with open_broker(settings) as broker:
+
+            def permissions() -> set[int]:
+                names = name_server.routes.topics()
+                routes = [name_server.routes.route(name) for name in names]
+                return {one.perm for route in routes if route for one in route.queue_datas}
+
+            assert permissions() == {6, 7}
+            update = request(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4")
+            assert (await (await dial(broker.port)).call(update)).code == 0
+            with trio.fail_after(5):
+                while not permissions() <= {4, 5}:
+                    await trio.sleep(0.01)

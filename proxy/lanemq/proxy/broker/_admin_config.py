@@ -49,7 +49,9 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
         LOGGER.info("configuration changed by %s: %s", session.peer, properties)
         version = version.next(broker.now_ms())
         if "brokerPermission" in properties:
-            for topic in broker.store.tables.topics.configs.values():
+            first, *others = broker.store.tables.topics.configs.values()
+            broker.topics.put(first)  # name servers look only at a data version that is new
+            for topic in others:
                 broker.announce(topic)
         return frame.reply()
 
