@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lanemq.proxy.broker._counter import Rate
 from lanemq.proxy.broker._stats import (
     MAX_COUNTERS,
     PUT_TIME_NAMES,
     BrokerStatistics,
     DayTotals,
-    Rate,
 )
 
 

@@ -36,7 +36,7 @@ from .._dispatch import Handlers, typed
 from .._session import Session
 from ._admin_topics import existing_topic, queue_of, store_time_ms
 from ._context import BrokerContext
-from ._stats import Counter
+from ._counter import Counter
 
 LONG_MAX: Final = (1 << 63) - 1
 UNITS_MAX: Final = 16_384  # of one answer; they stay far below the longest frame

@@ -10,9 +10,9 @@ from ._message import (
     query_by_id,
     query_by_key,
     query_by_unique_key,
-    send_message,
 )
 from ._offset import reset_offset_by_time
+from ._send import send_message
 from ._topic import delete_topic, topic_list, topic_route, topic_status, update_topic
 
 __all__ = ["admin"]

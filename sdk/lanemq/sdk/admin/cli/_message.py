@@ -1,22 +1,22 @@
-"""queryMsgById, queryMsgByKey, queryMsgByUniqueKey, printMsg, sendMessage.
+"""queryMsgById, queryMsgByKey, queryMsgByUniqueKey, printMsg.
 
 Source: RocketMQ 4.9.8, QueryMsgByIdSubCommand, QueryMsgByKeySubCommand,
-QueryMsgByUniqueKeySubCommand, PrintMessageSubCommand, SendMessageCommand.
+QueryMsgByUniqueKeySubCommand, PrintMessageSubCommand.
 """
 
 import codecs
-import time
 
 import click
 
 from lanemq.wire import MessageQueue, StoredMessage
 
-from ..._messages import Message, SendResult, SendStatus
+from ..._messages import Message
 from ..._producer import open_producer
 from .._client import AdminClient, queues_of
 from .._messages import LONG_MAX, PullStatus, message_id
 from ._command import Output, command, fail
 from ._found import body_of, message_value, show
+from ._send import send_status
 from ._text import message_line, parse_moment
 
 MESSAGES_PER_PULL = 32
@@ -108,7 +108,7 @@ async def _send_again(admin: AdminClient, out: Output, message: StoredMessage) -
         result = await sender.send(again)
     out.line(f"prepare resend msg. originalMsgId={message_id(message)}")
     out.line(
-        f"SendResult [sendStatus={_send_status(result)}, msgId={result.message_id}, "
+        f"SendResult [sendStatus={send_status(result)}, msgId={result.message_id}, "
         f"offsetMsgId={result.offset_id}, queueOffset={result.queue_offset}]"
     )
     return {"originalMessageId": message_id(message), "messageId": result.message_id}
@@ -263,64 +263,3 @@ def _name(queue: MessageQueue) -> str:
         f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, "
         f"queueId={queue.queue_id}]"
     )
-
-
-@command("sendMessage")
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option("-p", "--body", required=True, help="The body; it is sent as UTF-8.")
-@click.option("-k", "--key", "keys", default="", help="Keys, joined by blanks.")
-@click.option("-c", "--tags", default="", help="Tag.")
-@click.option("-b", "--broker", "broker_name", help="Name of the broker to send to.")
-@click.option("-i", "--qid", "queue_id", type=click.IntRange(min=0), help="With -b: the queue.")
-async def send_message(
-    admin: AdminClient,
-    out: Output,
-    *,
-    topic: str,
-    body: str,
-    keys: str,
-    tags: str,
-    broker_name: str | None,
-    queue_id: int | None,
-) -> object:
-    """Send one message."""
-    if queue_id is not None and broker_name is None:
-        fail("Broker name must be set if the queue is chosen: give it with -b BROKER_NAME")
-    message = Message(topic=topic, body=body.encode(), tags=tags, keys=tuple(keys.split()))
-    queue = None
-    if broker_name is not None:
-        queue = MessageQueue(topic, broker_name, queue_id if queue_id is not None else 0)
-        await _check_queue(admin, queue)
-    group = f"admin_{time.time_ns() // 1_000_000}"
-    async with open_producer(group, name_servers=";".join(admin.name_servers)) as producer:
-        result = await producer.send(message, queue=queue)
-    out.line(f"{'#Broker Name':<32}  {'#QID':<4}  {'#Send Result':<20}    #MsgId")
-    out.line(
-        f"{result.queue.broker_name:<32}  {result.queue.queue_id:<4}  "
-        f"{_send_status(result):<20}    {result.message_id}"
-    )
-    return {
-        "brokerName": result.queue.broker_name,
-        "queueId": result.queue.queue_id,
-        "queueOffset": result.queue_offset,
-        "sendResult": _send_status(result),
-        "messageId": result.message_id,
-        "offsetId": result.offset_id,
-    }
-
-
-def _send_status(result: SendResult) -> str:
-    return "SEND_OK" if result.status is SendStatus.OK else result.status.name
-
-
-async def _check_queue(admin: AdminClient, queue: MessageQueue) -> None:
-    route = await admin.route(queue.topic)
-    counts = {data.broker_name: data.write_queue_nums for data in route.queue_datas}
-    if queue.broker_name not in counts:
-        known = ", ".join(sorted(counts))
-        fail(f"topic {queue.topic!r} is not on broker {queue.broker_name!r}; it is on: {known}")
-    if queue.queue_id >= counts[queue.broker_name]:
-        fail(
-            f"topic {queue.topic!r} has no queue {queue.queue_id} on {queue.broker_name}: "
-            f"its queues are 0 to {counts[queue.broker_name] - 1}"
-        )
