@@ -27,6 +27,9 @@ from lanemq.wire import (
     GetRouteInfo,
     HeartbeatData,
     HostAddress,
+    LockBatch,
+    LockBatchResult,
+    MessageQueue,
     PeerClosed,
     Property,
     PullMessage,
@@ -43,6 +46,7 @@ from lanemq.wire import (
     SendMessageResponse,
     StoredMessage,
     SubscriptionData,
+    SubscriptionGroupConfig,
     UnregisterClient,
     UpdateConsumerOffset,
     decode_batch,
@@ -60,6 +64,7 @@ from lanemq.wire import (
 from lanemq.wire.sql92 import compile_sql
 
 DELAYS_S: Final = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600)
+LOCK_LIFE_S: Final = 60
 START_MS: Final = 1_700_000_000_000
 
 
@@ -218,6 +223,9 @@ class FakeBroker(Node):
         self.producers: dict[str, set[str]] = {}
         self.auto_create = True
         self.property_filter = True
+        self.locks: dict[tuple[str, MessageQueue], tuple[str, float]] = {}  # client id, since
+        self.knows_all_groups = True  # as 4.9; 5.x takes offsets of groups it knows only
+        self.groups: set[str] = set()
         self._log: dict[int, bytes] = {}
         host, port = address.split(":")
         self._host = HostAddress(host, int(port))
@@ -235,6 +243,9 @@ class FakeBroker(Node):
             code.SEARCH_OFFSET_BY_TIMESTAMP: self._search_offset,
             code.CONSUMER_SEND_MSG_BACK: self._send_back,
             code.CHECK_CLIENT_CONFIG: self._check_client,
+            code.LOCK_BATCH_MQ: self._lock,
+            code.UNLOCK_BATCH_MQ: self._unlock,
+            code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self._create_group,
         }
         self.waiters = {code.PULL_MESSAGE: self._pull}
 
@@ -418,8 +429,32 @@ class FakeBroker(Node):
 
     def _update_offset(self, frame: Frame, peer: Peer) -> Frame:
         header = UpdateConsumerOffset.from_fields(frame.fields)
-        key = header.consumer_group, header.topic, header.queue_id
-        self.offsets[key] = header.commit_offset
+        group = header.consumer_group
+        if not (self.knows_all_groups or group in self.groups or group in self.members):
+            raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
+        self.offsets[group, header.topic, header.queue_id] = header.commit_offset
+        return frame.reply()
+
+    def _create_group(self, frame: Frame, peer: Peer) -> Frame:
+        self.groups.add(SubscriptionGroupConfig.decode(frame.body).group_name)
+        return frame.reply()
+
+    def _lock(self, frame: Frame, peer: Peer) -> Frame:
+        body, now_s = LockBatch.decode(frame.body), trio.current_time()
+        granted = []
+        for queue in body.mq_set:
+            key = body.consumer_group, queue
+            holder, since_s = self.locks.get(key, (body.client_id, now_s))
+            if holder == body.client_id or now_s - since_s > LOCK_LIFE_S:
+                self.locks[key] = body.client_id, now_s
+                granted.append(queue)
+        return frame.reply(body=LockBatchResult(tuple(granted)).encode())
+
+    def _unlock(self, frame: Frame, peer: Peer) -> Frame:
+        body = LockBatch.decode(frame.body)
+        for queue in body.mq_set:
+            if self.locks.get((body.consumer_group, queue), ("", 0))[0] == body.client_id:
+                del self.locks[body.consumer_group, queue]
         return frame.reply()
 
     def _max_offset(self, frame: Frame, peer: Peer) -> Frame:
@@ -609,3 +644,25 @@ class FakeCluster:
         ours, theirs = memory_stream_pair()
         self.nursery.start_soon(node.serve, theirs)
         return ours
+
+
+class Process:
+    """A client's side of the network, up to the moment its process is killed."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+        self._streams: list[trio.abc.Stream] = []
+        self.killed = False
+
+    async def dial(self, host: str, port: int) -> trio.abc.Stream:
+        if self.killed:
+            raise ConnectionRefusedError("this process is no more")
+        stream = await self._cluster.dial(host, port)
+        self._streams.append(stream)
+        return stream
+
+    async def kill(self) -> None:
+        """Nothing that the client says from now on reaches anyone."""
+        self.killed = True
+        for stream in self._streams:
+            await trio.aclose_forcefully(stream)
