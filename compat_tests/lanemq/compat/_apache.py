@@ -35,6 +35,7 @@ TEST_STORE = {
     "osPageCacheBusyTimeOutMills": "10000",
     "brokerFastFailureEnable": "false",
     "timerWheelEnable": "false",
+    "enablePropertyFilter": "true",
 }
 
 _LOGBACK = """<configuration>

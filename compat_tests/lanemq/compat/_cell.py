@@ -232,7 +232,7 @@ class Cell:
         """Open a push consumer, from the first offset.
 
         Options: ``orderly``, ``broadcasting``, ``fail_first`` (the listener fails the first so
-        many deliveries of each body), ``max_reconsume_times``.
+        many deliveries of each body), ``max_reconsume_times``, ``sql`` (in place of tags).
         """
         consumer = Consumer(self.name("consumer"))
         self.driver.listen(consumer.name, consumer.deliver)

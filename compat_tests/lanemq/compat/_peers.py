@@ -73,11 +73,11 @@ JAVA_CLIENTS = {
             features=(),
             packages=(("org.apache.rocketmq", "com.alibaba.rocketmq"),),
         ),
-        JavaClient(version="4.2.0", features=("Batches",), packages=()),
-        JavaClient(version="4.9.7", features=("Batches", "LitePull"), packages=()),
+        JavaClient(version="4.2.0", features=("Batches", "Selectors"), packages=()),
+        JavaClient(version="4.9.7", features=("Batches", "LitePull", "Selectors"), packages=()),
         JavaClient(
             version="5.3.3",
-            features=("Batches", "LitePull"),
+            features=("Batches", "LitePull", "Selectors"),
             packages=(_LATER_HEARTBEAT,),
         ),
     )

@@ -17,6 +17,7 @@ from lanemq.sdk import (
     ClientOptions,
     ConcurrentListener,
     ConsumeFrom,
+    Expression,
     LitePullConsumer,
     LitePullOptions,
     Message,
@@ -29,6 +30,7 @@ from lanemq.sdk import (
     ReceivedMessage,
     SendResult,
     SendStatus,
+    Sql,
     open_lite_pull_consumer,
     open_producer,
     open_push_consumer,
@@ -182,6 +184,10 @@ async def _view_message(session: Session, arguments: Arguments) -> object:
     return _received(found)
 
 
+def _expression(arguments: Arguments) -> Expression:
+    return Sql(arguments["sql"]) if "sql" in arguments else str(arguments["tags"])
+
+
 async def _open_consumer(session: Session, arguments: Arguments) -> object:
     if arguments.get("orderly"):
         raise NotInTheSdk("lanemq.sdk has no orderly listener")
@@ -212,7 +218,7 @@ async def _open_consumer(session: Session, arguments: Arguments) -> object:
     opening = open_push_consumer(
         arguments["group"],
         name_servers=arguments["name_server"],
-        subscriptions={arguments["topic"]: arguments["tags"]},
+        subscriptions={arguments["topic"]: _expression(arguments)},
         listener=ConcurrentListener(handle),
         options=options,
     )
@@ -306,7 +312,7 @@ async def _open_lite_puller(session: Session, arguments: Arguments) -> object:
         async with open_lite_pull_consumer(
             arguments["group"], name_servers=arguments["name_server"], options=options
         ) as consumer:
-            await consumer.subscribe(arguments["topic"], arguments["tags"])
+            await consumer.subscribe(arguments["topic"], _expression(arguments))
             yield consumer
 
     await session.open(arguments["name"], opening())

@@ -110,6 +110,37 @@ async def tags(cell: Cell) -> None:
         expect_equal("everything", len(set(everything.bodies)), 20)
 
 
+@scenario("sql92")
+async def sql92(cell: Cell) -> None:
+    """A subscription by properties gets what its condition says, and none of the rest."""
+    topic = await cell.topic()
+    described = [
+        {"a": str(number), "region": region}
+        for number in range(10)
+        for region in ("eu", "us", "asia")
+    ]
+    sent = [*described, {"a": "many", "region": "eu"}, {"region": "eu"}, {"name": "it's"}]
+    wanted = [
+        one
+        for one in sent
+        if (one.get("a", "") in ("4", "5", "6") and one["region"] != "asia") or "name" in one
+    ]
+    sql = "(a > 3 AND a <= 6 AND region IN ('eu', 'us')) OR name = 'it''s'"
+    async with (
+        cell.consumer(topic, sql=sql) as some,
+        cell.consumer(topic) as everything,
+        cell.producer() as producer,
+    ):
+        for number, properties in enumerate(sent):
+            await producer.send(Outgoing(topic, b"%d" % number, properties=properties))
+        await everything.receive(len(sent))
+        received = await some.receive(len(wanted))
+        expect_equal(
+            "bodies", sorted(some.bodies), sorted(b"%d" % sent.index(one) for one in wanted)
+        )
+        expect_equal("messages", len(received), len(wanted))
+
+
 @scenario("large-body")
 async def large_body(cell: Cell) -> None:
     """Bodies of a megabyte and more, compressible or not, make the round trip."""

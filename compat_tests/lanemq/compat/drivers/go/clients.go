@@ -154,6 +154,9 @@ func openConsumer(asked *request) (interface{}, error) {
 		return nil, err
 	}
 	selector := consumer.MessageSelector{Type: consumer.TAG, Expression: asked.Tags}
+	if asked.SQL != "" {
+		selector = consumer.MessageSelector{Type: consumer.SQL92, Expression: asked.SQL}
+	}
 	if err := made.Subscribe(asked.Topic, selector, report(asked)); err != nil {
 		return nil, err
 	}

@@ -43,6 +43,7 @@ type request struct {
 	QueueID           *int      `json:"queue_id"`
 	Topic             string    `json:"topic"`
 	Tags              string    `json:"tags"`
+	SQL               string    `json:"sql"`
 	Orderly           bool      `json:"orderly"`
 	Broadcasting      bool      `json:"broadcasting"`
 	FailFirst         int       `json:"fail_first"`

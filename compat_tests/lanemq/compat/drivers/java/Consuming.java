@@ -41,7 +41,14 @@ final class Consuming {
         if (arguments.containsKey("max_reconsume_times")) {
             Driver.tune(consumer, "setMaxReconsumeTimes", arguments.getInteger("max_reconsume_times"));
         }
-        consumer.subscribe(arguments.getString("topic"), arguments.getString("tags"));
+        if (!arguments.containsKey("sql")) {
+            consumer.subscribe(arguments.getString("topic"), arguments.getString("tags"));
+        } else if (driver.sqlSubscriber == null) {
+            throw new Driver.Absent("the Java client " + Driver.VERSION + " knows no SQL92");
+        } else {
+            driver.sqlSubscriber.subscribe(
+                consumer, arguments.getString("topic"), arguments.getString("sql"));
+        }
         Report report = new Report(arguments);
         if (arguments.getBooleanValue("orderly")) {
             consumer.registerMessageListener(orderly(report));

@@ -12,6 +12,7 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
@@ -36,11 +37,18 @@ public final class Driver {
         }
     }
 
+    /** How a listener's subscription by SQL92 is made. */
+    interface SqlSubscriber {
+        void subscribe(DefaultMQPushConsumer consumer, String topic, String sql) throws Exception;
+    }
+
     static final String VERSION = "@VERSION@";
     private static final PrintStream WIRE =
         new PrintStream(new FileOutputStream(FileDescriptor.out), false);
 
     final Map<String, Command> commands = new HashMap<String, Command>();
+    /** null in a release without it. */
+    SqlSubscriber sqlSubscriber;
     /** Whatever a command opened, by the name it was given. */
     final Map<String, Object> handles = new ConcurrentHashMap<String, Object>();
 
@@ -50,7 +58,7 @@ public final class Driver {
         Sending.register(driver);
         Consuming.register(driver);
         Pulling.register(driver);
-        for (String feature : new String[] {"FeatureBatches", "FeatureLitePull"}) {
+        for (String feature : new String[] {"FeatureBatches", "FeatureLitePull", "FeatureSelectors"}) {
             driver.registerIfPresent(feature);
         }
         driver.serve();

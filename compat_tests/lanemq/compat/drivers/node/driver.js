@@ -94,6 +94,7 @@ async function send(asked) {
 
 async function openConsumer(asked) {
   if (asked.orderly) throw new Absent(`ali-ons ${VERSION} has no orderly consumer`);
+  if (asked.sql) throw new Absent(`ali-ons ${VERSION} knows no SQL92`);
   const extra = {};
   if (asked.max_reconsume_times !== undefined) extra.maxReconsumeTimes = asked.max_reconsume_times;
   const consumer = new Consumer({
