@@ -167,6 +167,19 @@ def java_driver(version: str) -> list[str]:
     ]
 
 
+def client_sources(version: str) -> dict[str, str]:
+    """Return the Java driver's sources as one client release gets them: file name -> text."""
+    client = JAVA_CLIENTS[version]
+    sources = {
+        name: text for name, text in driver_sources("java").items() if _belongs(name, client)
+    }
+    for name, text in sources.items():
+        for written, real in client.packages:
+            text = text.replace(written, real)
+        sources[name] = text.replace("@VERSION@", version)
+    return sources
+
+
 def go_driver(version: str) -> list[str]:
     """Return the command line of the Go driver, building it if needed."""
     require_tools("go")

@@ -111,7 +111,10 @@ def list_names() -> None:
 @compat.command()
 def demo() -> None:
     """Start lanemq, pass messages between Python and Java, show what happened."""
-    sys.exit(trio.run(run_demo, Console()))
+    try:
+        sys.exit(trio.run(run_demo, Console()))
+    except CompatError as error:
+        raise click.ClickException(str(error)) from None
 
 
 def main() -> None:

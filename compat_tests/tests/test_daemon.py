@@ -1,0 +1,96 @@
+"""Server processes: started, found ready, stopped, killed, started again."""
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from lanemq.compat import Cluster, Daemon, ServerFailed, running
+from lanemq.compat._ports import HIGHEST, LOWEST, free_port
+
+# Ready when its file is there; ends in an orderly way when asked to.
+GOOD = """
+import pathlib, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: (print("bye"), sys.exit(0)))
+print("hello", flush=True)
+pathlib.Path("ready").touch()
+while True: signal.pause()
+"""
+BAD = "print('no such key'); raise SystemExit(2)"
+STUBBORN = GOOD.replace('lambda *_: (print("bye"), sys.exit(0))', "signal.SIG_IGN")
+
+
+def daemon(folder: Path, script: str, *, start_s: float = 20.0) -> Daemon:
+    async def ready() -> bool:
+        return (folder / "ready").exists()
+
+    command = [sys.executable, "-c", script]
+    return Daemon("server", command, folder=folder, ready=ready, start_s=start_s)
+
+
+async def test_a_daemon_starts_stops_and_starts_again_with_one_log(tmp_path: Path) -> None:
+    server = daemon(tmp_path, GOOD)
+    for _ in range(2):
+        await server.start()
+        assert server.pid > 0
+        assert server.ready_after_s > 0
+        assert await server.stop() == 0
+        assert not server.is_running
+        (tmp_path / "ready").unlink()
+    assert server.log.read_text().split() == ["hello", "bye", "hello", "bye"]
+
+
+async def test_a_killed_daemon_is_gone_at_once(tmp_path: Path) -> None:
+    server = daemon(tmp_path, GOOD)
+    await server.start()
+    await server.kill()
+    assert not server.is_running
+    assert await server.stop() == -signal.SIGKILL
+    assert "bye" not in server.log.read_text()
+
+
+async def test_a_daemon_that_ends_while_starting_shows_its_log(tmp_path: Path) -> None:
+    with pytest.raises(ServerFailed, match=r"ended while starting(.|\n)*no such key"):
+        await daemon(tmp_path, BAD).start()
+
+
+async def test_a_daemon_that_is_never_ready_is_killed(tmp_path: Path) -> None:
+    server = daemon(tmp_path, GOOD.replace('"ready"', '"other"'), start_s=1.0)
+    with pytest.raises(ServerFailed, match="not ready after 1 s"):
+        await server.start()
+    assert not server.is_running
+
+
+async def test_a_daemon_that_ignores_its_end_is_killed_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lanemq.compat._daemon.STOP_S", 0.5)
+    server = daemon(tmp_path, STUBBORN)
+    await server.start()
+    with pytest.raises(ServerFailed, match="did not stop"):
+        await server.stop()
+    assert not server.is_running
+
+
+async def test_a_cluster_keeps_its_logs_when_something_went_wrong(tmp_path: Path) -> None:
+    server = daemon(tmp_path / "run", GOOD)
+    cluster = Cluster("some", "127.0.0.1:1", tmp_path / "run", [server])
+    with pytest.raises(ZeroDivisionError):
+        async with running(cluster, logs=tmp_path / "logs"):
+            raise ZeroDivisionError
+    assert not server.is_running
+    assert (tmp_path / "logs" / "some" / "server.log").read_text().startswith("hello")
+
+
+async def test_a_cluster_that_half_started_is_ended(tmp_path: Path) -> None:
+    first, second = daemon(tmp_path / "one", GOOD), daemon(tmp_path / "two", BAD)
+    cluster = Cluster("some", "127.0.0.1:1", tmp_path, [first, second])
+    with pytest.raises(ServerFailed):
+        await cluster.start()
+    assert not first.is_running
+
+
+def test_ports_are_out_of_the_way_of_outgoing_connections() -> None:
+    for _ in range(20):
+        assert LOWEST <= free_port(1, -2) < HIGHEST
