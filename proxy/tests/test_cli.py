@@ -130,15 +130,18 @@ def test_name_server_and_broker_run_apart(start: Start, tmp_path: Path) -> None:
     assert b'"brokerAddrTable":{}' in call(namesrv, request(106)).body
 
 
-def test_a_key_value_pair_survives_a_restart_of_the_name_server(start: Start) -> None:
+def test_what_was_put_and_changed_survives_a_restart_of_the_name_server(start: Start) -> None:
     entry = {"namespace": "N", "key": "k", "value": "v"}
     arguments = ("namesrv", "--host", "127.0.0.1", "--port", "0", "--data", "d", "--json")
     first = start(*arguments)
-    assert call(ready(first)["namesrv"], request(100, entry)).code == 0
+    address = ready(first)["namesrv"]
+    assert call(address, request(100, entry)).code == 0
+    assert call(address, request(318, body=b"orderMessageEnable=true")).code == 0
     first.send_signal(signal.SIGTERM)
     assert first.wait(READY_S) == 0
-    again = call(ready(start(*arguments))["namesrv"], request(101, entry))
-    assert again.fields == {"value": "v"}
+    again = ready(start(*arguments))["namesrv"]
+    assert call(again, request(101, entry)).fields == {"value": "v"}
+    assert b"orderMessageEnable=true\n" in call(again, request(319)).body
 
 
 def test_a_taken_port_is_one_line(tmp_path: Path) -> None:

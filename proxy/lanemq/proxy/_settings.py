@@ -126,6 +126,13 @@ class Settings:
         for name, value in values.items():
             setattr(self, name, value)
 
+    @classmethod
+    def changeable_keys(cls) -> frozenset[str]:
+        """The keys that ``update`` may change."""
+        return frozenset(
+            apache_key(field) for field in dataclasses.fields(cls) if field.metadata.get(_RUN_TIME)
+        )
+
     def to_properties(self) -> dict[str, str]:
         """Every key with its present value, as Apache writes it."""
         return {

@@ -6,7 +6,7 @@ Source: RocketMQ 4.9.8, NamesrvController.
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import trio
@@ -14,6 +14,7 @@ import trio
 from .._dispatch import Handlers
 from .._listen import listen
 from .._server import Server
+from .._settings import parse_properties, read_file
 from ._config import NameServerConfig
 from ._handlers import NameServerHandlers
 from ._kv import KVConfig
@@ -44,8 +45,10 @@ class NameServer:
 async def open_nameserver(config: NameServerConfig) -> AsyncIterator[NameServer]:
     """Run a name server for the length of the block; it listens when the block begins.
 
-    Raises ``AddressUnavailable`` if the port is taken.
+    Settings that an admin tool changed before are in force again. Raises ``AddressUnavailable``
+    if the port is taken, ``ConfigError`` for kept settings that cannot be used.
     """
+    config = _with_kept_changes(config)
     listener = listen(config.bind_address, config.listen_port)
     routes, handlers = RouteTable(), Handlers()
     kv = KVConfig(config.kv_config_path)
@@ -60,6 +63,16 @@ async def open_nameserver(config: NameServerConfig) -> AsyncIterator[NameServer]
             with trio.CancelScope(shield=True):  # bounded by Limits.drain_s
                 await server.stop()
             nursery.cancel_scope.cancel()
+
+
+def _with_kept_changes(config: NameServerConfig) -> NameServerConfig:
+    """A copy of the configuration with what UPDATE_NAMESRV_CONFIG has kept of it."""
+    config, path = replace(config), config.config_store_path
+    if path is not None and path.exists():
+        kept = parse_properties(read_file(path), source=str(path))
+        changeable = config.changeable_keys()
+        config.update({key: value for key, value in kept.items() if key in changeable})
+    return config
 
 
 async def _expire_brokers(config: NameServerConfig, routes: RouteTable) -> None:
