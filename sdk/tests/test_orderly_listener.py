@@ -62,12 +62,17 @@ class Log:
         self.running = 0
         self.fails = fails or {}
         self.takes_s = 1.0
+        self.by_body = False  # offsets in the retry topic are those of arrival
+        self.bodies: list[tuple[float, bytes]] = []
 
     async def __call__(self, messages: Sequence[ReceivedMessage]) -> Outcome | None:
         offsets = tuple(message.queue_offset for message in messages)
         self.calls.append((trio.current_time(), messages[0].queue.queue_id, offsets))
         await trio.sleep(self.takes_s)
         answers = self.fails.get(offsets[0])
+        if self.by_body:
+            self.bodies.append((trio.current_time(), messages[0].body))
+            answers = self.fails.get(int(messages[0].body))
         if answers:
             answer = answers.pop(0)
             if isinstance(answer, Exception):
@@ -231,10 +236,16 @@ async def test_running_info_says_that_it_is_orderly_and_what_it_locked(
     assert info.mq_table[MessageQueue("T", "broker-a", 0)].locked
 
 
-def run_listener(make: Callable[[Log], Listener], fails: dict[int, int], takes_s: float) -> Log:
+def run_listener(
+    make: Callable[[Log], Listener],
+    fails: dict[int, int],
+    takes_s: float,
+    *,
+    by_body: bool = False,
+) -> Log:
     """Run a listener over ten messages of one queue in a cluster of its own."""
     log = Log({k: [Outcome.SUSPEND_CURRENT_QUEUE] * n for k, n in fails.items()})
-    log.takes_s = takes_s
+    log.takes_s, log.by_body = takes_s, by_body
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
@@ -271,21 +282,33 @@ def test_stages_of_one_equal_an_orderly_listener_message_for_message(
     assert staged.times() == orderly.times()
 
 
-@given(fails=FAILS, batch_messages=st.integers(1, 4), takes_s=st.sampled_from([0, 0.5]))
+@given(fails=FAILS, takes_s=st.sampled_from([0, 0.5]))
 @QUICK
 def test_no_stages_equal_a_concurrent_listener_message_for_message(
-    fails: dict[int, int], batch_messages: int, takes_s: float
+    fails: dict[int, int], takes_s: float
 ) -> None:
     concurrent = run_listener(
-        lambda log: ConcurrentListener(
-            _retrying(log), concurrency=3, batch_messages=batch_messages
-        ),
-        fails,
+        lambda log: ConcurrentListener(_retrying(log)), fails, takes_s, by_body=True
+    )
+    staged = run_listener(
+        lambda log: StagedConcurrentListener(log, []), fails, takes_s, by_body=True
+    )
+    assert sorted(staged.bodies) == sorted(concurrent.bodies)
+
+
+@given(batch_messages=st.integers(1, 4), takes_s=st.sampled_from([0, 0.5]))
+@QUICK
+def test_no_stages_equal_a_concurrent_listener_batch_for_batch(
+    batch_messages: int, takes_s: float
+) -> None:
+    concurrent = run_listener(
+        lambda log: ConcurrentListener(log, concurrency=3, batch_messages=batch_messages),
+        {},
         takes_s,
     )
     staged = run_listener(
         lambda log: StagedConcurrentListener(log, [], concurrency=3, batch_messages=batch_messages),
-        fails,
+        {},
         takes_s,
     )
     assert sorted(staged.times()) == sorted(concurrent.times())
