@@ -15,6 +15,7 @@ EXAMPLES = {
     "lite_pull.py": "5 messages of queue 0 again",
 }
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "sdk.md").read_text(), re.DOTALL)
+README_BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
 
 def run(*arguments: str, home: Path) -> str:
@@ -55,3 +56,12 @@ def test_the_documented_code_runs_from_top_to_bottom(name_server: str, tmp_path:
     assert "SendStatus.OK" in sent
     assert "Orders Created b'a new order' 0" in listened
     assert "MessageQueue(topic='Orders'" in polled
+
+
+def test_the_code_of_the_readme_runs(name_server: str, tmp_path: Path) -> None:
+    assert len(README_BLOCKS) == 1
+    path = tmp_path / "readme.py"
+    path.write_text(README_BLOCKS[0].replace("127.0.0.1:9876", name_server))
+    output = run(str(path), home=tmp_path)
+    assert "sent: OK" in output
+    assert "received: Hello greeting b'world'" in output
