@@ -23,8 +23,10 @@ PIPELINED = 16
 QUEUES = 4
 START = "from lanemq.proxy.cli import main; main()"
 
-# Files so small that kills meet their edges as well.
+# Files so small, and checkpoints so frequent, that kills meet their edges as well.
 CONFIG = """
+flushIntervalConsumeQueue = 100
+flushConsumeQueueThoroughInterval = 100
 mappedFileSizeCommitLog = 1048576
 mappedFileSizeConsumeQueue = 20000
 maxHashSlotNum = 1000
