@@ -28,7 +28,6 @@ from ._errors import (
     WrongUse,
 )
 from ._expressions import Expression, Sql
-from ._expressions import Expression, Sql
 from ._flow import FlowLimits
 from ._listener import ConcurrentListener
 from ._lite_pull import LitePullConsumer, open_lite_pull_consumer
@@ -75,7 +74,6 @@ __all__ = [
     "ConsumeFrom",
     "ConsumerOptions",
     "Expression",
-    "Expression",
     "FlowLimits",
     "InvalidName",
     "LanemqError",
@@ -102,7 +100,6 @@ __all__ = [
     "RequestTimedOut",
     "SendResult",
     "SendStatus",
-    "Sql",
     "Sql",
     "StageCounter",
     "StageOffsetStore",

@@ -26,6 +26,7 @@ from ._held_queue import HeldQueue
 from ._membership import Membership
 from ._offsets import BrokerOffsets, LocalOffsets, Offsets
 from ._options import ConsumerOptions, MessageModel
+from ._pauses import Pauses
 from ._pull_loop import Deliver, Progress, PullLoop
 
 LOGGER = logging.getLogger("lanemq.sdk.consumer")
@@ -61,6 +62,7 @@ class ConsumerCore:
         self.stats: dict[str, TopicStats] = {}
         self.started_ms = client.clock_ms()
         self.calls = GroupCalls(client, group)
+        self.pauses = Pauses()
         self.broadcasting = options.message_model is MessageModel.BROADCASTING
         self.offsets: Offsets = offsets or (
             LocalOffsets(options.offsets_dir / options.client.instance / f"{group}.json")
@@ -85,6 +87,7 @@ class ConsumerCore:
                 progress=progress or self.progress,
                 stats=self.topic_stats,
                 correct=self._correct,
+                pauses=self.pauses,
             )
         )
         client.add_consumer(group, self.describe)

@@ -38,6 +38,7 @@ from ._held_queue import HeldQueue
 from ._listener import ConcurrentListener
 from ._messages import Outcome, ReceivedMessage
 from ._ordered_listeners import OrderlyListener, StagedConcurrentListener
+from ._task_dump import task_dump
 
 LOGGER = logging.getLogger("lanemq.sdk.consumer")
 
@@ -52,12 +53,14 @@ def answer_brokers(
     listener: Listener | None,
     *,
     is_locked: Callable[[MessageQueue], bool] | None = None,
+    concurrency: Callable[[], int] = lambda: 0,
 ) -> None:
     """Answer the brokers' requests for ``core``; without a listener, 309 is refused.
 
-    ``is_locked`` says of an ordered consumer's queue whether its lock is held.
+    ``is_locked`` says of an ordered consumer's queue whether its lock is held, ``concurrency``
+    how many listeners may run at once.
     """
-    requests = _Requests(core, listener, is_locked)
+    requests = _Requests(core, listener, is_locked, concurrency)
     handle = core.client.remoting.handle
     handle(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, requests.group_changed)
     handle(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, requests.reset_offsets)
@@ -73,10 +76,12 @@ class _Requests:
         core: ConsumerCore,
         listener: Listener | None,
         is_locked: Callable[[MessageQueue], bool] | None,
+        concurrency: Callable[[], int],
     ) -> None:
         self._core = core
         self._listener = listener
         self._is_locked = is_locked
+        self._concurrency = concurrency
 
     def _check_group(self, group: str) -> None:
         if group != self._core.group:
@@ -123,7 +128,7 @@ class _Requests:
                 "PROP_NAMESERVER_ADDR": ";".join(core.client.routes.name_servers.addresses),
                 "PROP_CONSUME_TYPE": core.consume_type.value,
                 "PROP_CONSUMEORDERLY": str(isinstance(listener, OrderlyListener)).lower(),
-                "PROP_THREADPOOL_CORE_SIZE": str(listener.concurrency if listener else 0),
+                "PROP_THREADPOOL_CORE_SIZE": str(self._concurrency()),
                 "PROP_CLIENT_VERSION": Version(VERSION).name,
                 "PROP_CONSUMER_START_TIMESTAMP": str(core.started_ms),
             },
@@ -134,6 +139,7 @@ class _Requests:
             status_table={
                 topic: core.topic_stats(topic).status(now_s) for topic in core.subscriptions
             },
+            jstack=task_dump() if header.jstack_enable else None,
         )
         return frame.reply(body=info.encode())
 

@@ -84,6 +84,8 @@ class ListenerPool:
     ) -> None:
         self._nursery = nursery
         self._listener = listener
+        self.concurrency = listener.concurrency
+        """How many listeners may run at once; ``resize`` changes it."""
         self._succeed = succeed
         self._retry = retry
         self._stats = stats
@@ -105,15 +107,32 @@ class ListenerPool:
             self._batches.extend(
                 (held, tuple(messages[at : at + size])) for at in range(0, len(messages), size)
             )
+        self._staff()
+
+    def _staff(self) -> None:
+        """Wake or start as many workers as there are batches, as far as allowed."""
         wanted = len(self._batches)
         woken = len(self._idle.unpark(count=wanted))
         self._active += woken
-        while woken < wanted and len(self._workers) < self._listener.concurrency:
+        while woken < wanted and len(self._workers) < self.concurrency:
             woken += 1
             self._active += 1
             worker = _Worker()
             self._workers.append(worker)
             self._nursery.start_soon(self._work, worker)
+
+    def resize(self, concurrency: int) -> None:
+        """Let ``concurrency`` listeners run at once from now on; those that run finish."""
+        assert concurrency > 0
+        self.concurrency = concurrency
+        excess = len(self._workers) - concurrency
+        if excess > 0:
+            self._active += len(self._idle.unpark(count=excess))
+        self._staff()
+
+    def _goes_on(self) -> bool:
+        """Whether a worker that has nothing in hand is to stay."""
+        return not self._closing and len(self._workers) <= self.concurrency
 
     async def watch(self) -> None:
         """Cancel listeners that take too long; runs until cancelled."""
@@ -129,13 +148,14 @@ class ListenerPool:
                     worker.scope.cancel()
 
     async def _work(self, worker: _Worker) -> None:
-        while not self._closing:
+        while self._goes_on():
             with trio.CancelScope() as worker.scope:
                 await self._run_batches(worker)
             if worker.late and worker.batch is not None:
                 LOGGER.warning("the listener took too long on %s", worker.batch[1])
                 worker.late = False
                 await self._settle(*worker.batch, worker.outcome, timed_out=True)
+        self._workers.remove(worker)
         self._rest()
 
     def _rest(self) -> None:
@@ -146,7 +166,7 @@ class ListenerPool:
     async def _run_batches(self, worker: _Worker) -> None:
         """Run the listener until the pool closes, or until its time limit has struck."""
         batches, turn = self._batches, 0
-        while not self._closing:
+        while self._goes_on():
             if not batches:
                 self._rest()
                 await self._idle.park()

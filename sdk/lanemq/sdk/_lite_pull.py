@@ -4,7 +4,7 @@ Source: RocketMQ 4.9.8, DefaultLitePullConsumer.
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import final
 
@@ -25,13 +25,17 @@ from ._remoting import dial_tcp
 from ._tasks import open_quiet_nursery
 from ._validate import check_group, check_topic
 
+# An application that never waits in its loop pauses for the other tasks after so many messages.
+MESSAGES_PER_TURN = 16
+
 
 @final
 class LitePullConsumer:
     """A consumer to be polled; made by `open_lite_pull_consumer`, ends with its block.
 
     Either ``subscribe`` to topics and share their queues with the group, or ``assign`` queues.
-    Meant for one task that polls; ``seek`` and ``commit`` may come from others.
+    Then ``poll``, or ``async for message in consumer``. Meant for one task that reads;
+    ``seek``, ``pause`` and ``commit`` may come from others.
     """
 
     def __init__(self) -> None:
@@ -43,6 +47,7 @@ class LitePullConsumer:
         self._positions: dict[MessageQueue, int] = {}
         self._committed_s = 0.0
         self._mode: str | None = None
+        self._turn = 0
 
     @property
     def _open(self) -> ConsumerCore:
@@ -81,10 +86,26 @@ class LitePullConsumer:
         first = self._mode is None
         self._choose_mode("subscribe")
         core.subscribe(topic, expression)
+        for queue, held in tuple(core.membership.held.items()):
+            if queue.topic == topic:  # what was pulled came by another expression
+                core.membership.restart(queue, held.messages.commit_offset)
         await core.join()
         complete = await core.membership.rebalance()
         if first:
             core.nursery.start_soon(core.membership.run, complete)
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Read ``topic`` no longer and leave its queues to the others of the group.
+
+        With ``auto_commit`` what ``poll`` returned of it is reported first.
+        """
+        core = self._open
+        if core.subscriptions.pop(topic, None) is None:
+            return
+        if self._options.auto_commit:
+            await self.commit(wait=False)
+        await core.membership.give_up(topic)
+        await core.client.heartbeat()
 
     async def queues_of(self, topic: str) -> tuple[MessageQueue, ...]:
         """All queues of ``topic`` that can be read, sorted. Raises ``NoRoute``."""
@@ -126,30 +147,60 @@ class LitePullConsumer:
 
         With ``auto_commit``, asking for more says that what was returned before is done with.
         """
-        core = self._open
+        await self._commit_in_passing()
+        await trio.lowlevel.checkpoint()  # before anything is taken that could be lost by it
+        limit = self._options.poll_messages_max
+        messages = self._take(self._open, limit)
+        if not messages:
+            with trio.move_on_after(timeout_s):
+                messages = await self._next(limit)
+        return messages
+
+    def __aiter__(self) -> "LitePullConsumer":
+        """``async for message in consumer``: message by message, without an end.
+
+        With ``auto_commit`` a message counts as done with when the next one is asked for, and
+        the last when the block ends. An error in the loop leaves the block, and the message at
+        hand comes again. ``commit`` inside the loop includes the message at hand.
+        """
+        return self
+
+    async def __anext__(self) -> ReceivedMessage:
+        await self._commit_in_passing()
+        self._turn += 1
+        if self._turn % MESSAGES_PER_TURN == 0:
+            await trio.lowlevel.checkpoint()
+        (message,) = await self._next(1)
+        return message
+
+    async def _commit_in_passing(self) -> None:
         if self._options.auto_commit:
             interval_s = self._options.offset_persist_interval_s
             if trio.current_time() - self._committed_s >= interval_s:
                 await self.commit(wait=False)
-        with trio.move_on_after(timeout_s):
-            while True:
-                messages = self._take()
-                if messages:
-                    return messages
-                assert core is self._core
-                self._arrived = trio.Event()
-                await self._arrived.wait()
-        return []
 
-    def _take(self) -> list[ReceivedMessage]:
-        buffer, limit = self._buffer, self._options.poll_messages_max
-        while buffer:
-            held, messages = buffer[0]
+    async def _next(self, limit: int) -> list[ReceivedMessage]:
+        """Up to ``limit`` messages of one queue, as soon as there are any."""
+        while True:
+            core = self._open
+            messages = self._take(core, limit)
+            if messages:
+                return messages
+            self._arrived = trio.Event()
+            await self._arrived.wait()
+
+    def _take(self, core: ConsumerCore, limit: int) -> list[ReceivedMessage]:
+        buffer, at = self._buffer, 0
+        while at < len(buffer):
+            held, messages = buffer[at]
             if held.dropped:
-                buffer.popleft()
+                del buffer[at]
+                continue
+            if core.pauses.hold(held.queue):
+                at += 1
                 continue
             if len(messages) <= limit:
-                buffer.popleft()
+                del buffer[at]
                 taken = list(messages)
             else:
                 taken = [messages.popleft() for _ in range(limit)]
@@ -159,17 +210,23 @@ class LitePullConsumer:
 
     # Progress
 
-    async def commit(self, *, wait: bool = True) -> None:
-        """Report everything that ``poll`` returned as consumed.
+    async def commit(
+        self, offsets: Mapping[MessageQueue, int] | None = None, *, wait: bool = True
+    ) -> None:
+        """Report everything that ``poll`` returned as consumed, or what ``offsets`` say.
 
-        With ``wait`` the brokers have it on return; a failure is logged, and the next commit
-        makes up for it.
+        An offset is the next to be read. With ``wait`` the brokers have it on return; a
+        failure is logged, and the next commit makes up for it. Raises ``WrongUse`` for a queue
+        in ``offsets`` that is not read.
         """
         core = self._open
-        self._committed_s = trio.current_time()
-        for queue, offset in self._positions.items():
-            if queue in core.membership.held:
-                core.offsets.update(queue, offset)
+        if offsets is None:
+            self._committed_s = trio.current_time()
+            held = core.membership.held
+            offsets = {queue: at for queue, at in self._positions.items() if queue in held}
+        for queue, offset in offsets.items():
+            self._check_place(queue, offset)
+            core.offsets.update(queue, offset)
         await core.offsets.persist(wait=wait)
 
     async def committed(self, queue: MessageQueue) -> int | None:
@@ -181,13 +238,15 @@ class LitePullConsumer:
 
         Raises ``WrongUse`` if it is not among ``queues``, and for a negative offset.
         """
-        membership = self._open.membership
-        if queue not in membership.held:
+        self._check_place(queue, offset)
+        self._open.membership.restart(queue, offset)
+        self._positions[queue] = offset
+
+    def _check_place(self, queue: MessageQueue, offset: int) -> None:
+        if queue not in self._open.membership.held:
             raise WrongUse(f"{queue} is not read by this consumer at the moment; see `queues`")
         if offset < 0:
             raise WrongUse(f"an offset counts messages from 0, {offset} does not exist")
-        membership.restart(queue, offset)
-        self._positions[queue] = offset
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """``seek`` to the oldest message that the broker has."""
@@ -196,6 +255,45 @@ class LitePullConsumer:
     async def seek_to_end(self, queue: MessageQueue) -> None:
         """``seek`` behind the newest message."""
         self.seek(queue, await self._open.calls.max_offset(queue))
+
+    async def offsets_for_times(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """The offset of the first message stored at a time or later, for each queue; to `seek`.
+
+        Times are milliseconds since 1970. Behind the last message it is the next offset of the
+        queue. Brokers before 5.0 answer the message stored nearest to the time, which may be
+        one before it, and the last where all are older. Queues need not be read by this
+        consumer. Raises whatever kept a broker from answering, ``NoRoute`` among it.
+        """
+        core, found = self._open, dict.fromkeys(times, 0)
+
+        async def look(queue: MessageQueue) -> None:
+            found[queue] = await core.calls.offset_at(queue, times[queue])
+
+        for topic in dict.fromkeys(queue.topic for queue in times):
+            await self.queues_of(topic)
+        async with open_quiet_nursery() as nursery:
+            for queue in times:
+                nursery.start_soon(look, queue)
+        return found
+
+    # Pauses
+
+    def pause(self, queues: Iterable[MessageQueue] | None = None) -> None:
+        """Pull nothing from ``queues``, or from any queue, until ``resume``.
+
+        What was pulled of them stays, and ``poll`` does not return it meanwhile.
+        """
+        self._open.pauses.pause(queues)
+
+    def resume(self, queues: Iterable[MessageQueue] | None = None) -> None:
+        """Go on with ``queues``; without an argument, end every pause."""
+        self._open.pauses.resume(queues)
+        self._arrived.set()
+
+    @property
+    def paused(self) -> tuple[MessageQueue, ...]:
+        """Those of ``queues`` that are paused."""
+        return tuple(queue for queue in self.queues if self._open.pauses.hold(queue))
 
 
 @asynccontextmanager
@@ -242,5 +340,6 @@ async def open_lite_pull_consumer(
                 nursery.cancel_scope.cancel()
         finally:
             consumer._core = None
+            consumer._arrived.set()  # whoever still polls learns that it is closed
             if core is not None:
                 await core.leave()

@@ -140,6 +140,11 @@ class Membership:
         async with self._lock:
             await self._hold(queues, None, strict=True)
 
+    async def give_up(self, topic: str) -> None:
+        """Hold no queue of ``topic`` any more."""
+        async with self._lock:
+            await self._hold((), topic, strict=False)
+
     async def _hold(self, mine: Iterable[MessageQueue], topic: str | None, *, strict: bool) -> bool:
         """Hold exactly ``mine`` of ``topic`` (of all, if None); False if some could not start."""
         wanted = dict.fromkeys(mine)

@@ -83,6 +83,8 @@ class OrderedPool:
     ) -> None:
         self._nursery = nursery
         self._listener = listener
+        self.concurrency = listener.concurrency
+        """How many listeners may run at once; ``resize`` changes it."""
         self._schedule = schedule
         self._progress = progress
         self._save = save
@@ -168,11 +170,29 @@ class OrderedPool:
             return
         if self._parked:
             self._active += len(self._parked.unpark(count=1))
-        elif len(self._workers) < self._listener.concurrency and not self._closing:
-            self._active += 1
-            worker = _Worker()
-            self._workers.append(worker)
-            self._nursery.start_soon(self._work, worker)
+        elif len(self._workers) < self.concurrency and not self._closing:
+            self._hire()
+
+    def _hire(self) -> None:
+        self._active += 1
+        worker = _Worker()
+        self._workers.append(worker)
+        self._nursery.start_soon(self._work, worker)
+
+    def resize(self, concurrency: int) -> None:
+        """Let ``concurrency`` listeners run at once from now on; those that run finish."""
+        assert concurrency > 0
+        more = min(concurrency - len(self._workers), len(self._turns))
+        self.concurrency = concurrency
+        for _ in range(0 if self._closing else more):
+            self._hire()
+        excess = len(self._workers) - concurrency
+        if excess > 0:
+            self._active += len(self._parked.unpark(count=excess))
+
+    def _goes_on(self) -> bool:
+        """Whether a worker that has nothing in hand is to stay."""
+        return not self._closing and len(self._workers) <= self.concurrency
 
     def _next(self) -> tuple[_Lane, Messages] | None:
         """The next batch that may run, of the lanes in turn."""
@@ -219,12 +239,15 @@ class OrderedPool:
                     worker.scope.cancel()
 
     async def _work(self, worker: _Worker) -> None:
-        while not self._closing:
+        while self._goes_on():
             with trio.CancelScope() as worker.scope:
                 await self._run_batches(worker)
             if worker.scope.cancel_called and worker.job is not None:
                 self._settle(*worker.job, worker.outcome)
                 worker.job = None
+        self._workers.remove(worker)
+        if self._turns and not self._closing:  # it may have lined up what others must look at
+            self._active += len(self._parked.unpark(count=1))
         self._rest()
 
     def _rest(self) -> None:
@@ -235,7 +258,7 @@ class OrderedPool:
     async def _run_batches(self, worker: _Worker) -> None:
         """Run the listener until the pool closes, or until it was cancelled."""
         turn = 0
-        while not self._closing:
+        while self._goes_on():
             job = worker.job = self._next()
             if job is None:
                 self._rest()

@@ -19,6 +19,7 @@ from ._held_queue import HeldQueue
 from ._messages import ReceivedMessage
 from ._offsets import Offsets
 from ._options import ConsumerOptions
+from ._pauses import Pauses
 
 LOGGER = logging.getLogger("lanemq.sdk.pull")
 
@@ -64,6 +65,7 @@ class PullLoop:
         progress: Progress,
         stats: Callable[[str], TopicStats],
         correct: Correct,
+        pauses: Pauses,
     ) -> None:
         self._client = client
         self._calls = calls
@@ -76,6 +78,7 @@ class PullLoop:
         self._progress = progress
         self._stats = stats
         self._correct = correct
+        self._pauses = pauses
 
     async def run(self, held: HeldQueue, subscription: SubscriptionData) -> None:
         """Pull until ``held`` is dropped. Failures are logged and tried again."""
@@ -83,6 +86,7 @@ class PullLoop:
         limits = self._options.flow
         with held.scope:
             while not held.dropped:
+                await self._pauses.wait(held.queue)
                 reason = limits.exceeded_by(held.messages)
                 if reason is not None:
                     LOGGER.debug("%s: not pulling: %s", held.queue, reason)
@@ -94,6 +98,7 @@ class PullLoop:
                 except LanemqError as error:
                     await self._after_failure(held, error)
                     continue
+                await self._pauses.wait(held.queue)  # a pause may have begun meanwhile
                 held.broker_id = pulled.suggested_broker_id
                 held.failing = False
                 if pulled.code == OFFSET_ILLEGAL:

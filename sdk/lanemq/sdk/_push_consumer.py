@@ -4,7 +4,7 @@ Source: RocketMQ 4.9.8, DefaultMQPushConsumer.
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import final
@@ -25,6 +25,7 @@ from ._messages import ReceivedMessage
 from ._options import PushOptions
 from ._ordered_consumer import OrderedConsumer, assemble_ordered, without_stages
 from ._ordered_listeners import StagedConcurrentListener
+from ._ordered_pool import OrderedPool
 from ._pull_loop import Deliver
 from ._remoting import dial_tcp
 from ._send_back import SendBack
@@ -42,8 +43,9 @@ NO_LIMIT = 2**31 - 1  # of deliveries; a Java int
 class PushConsumer:
     """A consumer at work; made by `open_push_consumer`, ends with its block."""
 
-    def __init__(self, core: ConsumerCore) -> None:
+    def __init__(self, core: ConsumerCore, pool: ListenerPool | OrderedPool) -> None:
         self._core = core
+        self._pool = pool
 
     @property
     def client_id(self) -> str:
@@ -58,6 +60,37 @@ class PushConsumer:
     def committed_offset(self, queue: MessageQueue) -> int | None:
         """How far ``queue`` is settled (the next offset to read), or None if nothing is."""
         return self._core.offsets.get(queue)
+
+    @property
+    def concurrency(self) -> int:
+        """How many listeners may run at once, as the listener or ``set_concurrency`` said."""
+        return self._pool.concurrency
+
+    def set_concurrency(self, concurrency: int) -> None:
+        """Let so many listeners run at once from now on, at least one.
+
+        Where more are running, they finish; none is cancelled.
+        """
+        if concurrency < 1:
+            raise ValueError(f"concurrency must be at least 1, not {concurrency}")
+        self._pool.resize(concurrency)
+
+    def pause(self, queues: Iterable[MessageQueue] | None = None) -> None:
+        """Pull nothing from ``queues``, or from any queue, until ``resume``.
+
+        The consumer keeps its queues. What was pulled before still comes to the listener; that
+        is at most what ``FlowLimits`` let it hold.
+        """
+        self._core.pauses.pause(queues)
+
+    def resume(self, queues: Iterable[MessageQueue] | None = None) -> None:
+        """Go on with ``queues``; without an argument, end every pause."""
+        self._core.pauses.resume(queues)
+
+    @property
+    def paused(self) -> tuple[MessageQueue, ...]:
+        """Those of ``queues`` that are paused."""
+        return tuple(queue for queue in self.queues if self._core.pauses.hold(queue))
 
 
 @final
@@ -191,12 +224,15 @@ async def open_push_consumer(
                     core.subscribe(topic, expression)
                 core.subscribe_retries()
                 is_locked = pool.owns if isinstance(pool, OrderedConsumer) else None
-                answer_brokers(core, listener, is_locked=is_locked)
+                workers = pool.pool if isinstance(pool, OrderedConsumer) else pool
+                answer_brokers(
+                    core, listener, is_locked=is_locked, concurrency=lambda: workers.concurrency
+                )
                 await core.join()
                 nursery.start_soon(core.membership.run, await core.membership.rebalance())
                 nursery.start_soon(core.persist_loop)
                 nursery.start_soon(pool.watch)
-                yield PushConsumer(core)
+                yield PushConsumer(core, workers)
                 core.membership.stop()
                 with trio.move_on_after(options.shutdown_grace_s):
                     await pool.close()
