@@ -25,6 +25,7 @@ from ._errors import (
     NoRoute,
     RefusedByBroker,
     RequestTimedOut,
+    StagedSendFailed,
     WrongUse,
 )
 from ._expressions import Expression, Sql
@@ -57,6 +58,7 @@ from ._stage_offsets import (
     MemoryStageOffsets,
     StageOffsetStore,
 )
+from ._staged_producer import StagedSender
 
 __all__ = [
     "AbandonMessage",
@@ -105,6 +107,8 @@ __all__ = [
     "StageOffsetStore",
     "StageRecord",
     "StagedConcurrentListener",
+    "StagedSendFailed",
+    "StagedSender",
     "Stages",
     "WrongUse",
     "allocate_averagely",

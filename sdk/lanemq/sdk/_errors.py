@@ -7,6 +7,7 @@ LanemqError
  +- RefusedByBroker     the server answered, with a code that is not success
  +- BadAnswer           the server answered with something that cannot be understood
  +- NoRoute             no name server knows the topic, or none of its brokers can be used
+ +- StagedSendFailed    messages of a stage could not be sent, and the next stage was not begun
  +- MessageRejected     a message that cannot be sent as it is (also a ValueError)
  +- InvalidName         a topic, group or address that cannot be used (also a ValueError)
  +- WrongUse            a call that the state of the client does not allow
@@ -16,7 +17,12 @@ LanemqError
 loop reads that flag and no list of classes.
 """
 
+from typing import TYPE_CHECKING
+
 from lanemq.wire import ResponseCode
+
+if TYPE_CHECKING:
+    from ._messages import Message
 
 # What the 4.9 Java client sends again to another broker, and SYSTEM_BUSY, which 5.x adds:
 # an overloaded broker says so itself, and another one may not be.
@@ -98,6 +104,23 @@ class NoRoute(LanemqError):
         super().__init__(f"topic {topic!r}: {reason}")
         self.topic = topic
         self.reason = reason
+
+
+class StagedSendFailed(LanemqError):
+    """Messages of a stage could not be sent for good; nothing of the next stage was.
+
+    ``failures`` are the messages, each with the last reason; a time-out leaves open whether
+    the message was stored. ``stage`` counts from 0.
+    """
+
+    def __init__(self, stage: int, failures: "tuple[tuple[Message, LanemqError], ...]") -> None:
+        shown = "; ".join(
+            f"{message.keys or message.body[:20]!r}: {error}" for message, error in failures[:5]
+        )
+        more = f" and {len(failures) - 5} more" if len(failures) > 5 else ""
+        super().__init__(f"{len(failures)} messages of stage {stage} were not sent: {shown}{more}")
+        self.stage = stage
+        self.failures = failures
 
 
 class MessageRejected(LanemqError, ValueError):

@@ -3,8 +3,8 @@
 Source: RocketMQ 4.9.8, DefaultMQProducer.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import final
 
 from lanemq.wire import MessageQueue
@@ -17,6 +17,7 @@ from ._options import ProducerOptions
 from ._outgoing import prepare, prepare_batch
 from ._remoting import dial_tcp
 from ._sender import Sender
+from ._staged_producer import StagedSender, open_staged_sender
 from ._validate import check_group, check_send_topic
 
 
@@ -109,6 +110,37 @@ class Producer:
             raise ClientClosed("producer")
         check_send_topic(topic)
         return (await self._sender.route(topic)).publish_queues
+
+    def staged(
+        self,
+        queue_key: str | int | MessageQueue,
+        definitions: Iterable[int],
+        *,
+        concurrency: int = 64,
+        attempts: int = 5,
+    ) -> AbstractAsyncContextManager[StagedSender]:
+        """Send messages of one topic to one queue, stage by stage.
+
+        ``async with producer.staged("prizes", [10, 20, 70]) as stage: await stage.send(...)``
+        sends the first 10 messages at once, up to ``concurrency`` of them, and begins with the
+        next 20 when all of them are stored; what follows the last stage has no order. The queue
+        is that of ``queue_key``'s hash, or ``queue_key`` itself. A send that fails retriably is
+        repeated inside its stage, ``attempts`` times in all; a message whose answer was lost
+        may be stored twice, and then counts twice.
+
+        The block ends when everything is stored. Raises ``StagedSendFailed`` at the end of the
+        stage in which a message failed for good, and ``ValueError`` for sizes below 1.
+        """
+        return open_staged_sender(
+            self._client,
+            self._sender,
+            self._options,
+            queue_key=queue_key,
+            definitions=definitions,
+            concurrency=concurrency,
+            attempts=attempts,
+            is_closed=lambda: self._closed,
+        )
 
     def _close(self) -> None:
         self._closed = True
