@@ -36,11 +36,9 @@ from lanemq.wire import (
 OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
 MakeMessage = Callable[..., NewMessage]
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
-
 
 async def test_what_is_put_is_read_after_the_commit(
-    open_small: OpenSmall, make_message: MakeMessage
+    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         message = make_message(b"body", tags="A", flag=7, reconsume_times=2)
@@ -71,6 +69,7 @@ async def test_what_is_put_is_read_after_the_commit(
     ],
 )
 async def test_every_offset_has_the_outcome_of_the_protocol(
+    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     offset: int,
@@ -86,7 +85,7 @@ async def test_every_offset_has_the_outcome_of_the_protocol(
 
 
 async def test_the_filter_looks_at_tags_and_counts_what_it_passed_over(
-    open_small: OpenSmall, make_message: MakeMessage
+    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         for tags in ("A", "B", "A", "", "B"):
@@ -100,7 +99,7 @@ async def test_the_filter_looks_at_tags_and_counts_what_it_passed_over(
 
 
 async def test_a_filter_that_matches_nothing_gives_up_after_800_messages(
-    open_small: OpenSmall, make_message: MakeMessage
+    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         for _ in range(10):
@@ -113,7 +112,7 @@ async def test_a_filter_that_matches_nothing_gives_up_after_800_messages(
 
 
 async def test_a_read_ends_at_32_messages_or_at_its_bytes_but_gives_the_first(
-    open_small: OpenSmall, make_message: MakeMessage
+    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small(commit_log_file_bytes=1 << 20) as store:
         for _ in range(40):
@@ -125,7 +124,7 @@ async def test_a_read_ends_at_32_messages_or_at_its_bytes_but_gives_the_first(
 
 
 async def test_cold_messages_come_eight_at_a_time(
-    open_small: OpenSmall, make_message: MakeMessage
+    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small(memory_bytes=10_000, cold_memory_ratio=0.4) as store:
         for _ in range(80):
@@ -138,6 +137,7 @@ async def test_cold_messages_come_eight_at_a_time(
 
 
 async def test_a_record_that_does_not_fit_begins_the_next_file(
+    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,
@@ -160,7 +160,7 @@ async def test_a_record_that_does_not_fit_begins_the_next_file(
 
 
 async def test_a_record_needs_eight_bytes_behind_it(
-    open_small: OpenSmall, make_message: MakeMessage
+    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         size = store.put(make_message(b"")).size_bytes
@@ -176,7 +176,7 @@ async def test_a_record_needs_eight_bytes_behind_it(
 
 
 async def test_a_batch_never_spans_files_and_has_consecutive_offsets(
-    open_small: OpenSmall, make_message: MakeMessage
+    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         store.put(make_message(bytes(3000)))
@@ -188,7 +188,7 @@ async def test_a_batch_never_spans_files_and_has_consecutive_offsets(
 
 
 async def test_a_batch_is_taken_as_a_whole_or_not_at_all(
-    open_small: OpenSmall, make_message: MakeMessage
+    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         bad = make_message(properties=bytes(40_000))
@@ -221,7 +221,11 @@ async def test_a_batch_is_taken_as_a_whole_or_not_at_all(
     ],
 )
 async def test_what_no_file_can_hold_is_refused_at_once(
-    open_small: OpenSmall, make_message: MakeMessage, changes: dict[str, object], part: str
+    autojump_clock: MockClock,
+    open_small: OpenSmall,
+    make_message: MakeMessage,
+    changes: dict[str, object],
+    part: str,
 ) -> None:
     message = make_message()
     for name, value in changes.items():
@@ -234,7 +238,7 @@ async def test_what_no_file_can_hold_is_refused_at_once(
 
 
 async def test_a_body_above_the_limit_is_refused(
-    open_small: OpenSmall, make_message: MakeMessage
+    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small(max_message_bytes=100) as store:
         store.put(make_message(bytes(100)))
@@ -243,7 +247,7 @@ async def test_a_body_above_the_limit_is_refused(
 
 
 async def test_long_topics_give_records_of_version_two(
-    open_small: OpenSmall, make_message: MakeMessage
+    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         put = store.put(make_message(topic="%RETRY%" + "g" * 200))
@@ -255,7 +259,7 @@ async def test_long_topics_give_records_of_version_two(
 
 
 async def test_ipv6_hosts_are_stored_whole(
-    open_small: OpenSmall, make_message: MakeMessage
+    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     peer = HostAddress("2001:db8::1", 1234)
     message = make_message()
@@ -274,7 +278,7 @@ async def test_ipv6_hosts_are_stored_whole(
 
 
 async def test_prepared_and_rolled_back_records_have_no_place_in_a_queue(
-    open_small: OpenSmall, make_message: MakeMessage
+    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         for flag in (
@@ -296,7 +300,7 @@ async def test_prepared_and_rolled_back_records_have_no_place_in_a_queue(
 
 
 async def test_the_schedule_topic_keeps_the_time_of_delivery_as_tags_code(
-    open_small: OpenSmall, make_message: MakeMessage
+    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         puts = [
@@ -317,7 +321,7 @@ async def test_the_schedule_topic_keeps_the_time_of_delivery_as_tags_code(
 
 
 async def test_arrivals_are_told_for_each_message_after_it_is_readable(
-    open_small: OpenSmall, make_message: MakeMessage
+    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         told: list[tuple[str, int, int, int]] = []
@@ -336,7 +340,7 @@ async def test_arrivals_are_told_for_each_message_after_it_is_readable(
 
 
 async def test_statistics_count_what_happened(
-    open_small: OpenSmall, make_message: MakeMessage
+    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         put = store.put(make_message())
@@ -354,7 +358,10 @@ async def test_statistics_count_what_happened(
 
 
 async def test_one_sync_serves_all_who_wait(
-    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
+    autojump_clock: MockClock,
+    open_small: OpenSmall,
+    make_message: MakeMessage,
+    files: SimulatedFiles,
 ) -> None:
     async with open_small(queue_thorough_interval_s=1000) as store:
         before = files.syncs
@@ -367,7 +374,7 @@ async def test_one_sync_serves_all_who_wait(
 
 
 async def test_nobody_is_promised_what_was_never_committed(
-    open_small: OpenSmall, make_message: MakeMessage
+    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         put = store.put(make_message())
@@ -376,6 +383,7 @@ async def test_nobody_is_promised_what_was_never_committed(
 
 
 async def test_a_deleted_topic_begins_anew_and_its_files_are_gone(
+    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from lanemq.storage import GetStatus, NewMessage, Put, Store, StoreConfig, StoreCorrupted
 from lanemq.storage.testing import Crash, SimulatedFiles
@@ -15,7 +16,6 @@ from lanemq.wire import decode_messages
 OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
 MakeMessage = Callable[..., NewMessage]
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
 ROOT = Path("/store")
 LOG = ROOT / "commitlog"
 QUEUE = ROOT / "consumequeue/T/0"
@@ -54,7 +54,10 @@ def bodies(store: Store, topic: str = "T", queue_id: int = 0) -> list[int]:
 
 
 async def test_a_clean_stop_leaves_no_spare_file_and_no_abort_file(
-    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
+    autojump_clock: MockClock,
+    open_small: OpenSmall,
+    make_message: MakeMessage,
+    files: SimulatedFiles,
 ) -> None:
     async with open_small() as store:
         assert (files.read_all(ROOT / "abort") or b"").isdigit()
@@ -71,7 +74,10 @@ async def test_a_clean_stop_leaves_no_spare_file_and_no_abort_file(
 
 
 async def test_a_checkpoint_keeps_the_fields_it_does_not_know(
-    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
+    autojump_clock: MockClock,
+    open_small: OpenSmall,
+    make_message: MakeMessage,
+    files: SimulatedFiles,
 ) -> None:
     await fill(open_small, make_message, 1)
     change(files, ROOT / "checkpoint", 24, bytes(range(1, 17)))
@@ -81,7 +87,11 @@ async def test_a_checkpoint_keeps_the_fields_it_does_not_know(
 
 @pytest.mark.parametrize("content", [None, b"", b"short"])
 async def test_a_lost_checkpoint_costs_time_but_nothing_else(
-    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles, content: bytes | None
+    autojump_clock: MockClock,
+    open_small: OpenSmall,
+    make_message: MakeMessage,
+    files: SimulatedFiles,
+    content: bytes | None,
 ) -> None:
     await fill(open_small, make_message, 20)
     files.remove(ROOT / "checkpoint")
@@ -94,6 +104,7 @@ async def test_a_lost_checkpoint_costs_time_but_nothing_else(
 
 @pytest.mark.parametrize("crashed", [False, True])
 async def test_the_log_is_cut_at_the_first_bad_record_and_what_follows_is_saved(
+    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,
@@ -140,6 +151,7 @@ async def test_the_log_is_cut_at_the_first_bad_record_and_what_follows_is_saved(
     ],
 )
 async def test_the_log_says_what_was_wrong_at_its_end(
+    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,
@@ -157,7 +169,10 @@ async def test_the_log_says_what_was_wrong_at_its_end(
 
 
 async def test_queues_behind_the_log_are_redone_from_the_record_at_their_end(
-    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
+    autojump_clock: MockClock,
+    open_small: OpenSmall,
+    make_message: MakeMessage,
+    files: SimulatedFiles,
 ) -> None:
     # The trap of 5.3.3: the record that begins where the last unit ends is the first to redo.
     await fill(open_small, make_message, 30)
@@ -172,6 +187,7 @@ async def test_queues_behind_the_log_are_redone_from_the_record_at_their_end(
 
 
 async def test_messages_missing_in_a_queue_are_found_when_a_later_one_is_redone(
+    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,
@@ -193,7 +209,10 @@ async def test_messages_missing_in_a_queue_are_found_when_a_later_one_is_redone(
 
 
 async def test_what_is_gone_from_the_log_leaves_blank_units_that_nobody_reads(
-    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
+    autojump_clock: MockClock,
+    open_small: OpenSmall,
+    make_message: MakeMessage,
+    files: SimulatedFiles,
 ) -> None:
     await fill(open_small, make_message, 35)
     files.remove(segment(LOG, 0))
@@ -215,7 +234,10 @@ async def test_what_is_gone_from_the_log_leaves_blank_units_that_nobody_reads(
 
 
 async def test_queues_ahead_of_the_log_are_cut(
-    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
+    autojump_clock: MockClock,
+    open_small: OpenSmall,
+    make_message: MakeMessage,
+    files: SimulatedFiles,
 ) -> None:
     puts = await fill(open_small, make_message, 30)
     files.remove(segment(LOG, 8192))
@@ -226,6 +248,7 @@ async def test_queues_ahead_of_the_log_are_cut(
 
 
 async def test_without_a_log_queues_and_index_are_moved_aside(
+    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,
@@ -248,7 +271,11 @@ async def test_without_a_log_queues_and_index_are_moved_aside(
 
 @pytest.mark.parametrize("directory", [LOG, QUEUE])
 async def test_an_empty_last_file_is_what_a_crash_left_and_goes(
-    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles, directory: Path
+    autojump_clock: MockClock,
+    open_small: OpenSmall,
+    make_message: MakeMessage,
+    files: SimulatedFiles,
+    directory: Path,
 ) -> None:
     await fill(open_small, make_message, 5)
     start = 4096 if directory == LOG else 200
@@ -259,7 +286,10 @@ async def test_an_empty_last_file_is_what_a_crash_left_and_goes(
 
 
 async def test_a_short_last_file_behind_a_whole_one_is_filled_up(
-    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
+    autojump_clock: MockClock,
+    open_small: OpenSmall,
+    make_message: MakeMessage,
+    files: SimulatedFiles,
 ) -> None:
     await fill(open_small, make_message, 5)
     files.create(segment(LOG, 4096), 100)
@@ -272,7 +302,11 @@ async def test_a_short_last_file_behind_a_whole_one_is_filled_up(
     "name", ["commitlog/00000000000000000000", "consumequeue/T/0/00000000000000000000", "index/*"]
 )
 async def test_a_file_of_a_wrong_size_stops_the_start_and_is_named(
-    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles, name: str
+    autojump_clock: MockClock,
+    open_small: OpenSmall,
+    make_message: MakeMessage,
+    files: SimulatedFiles,
+    name: str,
 ) -> None:
     await fill(open_small, make_message, 30)
     path = ROOT / name
@@ -288,7 +322,7 @@ async def test_a_file_of_a_wrong_size_stops_the_start_and_is_named(
 
 
 async def test_another_file_size_in_the_settings_is_told_from_damage(
-    open_small: OpenSmall, make_message: MakeMessage
+    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     await fill(open_small, make_message, 3)
     with pytest.raises(StoreCorrupted, match="is the file size configured as when"):
@@ -297,7 +331,10 @@ async def test_another_file_size_in_the_settings_is_told_from_damage(
 
 
 async def test_names_that_are_not_the_stores_are_left_alone(
-    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
+    autojump_clock: MockClock,
+    open_small: OpenSmall,
+    make_message: MakeMessage,
+    files: SimulatedFiles,
 ) -> None:
     strangers = [
         LOG / "notes.txt",
@@ -316,7 +353,10 @@ async def test_names_that_are_not_the_stores_are_left_alone(
 
 
 async def test_a_crash_in_the_middle_of_a_recovery_is_a_crash(
-    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
+    autojump_clock: MockClock,
+    open_small: OpenSmall,
+    make_message: MakeMessage,
+    files: SimulatedFiles,
 ) -> None:
     await fill(open_small, make_message, 30)
     change(files, segment(LOG, 4096), 5, b"\xff")
@@ -332,6 +372,7 @@ async def test_a_crash_in_the_middle_of_a_recovery_is_a_crash(
 
 
 async def test_only_the_newest_part_of_a_long_log_is_checked_after_a_clean_stop(
+    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,

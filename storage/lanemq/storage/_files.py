@@ -289,7 +289,8 @@ class RealFiles:
 
     def lock(self, path: Path, root: Path) -> RealLock:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+        if not path.exists():
+            path.touch()
         status = path.stat()
         key = (status.st_dev, status.st_ino)
         # To close any descriptor of a file gives up this process's locks on it: look first.

@@ -42,7 +42,8 @@ class _Table:
     def _load(self, member: str, *, after_crash: bool) -> dict[str, Any]:
         """The member that is the table; the others are kept."""
         members: dict[str, Any] = self.document.load(after_crash=after_crash)
-        table = members.pop(member, None) or {}
+        table = members.pop(member, None)
+        table = {} if table is None else table
         version = members.pop(DATA_VERSION, None)
         self._rest = members
         try:

@@ -184,6 +184,10 @@ class SimulatedFiles:
         """Kill the process now."""
         self._dead = True
 
+    def revive(self) -> None:
+        """Take back ``kill``: it was only to see what would be left."""
+        self._dead = False
+
     def reboot(self, how: Literal["kill", "power"]) -> "SimulatedFiles":
         """The disk as the next process finds it, without the faults that were asked for."""
         after = SimulatedFiles(seed=self.rng.getrandbits(64), now_s=self.now_s)

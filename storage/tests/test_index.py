@@ -1,0 +1,190 @@
+"""The index finds what has a key, in the bytes that Apache's does."""
+
+import struct
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trio.testing import MockClock
+
+from lanemq.storage import NewMessage, Store
+from lanemq.storage._index import Index
+from lanemq.storage._index_file import key_hash
+from lanemq.storage.testing import SimulatedFiles
+from lanemq.wire import encode_properties
+
+OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
+MakeMessage = Callable[..., NewMessage]
+FOREVER_MS = 1 << 62
+
+
+def new_index(files: SimulatedFiles, now_ms: int = 1_700_000_000_000) -> Index:
+    return Index(
+        files,
+        Path("/store/index"),
+        slots=5,
+        entries=8,
+        clock_ms=lambda: now_ms,
+        on_full=lambda end_ms: None,
+    )
+
+
+def test_the_hash_of_a_key_is_that_of_a_real_store() -> None:
+    assert key_hash("BenchT2", "k0") == 1206397274
+    assert key_hash("a", "b") >= 0
+
+
+MESSAGES = st.lists(
+    st.tuples(st.sampled_from(("k1", "k2", "k3 k1", "")), st.integers(0, 3), st.booleans()),
+    max_size=40,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(MESSAGES, st.integers(0, 60_000), st.integers(0, 60_000))
+def test_the_index_answers_as_a_list_of_all_messages_would(
+    messages: list[tuple[str, int, bool]], begin_s: int, span_s: int
+) -> None:
+    files, now_ms, model = SimulatedFiles(), 1_000_000, list[tuple[int, int, set[str]]]()
+    index = new_index(files)
+    for number, (keys, gap_s, reopens) in enumerate(messages):
+        now_ms += gap_s * 1000
+        unique = f"U{number}"
+        properties = encode_properties({"UNIQ_KEY": unique, "KEYS": keys})
+        index.submit("T", number * 100, now_ms, 0, properties)
+        model.append((number * 100, now_ms, {unique, *keys.split()}))
+        if reopens:
+            index.drain()
+            index.write_out()
+            index = new_index(files)
+            index.load(None)
+    begin_ms = 1_000_000 + begin_s
+    for key in ("k1", "k2", "k3", "U0", "U7", "none"):
+        found = list(index.positions("T", key, begin_ms, begin_ms + span_s))
+        certain = [
+            position
+            for position, stored_ms, keys_of in model
+            if key in keys_of and begin_ms <= stored_ms <= begin_ms + span_s
+        ]
+        assert found == sorted(set(found), reverse=True)
+        assert set(certain) <= set(found)
+        everything = list(index.positions("T", key, 0, FOREVER_MS))
+        assert {position for position, _, keys_of in model if key in keys_of} <= set(everything)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 40), st.integers(0, 45))
+def test_a_cut_keeps_what_lies_before_it_and_a_redo_restores_the_rest(count: int, cut: int) -> None:
+    files = SimulatedFiles()
+
+    def submit(index: Index, numbers: range) -> None:
+        for number in numbers:
+            properties = encode_properties({"UNIQ_KEY": f"U{number}", "KEYS": "all"})
+            index.submit("T", number * 100, 1_000_000 + number, 0, properties)
+        index.drain()
+        index.write_out()
+
+    def found(index: Index) -> list[int]:
+        return list(index.positions("T", "all", 0, FOREVER_MS))
+
+    submit(new_index(files), range(count))
+    index = new_index(files)
+    index.load(cut * 100)
+    kept = range(min(count, cut))
+    assert found(index) == [number * 100 for number in reversed(kept)]
+    submit(index, range(min(cut, count), count))
+    assert found(index) == [number * 100 for number in reversed(range(count))]
+    again = new_index(files)
+    again.load(None)
+    assert found(again) == found(index)
+
+
+async def test_the_bytes_are_those_of_the_format(
+    autojump_clock: MockClock,
+    open_small: OpenSmall,
+    make_message: MakeMessage,
+    files: SimulatedFiles,
+) -> None:
+    async with open_small() as store:
+        puts = [store.put(make_message(keys="k0", unique_key=unique)) for unique in ("U0", "U1")]
+        store.commit()
+        await trio.sleep(2)
+        (entry,) = files.entries(Path("/store/index"))
+        data = files.read_all(Path("/store/index") / entry.name) or b""
+    assert len(entry.name) == 17
+    assert len(data) == 40 + 7 * 4 + 40 * 20
+    first, second = puts
+    header = struct.unpack_from(">qqqqii", data)
+    times = first.store_timestamp_ms, second.store_timestamp_ms
+    hashes = [key_hash("T", key) for key in ("U0", "k0", "U1", "k0")]
+    assert header == (*times, 0, second.log_position, len({h % 7 for h in hashes}), 5)
+    slots = struct.unpack_from(">7i", data, 40)
+    assert slots[hashes[3] % 7] == 4
+    entries = [struct.unpack_from(">iqii", data, 40 + 28 + 20 * n) for n in range(1, 5)]
+    assert [entry[0] for entry in entries] == hashes
+    assert [entry[1] for entry in entries] == [0, 0, second.log_position, second.log_position]
+    assert entries[3][3] == 2
+
+
+@pytest.mark.parametrize("count", [1, 64])
+async def test_a_query_gives_the_newest_first_up_to_its_limits(
+    autojump_clock: MockClock,
+    open_small: OpenSmall,
+    make_message: MakeMessage,
+    count: int,
+) -> None:
+    async with open_small(max_index_entries=300) as store:
+        puts = []
+        for _ in range(70):
+            puts.append(store.put(make_message(keys="common other")))
+            await trio.sleep(0.01)
+        store.commit()
+        result = store.query("T", "common", max_count=count, begin_ms=0, end_ms=FOREVER_MS)
+        newest = [store.record_at(put.log_position) for put in reversed(puts)]
+        assert result.records == newest[:count]
+        assert result.last_update_position == puts[-1].log_position
+        assert result.last_update_timestamp_ms == puts[-1].store_timestamp_ms
+        late = store.query(
+            "T",
+            "common",
+            max_count=99,
+            begin_ms=puts[60].store_timestamp_ms,
+            end_ms=puts[65].store_timestamp_ms,
+        )
+        assert late.records == newest[4:10]
+        assert store.query("U", "common", max_count=9, begin_ms=0, end_ms=FOREVER_MS).records == []
+
+
+async def test_a_store_without_an_index_finds_nothing_by_key(
+    autojump_clock: MockClock,
+    open_small: OpenSmall,
+    make_message: MakeMessage,
+    files: SimulatedFiles,
+) -> None:
+    async with open_small(index_enabled=False) as store:
+        store.put(make_message(keys="k"))
+        store.commit()
+        assert store.query("T", "k", max_count=9, begin_ms=0, end_ms=FOREVER_MS).records == []
+        await trio.sleep(3)
+    assert not files.exists(Path("/store/index"))
+
+
+async def test_a_long_backlog_is_bounded(
+    autojump_clock: MockClock,
+    open_small: OpenSmall,
+    make_message: MakeMessage,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("lanemq.storage._index.BACKLOG_MAX", 10)
+    async with open_small() as store:
+        for number in range(100):
+            store.put(make_message(unique_key=f"U{number}"))
+            store.commit()
+            assert store.statistics().index_backlog <= 10
+        for number in range(100):
+            found = store.query("T", f"U{number}", max_count=9, begin_ms=0, end_ms=FOREVER_MS)
+            assert len(found.records) == 1

@@ -1,0 +1,204 @@
+"""The files under ``config``: what is kept, what a broken one costs, and their looks."""
+
+import re
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from lanemq.storage import ConfigInvalid, NewMessage, Store
+from lanemq.storage.testing import SimulatedFiles
+from lanemq.wire import SubscriptionGroupConfig, TopicConfig
+
+OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
+MakeMessage = Callable[..., NewMessage]
+
+CONFIG = Path("/store/config")
+TOPICS = CONFIG / "topics.json"
+OFFSETS = CONFIG / "consumerOffset.json"
+
+
+async def test_tables_come_back_as_they_were(
+    autojump_clock: MockClock, open_small: OpenSmall
+) -> None:
+    topic = TopicConfig("T", read_queue_nums=3, attributes={"+message.type": "NORMAL"})
+    group = SubscriptionGroupConfig("g", retry_max_times=3)
+    async with open_small() as store:
+        tables = store.tables
+        tables.topics.put(topic)
+        tables.groups.put(group)
+        tables.consumer_offsets.put("g", "T", 0, 5)
+        tables.consumer_offsets.put("g", "T", 11, 6)
+        tables.consumer_offsets.put("g", "%RETRY%g", 0, 7)
+        tables.consumer_offsets.put("h", "T", 0, 8)
+        tables.delay_offsets.put(3, 9)
+        version = tables.topics.data_version
+        assert version.counter == 1
+    async with open_small() as store:
+        tables = store.tables
+        assert tables.topics.get("T") == topic
+        assert tables.topics.names == ("T",)
+        assert tables.topics.data_version == version
+        assert tables.groups.configs == {"g": group}
+        offsets = tables.consumer_offsets
+        assert offsets.get("g", "T", 11) == 6
+        assert offsets.get("g", "T", 1) is None
+        assert offsets.get("x", "T", 0) is None
+        assert offsets.queues("g", "T") == {0: 5, 11: 6}
+        assert sorted(offsets.topics_of("g")) == ["%RETRY%g", "T"]
+        assert sorted(offsets.groups_of("T")) == ["g", "h"]
+        assert offsets.as_table()["T@g"] == {0: 5, 11: 6}
+        assert tables.delay_offsets.get(3) == 9
+        assert tables.delay_offsets.get(4) == 0
+        offsets.remove_topic("T")
+        assert offsets.groups == ("g",)
+        offsets.remove_group("g")
+        assert tables.topics.remove("T")
+        assert not tables.topics.remove("T")
+        assert tables.topics.data_version.counter == 2
+    async with open_small() as store:
+        assert store.tables.topics.names == ()
+        assert store.tables.consumer_offsets.as_table() == {}
+
+
+def without_times(files: SimulatedFiles, path: Path) -> bytes:
+    return re.sub(rb'"timestamp":[0-9]{13}', b'"timestamp":0', files.read_all(path) or b"")
+
+
+async def test_files_look_as_rocketmq_writes_them(
+    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+) -> None:
+    async with open_small() as store:
+        store.tables.consumer_offsets.put("some_group", "BenchT2", 0, 640)
+        store.tables.consumer_offsets.put("some_group", "BenchT2", 1, 800)
+        store.tables.topics.put(TopicConfig("T", 4, 4))
+    assert without_times(files, OFFSETS) == (
+        b'{\n\t"dataVersion":{\n\t\t"counter":1,\n\t\t"timestamp":0\n\t},\n'
+        b'\t"offsetTable":{\n\t\t"BenchT2@some_group":{0:640,1:800\n\t\t}\n\t}\n}'
+    )
+    assert without_times(files, TOPICS) == (
+        b'{\n\t"dataVersion":{\n\t\t"counter":1,\n\t\t"timestamp":0\n\t},\n'
+        b'\t"topicConfigTable":{\n\t\t"T":{\n\t\t\t"order":false,\n\t\t\t"perm":6,\n'
+        b'\t\t\t"readQueueNums":4,\n\t\t\t"topicFilterType":"SINGLE_TAG",\n'
+        b'\t\t\t"topicName":"T",\n\t\t\t"topicSysFlag":0,\n\t\t\t"writeQueueNums":4\n'
+        b"\t\t}\n\t}\n}"
+    )
+
+
+async def test_what_is_not_known_stays_in_the_files(
+    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+) -> None:
+    files.write_all(
+        OFFSETS,
+        b'{"dataVersion":{"counter":4,"stateVersion":2,"timestamp":1},"groupTopicMap":{"old":[]},'
+        b'"offsetTable":{"T@g":{"0":"5",1:6},"no group":{0:1},"a@b@c":{0:2}},"pullOffsetTable":{}}',
+    )
+    files.write_all(
+        CONFIG / "subscriptionGroup.json",
+        b'{"forbiddenTable":{"g":{"T":1}},"subscriptionGroupTable":{"g":{"groupName":"g",'
+        b'"consumeTimeoutMinute":15,"groupRetryPolicy":{"type":"CUSTOMIZED"}}}}',
+    )
+    async with open_small() as store:
+        assert store.tables.consumer_offsets.queues("g", "T") == {0: 5, 1: 6}
+        store.tables.consumer_offsets.put("g", "T", 0, 7)
+        store.tables.groups.put(SubscriptionGroupConfig("h"))
+    offsets = files.read_all(OFFSETS) or b""
+    assert b'"no group":{' in offsets
+    assert b'"a@b@c":{' in offsets
+    assert b'"pullOffsetTable":{}' in offsets
+    assert b'"counter":5,\n\t\t"stateVersion":2' in offsets
+    assert b'"groupTopicMap":{\n\t\t"g":["T"]\n\t}' in offsets
+    groups = files.read_all(CONFIG / "subscriptionGroup.json") or b""
+    assert b'"forbiddenTable":{\n\t\t"g":{\n\t\t\t"T":1' in groups
+    assert b'"consumeTimeoutMinute":15' in groups
+    assert b'"type":"CUSTOMIZED"' in groups
+
+
+@pytest.mark.parametrize("broken", [None, b"", b'{"topicConfigTable":{', b"[1]"])
+async def test_a_broken_file_is_replaced_by_its_backup(
+    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles, broken: bytes | None
+) -> None:
+    async with open_small() as store:
+        store.tables.topics.put(TopicConfig("first"))
+        await trio.sleep(20)
+        store.tables.topics.put(TopicConfig("second"))
+    files.remove(TOPICS)
+    if broken is not None:
+        files.write_all(TOPICS, broken)
+    async with open_small() as store:
+        assert store.tables.topics.names == ("first",)
+        store.tables.topics.put(TopicConfig("third"))
+    async with open_small() as store:
+        assert store.tables.topics.names == ("first", "third")
+    assert b"first" in (files.read_all(TOPICS.with_name("topics.json.bak")) or b"")
+
+
+async def test_where_file_and_backup_are_broken_the_start_names_both(
+    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+) -> None:
+    files.write_all(TOPICS, b"{")
+    files.write_all(TOPICS.with_name("topics.json.bak"), b"nonsense")
+    with pytest.raises(ConfigInvalid, match=r"topics\.json cannot.*topics\.json\.bak cannot"):
+        async with open_small():
+            pass
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "where"),
+    [
+        ("topics.json", b'{"topicConfigTable":{"T":{"perm":"x","topicName":"T"}}}', "json, T:"),
+        ("topics.json", b'{"topicConfigTable":[]}', "topicConfigTable: it is no object"),
+        ("topics.json", b'{"dataVersion":{"counter":"x"}}', "json, dataVersion"),
+        ("consumerOffset.json", b'{"offsetTable":{"T@g":{0:"x"}}}', "json, T@g"),
+        ("consumerOffset.json", b'{"offsetTable":{"T@g":5}}', "json, T@g"),
+        ("delayOffset.json", b'{"offsetTable":{"x":5}}', "delayOffset.json"),
+    ],
+)
+async def test_an_entry_that_makes_no_sense_is_named(
+    autojump_clock: MockClock,
+    open_small: OpenSmall,
+    files: SimulatedFiles,
+    name: str,
+    content: bytes,
+    where: str,
+) -> None:
+    files.write_all(CONFIG / name, content)
+    with pytest.raises(ConfigInvalid, match=where):
+        async with open_small():
+            pass
+
+
+async def test_topics_are_written_at_once_and_offsets_soon(
+    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+) -> None:
+    async with open_small() as store:
+        store.tables.topics.put(TopicConfig("T"))
+        store.tables.consumer_offsets.put("g", "T", 0, 1)
+        store.tables.delay_offsets.put(1, 1)
+        files.kill()
+        after_kill = files.reboot("kill")
+        assert after_kill.exists(TOPICS)
+        assert not after_kill.exists(OFFSETS)
+        files.revive()
+        await trio.sleep(6)
+        assert files.reboot("power").exists(OFFSETS)
+        assert not files.exists(CONFIG / "delayOffset.json")
+        await trio.sleep(5)
+        assert files.reboot("power").exists(CONFIG / "delayOffset.json")
+
+
+async def test_a_full_disk_leaves_the_old_file_in_place(
+    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+) -> None:
+    async with open_small() as store:
+        store.tables.topics.put(TopicConfig("first"))
+        files.space_bytes = 0
+        with pytest.raises(OSError, match="No space left"):
+            store.tables.topics.put(TopicConfig("second"))
+        assert b"first" in (files.read_all(TOPICS) or b"")
+        files.space_bytes = None
+        await trio.sleep(10)
+        assert b"second" in (files.read_all(TOPICS) or b"")
