@@ -66,7 +66,8 @@ class StoreConfig:
     max_index_entries: int = 20_000_000
     """Entries of an index file, one of them unused [maxIndexNum]."""
     flush: FlushMode = FlushMode.ASYNC
-    """[flushDiskType]"""
+    """What producers are promised [flushDiskType]. The store keeps it for whoever answers them:
+    with ``SYNC`` they wait for ``Store.flushed``, with ``ASYNC`` they do not."""
     flush_interval_s: float = 0.5
     """Time between two looks at the dirty log [flushIntervalCommitLog]."""
     flush_least_bytes: int = 4 * 4096

@@ -53,7 +53,6 @@ class Housekeeping:
         self._flusher = flusher
         self._retention = retention
         self._tables = tables
-        self._disk_full = False
         self._one_at_a_time = trio.Lock()
 
     def start(self, nursery: trio.Nursery) -> None:
@@ -156,12 +155,9 @@ class Housekeeping:
         ratio = self._retention.disk_ratio()
         appender = self._appender
         if ratio > self._config.disk_full_ratio:
-            if appender.reason == "":
-                self._disk_full = True
-                appender.refuse(f"the disk is full to {ratio:.0%}")
+            appender.refuse(f"the disk is full to {ratio:.0%}")
         elif appender.reason and not self._flusher.failure and self._can_write():
             LOGGER.warning("messages are taken again; they were refused: %s", appender.reason)
-            self._disk_full = False
             appender.reason = ""
 
     def _can_write(self) -> bool:

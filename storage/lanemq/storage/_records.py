@@ -1,6 +1,7 @@
 """Records of the commit log, as recovery and dispatch see them: checked, but not decoded."""
 
 from collections.abc import Iterator
+from struct import Struct
 from typing import Final, NamedTuple, final
 from zlib import crc32
 
@@ -22,8 +23,8 @@ HEADS: Final = {
     for hosts in (0, SysFlag.BORN_HOST_V6, SysFlag.STORE_HOST_V6, SysFlag.HOSTS_V6_MASK)
 }
 HEAD_BYTES_MAX: Final = max(head.size for head in HEADS.values())
+START: Final = Struct(">ii")  # size and magic number
 SYS_FLAG_AT: Final = 36
-POSITION_AT: Final = 28
 BORN_HOST_AT: Final = 48
 CRC_MASK: Final = 0x7FFFFFFF
 WINDOW_BYTES: Final = 1 << 20
@@ -85,27 +86,29 @@ def check_record(
     position than its own is broken: it is the remains of something else.
     Source: RocketMQ 4.9.8, CommitLog.checkMessageAndReturnSize.
     """
-    if room_bytes < 8:
+    if room_bytes < START.size:
         return Broken("the file ends")
-    if len(data) - at < 8:
-        return Broken("cut off", 8)
-    size = int.from_bytes(data[at : at + 4], "big", signed=True)
-    magic = int.from_bytes(data[at + 4 : at + 8], "big", signed=True)
-    if magic == MAGIC_BLANK:
-        return Blank(size)
+    if len(data) - at < START.size:
+        return Broken("cut off", START.size)
+    size, magic = START.unpack_from(data, at)
     if magic != MAGIC_V1 and magic != MAGIC_V2:
+        if magic == MAGIC_BLANK:
+            return Blank(size)
         return Broken("nothing was written here" if size == magic == 0 else "wrong magic number")
-    if size < HEADS[0].size or size > room_bytes:
+    head = HEADS[0]
+    if size < head.size or size > room_bytes:
         return Broken(f"impossible size {size}")
-    if len(data) - at < size:
-        return Broken("cut off", size)
     end = at + size
-    sys_flag = int.from_bytes(data[at + SYS_FLAG_AT : at + SYS_FLAG_AT + 4], "big", signed=True)
-    head = HEADS[sys_flag & SysFlag.HOSTS_V6_MASK]
-    body_at = at + head.size
-    if body_at > end:
-        return Broken(f"impossible size {size}")
+    if end > len(data):
+        return Broken("cut off", size)
     fields = head.unpack_from(data, at)
+    sys_flag = fields[7]
+    if sys_flag & SysFlag.HOSTS_V6_MASK:
+        head = HEADS[sys_flag & SysFlag.HOSTS_V6_MASK]
+        if size < head.size:
+            return Broken(f"impossible size {size}")
+        fields = head.unpack_from(data, at)
+    body_at = at + head.size
     body_end = body_at + fields[14]
     topic_at = body_end + (1 if magic == MAGIC_V1 else 2)
     if body_end < body_at or topic_at > end:
@@ -120,11 +123,7 @@ def check_record(
     if fields[6] != position:
         return Broken(f"the record there belongs to position {fields[6]}")
     # A null body has no checksum.
-    if (
-        check_crc
-        and body_end > body_at
-        and crc32(memoryview(data)[body_at:body_end]) & CRC_MASK != fields[2]
-    ):
+    if check_crc and body_end > body_at and crc32(data[body_at:body_end]) & CRC_MASK != fields[2]:
         return Broken("its body fails the checksum")
     try:
         topic = data[topic_at:topic_end].decode()

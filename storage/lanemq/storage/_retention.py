@@ -45,8 +45,6 @@ class Retention:
         self._clock_ms = clock_ms
         self._flushed = flushed
         self._manual_runs = 0
-        self.held_position: Callable[[], int] | None = None
-        """What the log must keep from; None holds nothing back."""
 
     def disk_ratio(self) -> float:
         """Used share of the fuller of the partitions of log and queues, 0 to 1."""
@@ -81,8 +79,6 @@ class Retention:
         end = segments.end_of(segments.begin)
         # The file that is written counts as the last, though a spare one may lie behind it.
         if end > segments.start_of(self._log.end) or end > self._flushed():
-            return False
-        if self.held_position is not None and end > self.held_position():
             return False
         path = segments.path_of_oldest()
         age_s = self._clock_ms() / 1000 - self._files.modified_s(path)

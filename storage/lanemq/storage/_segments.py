@@ -48,6 +48,7 @@ class Segments:
         self._segments: list[Segment] = []
         self._names_dirty = False
         self._directory_is_new = False
+        self._closed = False
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -207,6 +208,13 @@ class Segments:
 
     async def sync(self) -> None:
         """Return once all bytes and names written before the call are durable."""
+        try:
+            await self._sync()
+        except FileNotFoundError:
+            if not self._closed:  # else the files were removed meanwhile
+                raise
+
+    async def _sync(self) -> None:
         if self._names_dirty:
             self._names_dirty = False
             try:
@@ -230,6 +238,8 @@ class Segments:
 
     def close(self) -> None:
         """Forget the files; what was not synced is left to the operating system."""
+        self._closed = True
+        self._names_dirty = False
         for segment in self._segments:
             segment.dirty = False
             segment.file.close()
