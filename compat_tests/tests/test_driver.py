@@ -41,7 +41,7 @@ for line in sys.stdin:
         say(event="message", consumer="c", succeeded=True, message=message)
         say(id=number)
     elif command == "garbage": print("no json", flush=True)
-    elif command == "die": sys.exit(3)
+    elif command == "die": sys.exit("out of ideas")
 """
 
 
@@ -110,3 +110,9 @@ async def test_a_driver_that_dies_or_talks_nonsense_fails_its_callers(
         assert driver.is_gone
         with pytest.raises(DriverFailed):
             await driver.call("echo", text="anybody?")
+
+
+async def test_a_driver_that_dies_leaves_its_last_words(tmp_path: Path) -> None:
+    async with driver_of(tmp_path) as driver:
+        with pytest.raises(DriverFailed, match="driver ended; out of ideas"):
+            await driver.call("die")

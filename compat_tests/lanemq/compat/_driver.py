@@ -30,9 +30,9 @@ READ_BYTES = 1 << 20
 class Driver:
     """A running driver. Get one from ``open_driver``."""
 
-    def __init__(self, client: str, process: trio.Process) -> None:
+    def __init__(self, client: str, process: trio.Process, log: Path) -> None:
         self.client = client
-        self._process = process
+        self._process, self._log = process, log
         self._writing = trio.Lock()
         self._last_id = 0
         self._answers: dict[int, trio.MemorySendChannel[dict[str, Any]]] = {}
@@ -94,7 +94,7 @@ class Driver:
         except (msgspec.MsgspecError, KeyError) as error:
             self._fail(f"{self.client}: driver broke its protocol: {error!r}")
         else:
-            self._fail(f"{self.client}: driver ended")
+            self._fail(f"{self.client}: driver ended; {self._last_words()}")
 
     def _dispatch(self, line: bytearray) -> None:
         said = msgspec.json.decode(line)
@@ -105,6 +105,11 @@ class Driver:
                 listener(delivery)
         elif answer := self._answers.get(said["id"]):
             answer.send_nowait(said)
+
+    def _last_words(self) -> str:
+        """The last line the process printed, which mostly is the error it died of."""
+        said = self._log.read_text(errors="replace").split("\n")
+        return next((line for line in reversed(said) if line.strip()), "it said nothing")
 
     def _fail(self, reason: str) -> None:
         self._failure = reason
@@ -126,7 +131,8 @@ async def open_driver(
     arguments = list(command)
     if arguments[0] == "java":
         arguments.insert(1, f"-Duser.home={home}")
-    with (folder / f"{client}.log").open("ab") as log:
+    log_file = folder / f"{client}.log"
+    with log_file.open("ab") as log:
         process = await trio.lowlevel.open_process(
             arguments,
             cwd=home,
@@ -136,7 +142,7 @@ async def open_driver(
             stderr=log,
             start_new_session=True,
         )
-    driver = Driver(client, process)
+    driver = Driver(client, process, log_file)
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(driver.read)

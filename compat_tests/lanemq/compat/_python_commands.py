@@ -23,6 +23,7 @@ from lanemq.sdk import (
     Message,
     MessageModel,
     MessageQueue,
+    OrderlyListener,
     Outcome,
     Producer,
     ProducerOptions,
@@ -39,7 +40,7 @@ from lanemq.sdk.admin import AdminClient, addresses_of, open_admin
 from lanemq.wire import StoredMessage
 
 from ._messages import Outgoing, Pulled, Received, Sent
-from ._python_driver import Command, NotInTheSdk, Session, serve
+from ._python_driver import Command, Session, serve
 
 SEND_S = 15.0  # many clients share a small machine
 JAVA_STATUS = {
@@ -189,8 +190,8 @@ def _expression(arguments: Arguments) -> Expression:
 
 
 async def _open_consumer(session: Session, arguments: Arguments) -> object:
-    if arguments.get("orderly"):
-        raise NotInTheSdk("lanemq.sdk has no orderly listener")
+    orderly = arguments.get("orderly", False)
+    failed = Outcome.SUSPEND_CURRENT_QUEUE if orderly else Outcome.RETRY
     attempts: Counter[bytes] = Counter()
     failures = arguments.get("fail_first", 0)
 
@@ -200,7 +201,7 @@ async def _open_consumer(session: Session, arguments: Arguments) -> object:
             attempts[message.body] += 1
             succeeded = attempts[message.body] > failures
             if not succeeded:
-                outcome = Outcome.RETRY
+                outcome = failed
             event = {"event": "message", "consumer": arguments["name"], "succeeded": succeeded}
             seen = _received(message.stored, message.topic)
             await session.write({**event, "message": seen})
@@ -219,7 +220,7 @@ async def _open_consumer(session: Session, arguments: Arguments) -> object:
         arguments["group"],
         name_servers=arguments["name_server"],
         subscriptions={arguments["topic"]: _expression(arguments)},
-        listener=ConcurrentListener(handle),
+        listener=OrderlyListener(handle) if orderly else ConcurrentListener(handle),
         options=options,
     )
     await session.open(arguments["name"], opening)
