@@ -6,6 +6,7 @@ Everything public is here; ``open_producer``, ``open_push_consumer`` and
 
 from lanemq.wire import MessageQueue, StageRecord, Stages
 
+from ._acl import Credentials
 from ._allocation import (
     Allocate,
     AllocateByConfig,
@@ -15,6 +16,7 @@ from ._allocation import (
     allocate_averagely,
     allocate_by_circle,
 )
+from ._discovery import NameServersLike
 from ._errors import (
     BadAnswer,
     BrokerUnreachable,
@@ -75,6 +77,7 @@ __all__ = [
     "ConcurrentListener",
     "ConsumeFrom",
     "ConsumerOptions",
+    "Credentials",
     "Expression",
     "FlowLimits",
     "InvalidName",
@@ -88,6 +91,7 @@ __all__ = [
     "MessageModel",
     "MessageQueue",
     "MessageRejected",
+    "NameServersLike",
     "NoRoute",
     "OrderlyListener",
     "Outcome",

@@ -8,8 +8,9 @@ import itertools
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import final
 
 import trio
@@ -26,12 +27,13 @@ from lanemq.wire import (
     request,
 )
 
+from ._discovery import Endpoint, NameServersLike, fetch_name_servers, find_name_servers
 from ._errors import LanemqError
 from ._link import Dial
 from ._local_ip import local_ip
 from ._options import ClientOptions
 from ._remoting import RemotingClient, dial_tcp, open_remoting_client, split_address
-from ._routes import NameServers, Routes, parse_name_servers
+from ._routes import Discover, NameServers, Routes
 from ._tasks import open_quiet_nursery
 
 LOGGER = logging.getLogger("lanemq.sdk.client")
@@ -57,13 +59,14 @@ class Client:
         routes: Routes,
         options: ClientOptions,
         clock_ms: Callable[[], int],
+        towards: str,
     ) -> None:
         self.remoting = remoting
         self.routes = routes
         self.options = options
         self.clock_ms = clock_ms
         number = next(_NUMBERS)
-        ip = local_ip(split_address(routes.name_servers.addresses[0])[0])
+        ip = local_ip(towards)
         self.client_id = f"{ipaddress.ip_address(ip)}@{os.getpid()}#{number}"
         self.unique_keys = UniqueKeys(ip, os.getpid(), number)
         self._producer_groups: dict[str, None] = {}
@@ -128,6 +131,14 @@ class Client:
             await trio.sleep(self.options.route_refresh_s)
             await self.routes.refresh_all()
 
+    async def _discoveries(self) -> None:
+        while True:
+            await trio.sleep(self.options.name_server_refresh_s)
+            try:
+                await self.routes.name_servers.refresh()
+            except LanemqError as error:
+                LOGGER.warning("cannot look for the name servers: %s", error)
+
     async def refresh_quietly(self, topic: str) -> None:
         """Look for a route now; a failure is logged."""
         try:
@@ -142,6 +153,8 @@ class Client:
         nursery.start_soon(self._heartbeats)
         nursery.start_soon(self._early_looks)
         nursery.start_soon(self._refreshes)
+        if self.routes.name_servers.discovers:
+            nursery.start_soon(self._discoveries)
 
     async def unregister(self) -> None:
         """Take leave of every broker, so that the rest of a group shares our queues at once."""
@@ -165,7 +178,7 @@ LEAVE_TIMEOUT_S = 3.0
 
 @asynccontextmanager
 async def open_client(
-    name_servers: str | Sequence[str],
+    name_servers: NameServersLike,
     options: ClientOptions,
     *,
     default_topic: str = "",
@@ -177,16 +190,26 @@ async def open_client(
 
     Leaving the block, in whatever way, unregisters at the brokers within ``LEAVE_TIMEOUT_S``.
     """
-    addresses = parse_name_servers(name_servers)
+    found = find_name_servers(name_servers, unit_name=options.unit_name)
+    addresses: tuple[str, ...] = ()
+    discover: Discover | None = None
+    if isinstance(found, Endpoint):
+        towards, discover = found.host, partial(fetch_name_servers, found, dial)
+    else:
+        towards, addresses = split_address(found[0])[0], found
     async with (
-        open_remoting_client(options=options.remoting, dial=dial) as remoting,
+        open_remoting_client(
+            options=options.remoting, credentials=options.credentials, tls=options.tls, dial=dial
+        ) as remoting,
         open_quiet_nursery() as nursery,
     ):
-        servers = NameServers(remoting, addresses, timeout_s=options.call_timeout_s)
+        servers = NameServers(
+            remoting, addresses, timeout_s=options.call_timeout_s, discover=discover
+        )
         routes = Routes(
             servers, default_topic=default_topic, default_topic_queues=default_topic_queues
         )
-        client = Client(remoting, routes, options, clock_ms)
+        client = Client(remoting, routes, options, clock_ms, towards)
         client.start(nursery)
         try:
             yield client

@@ -4,7 +4,7 @@ Source: RocketMQ 4.9.8, DefaultLitePullConsumer.
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import final
 
@@ -15,6 +15,7 @@ from lanemq.wire import ConsumeType, MessageQueue
 from ._client import now_ms, open_client
 from ._consumer_core import ConsumerCore
 from ._consumer_requests import answer_brokers
+from ._discovery import NameServersLike
 from ._errors import ClientClosed, NoRoute, WrongUse
 from ._expressions import Expression
 from ._held_queue import HeldQueue
@@ -300,7 +301,7 @@ class LitePullConsumer:
 async def open_lite_pull_consumer(
     group: str,
     *,
-    name_servers: str | Sequence[str],
+    name_servers: NameServersLike = None,
     options: LitePullOptions | None = None,
     dial: Dial = dial_tcp,
     clock_ms: Callable[[], int] = now_ms,

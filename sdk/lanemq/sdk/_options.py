@@ -1,11 +1,13 @@
 """Options of clients. The defaults are the Java client's unless a field says otherwise."""
 
+import ssl
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
 from lanemq.wire import SystemTopic
 
+from ._acl import Credentials
 from ._allocation import Allocate, allocate_averagely
 from ._flow import FlowLimits
 from ._remoting import RemotingOptions
@@ -56,9 +58,25 @@ class ClientOptions:
     """Seconds to wait for answers other than to a send or a pull."""
     remoting: RemotingOptions = field(default_factory=RemotingOptions)
     """Limits of the connections."""
+    credentials: Credentials | None = None
+    """Sign every request, for servers with ``aclEnable=true``."""
+    tls: ssl.SSLContext | None = None
+    """Have every connection to name servers and brokers protected, as this context says: its
+    authorities, its certificate, and whether names are checked. Brokers are addressed as the
+    name server lists them, mostly by IP address."""
+    unit_name: str = ""
+    """The unit to ask an HTTP endpoint for; without an endpoint it means nothing."""
+    name_server_refresh_s: float = 120.0
+    """Seconds between two questions to an HTTP endpoint."""
 
     def __post_init__(self) -> None:
-        _positive(self, "heartbeat_interval_s", "route_refresh_s", "call_timeout_s")
+        _positive(
+            self,
+            "heartbeat_interval_s",
+            "route_refresh_s",
+            "call_timeout_s",
+            "name_server_refresh_s",
+        )
         if not self.instance.replace("-", "").replace("_", "").isalnum():
             raise ValueError(
                 f"ClientOptions.instance: {self.instance!r} has other characters than letters,"

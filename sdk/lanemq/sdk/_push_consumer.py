@@ -16,6 +16,7 @@ from lanemq.wire import ConsumeType, MessageQueue
 from ._client import Client, now_ms, open_client
 from ._consumer_core import ConsumerCore
 from ._consumer_requests import Listener, answer_brokers
+from ._discovery import NameServersLike
 from ._errors import InvalidName
 from ._expressions import Expression
 from ._held_queue import HeldQueue
@@ -189,7 +190,7 @@ def _assemble_concurrent(
 async def open_push_consumer(
     group: str,
     *,
-    name_servers: str | Sequence[str],
+    name_servers: NameServersLike = None,
     subscriptions: Mapping[str, Expression],
     listener: Listener,
     options: PushOptions | None = None,

@@ -5,6 +5,7 @@ that the server sends run in the nursery of their connection.
 """
 
 import logging
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,9 +15,11 @@ import trio
 
 from lanemq.wire import Frame, Refused, RemoteProtocolError, ResponseCode
 
+from ._acl import Credentials, sign
 from ._errors import ClientClosed, InvalidName, RefusedByBroker
 from ._link import Dial, Link
 from ._tasks import open_quiet_nursery
+from ._tls import over_tls
 
 LOGGER = logging.getLogger("lanemq.sdk.remoting")
 
@@ -61,9 +64,16 @@ def split_address(address: str) -> tuple[str, int]:
 class RemotingClient:
     """Calls servers by address. Made by `open_remoting_client`."""
 
-    def __init__(self, nursery: trio.Nursery, dial: Dial, options: RemotingOptions) -> None:
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        dial: Dial,
+        options: RemotingOptions,
+        credentials: Credentials | None,
+    ) -> None:
         self._nursery = nursery
         self._dial = dial
+        self._credentials = credentials
         self._options = options
         self._links: dict[str, Link] = {}
         self._handlers: dict[int, Handler] = {}
@@ -84,6 +94,8 @@ class RemotingClient:
         ``RequestTimedOut``. May be cancelled at any point: the connection stays usable, and
         an answer that comes late is dropped.
         """
+        if self._credentials is not None:
+            frame = sign(frame, self._credentials)
         answer = await self._link(address).call(frame, timeout_s)
         if answer.code not in accept:
             raise RefusedByBroker(answer.code, answer.remark, address)
@@ -95,6 +107,8 @@ class RemotingClient:
         Raises ``BrokerUnreachable`` when there is no connection. Returning means that the
         frame is on its way, not that the server took it.
         """
+        if self._credentials is not None:
+            frame = sign(frame, self._credentials)
         link = self._link(address)
         await link.ready()
         link.post(frame)
@@ -193,14 +207,21 @@ async def dial_tcp(host: str, port: int) -> trio.abc.Stream:
 
 @asynccontextmanager
 async def open_remoting_client(
-    *, options: RemotingOptions | None = None, dial: Dial = dial_tcp
+    *,
+    options: RemotingOptions | None = None,
+    credentials: Credentials | None = None,
+    tls: ssl.SSLContext | None = None,
+    dial: Dial = dial_tcp,
 ) -> AsyncIterator[RemotingClient]:
     """Open a client without any connection yet; leaving the block closes all of them.
 
-    ``dial`` is the seam to the network: ``(host, port)`` to a byte stream.
+    ``credentials`` sign every request, ``tls`` protects every connection; ``dial`` is the seam
+    to the network: ``(host, port)`` to a byte stream.
     """
+    if tls is not None:
+        dial = over_tls(dial, tls)
     async with open_quiet_nursery() as nursery:
-        client = RemotingClient(nursery, dial, options or RemotingOptions())
+        client = RemotingClient(nursery, dial, options or RemotingOptions(), credentials)
         try:
             yield client
         finally:

@@ -6,7 +6,7 @@ Source: RocketMQ 4.9.8, MQClientInstance, NettyRemotingClient.getAndCreateNamese
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import final
 
 import trio
@@ -25,58 +25,71 @@ from lanemq.wire import (
 from ._errors import (
     BadAnswer,
     BrokerUnreachable,
-    InvalidName,
     LanemqError,
     NoRoute,
     RefusedByBroker,
     RequestTimedOut,
 )
-from ._remoting import RemotingClient, split_address
+from ._remoting import RemotingClient
 from ._route_table import TopicRoute, read_default_route, read_route
 
 LOGGER = logging.getLogger("lanemq.sdk.routes")
+
+Discover = Callable[[], Awaitable[tuple[str, ...]]]
 
 RouteListener = Callable[[str], None]
 """Told the name of a topic whose route changed."""
 
 
-def parse_name_servers(text: str | Sequence[str]) -> tuple[str, ...]:
-    """Addresses from ``"a:9876;b:9876"`` (commas do as well) or from a sequence.
-
-    Raises ``InvalidName`` for a bad address, and if there is none.
-    """
-    parts = text.replace(",", ";").split(";") if isinstance(text, str) else text
-    addresses = tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
-    if not addresses:
-        raise InvalidName("no name server given: write host:port;host:port, as 127.0.0.1:9876")
-    for address in addresses:
-        split_address(address)
-    return addresses
-
-
 @final
 class NameServers:
-    """Asks one of several name servers, and the next when one fails."""
+    """Asks one of several name servers, and the next when one fails.
+
+    ``discover`` finds their addresses where they are not given; it is called when they are
+    first needed, and by ``refresh``.
+    """
 
     def __init__(
-        self, remoting: RemotingClient, addresses: Sequence[str], *, timeout_s: float
+        self,
+        remoting: RemotingClient,
+        addresses: Sequence[str],
+        *,
+        timeout_s: float,
+        discover: Discover | None = None,
     ) -> None:
+        assert addresses or discover is not None
         self.addresses = tuple(addresses)
+        """What is known now; empty before ``discover`` was called."""
+        self.discovers = discover is not None
+        self._discover = discover
+        self._discovering = trio.Lock()
         self._remoting = remoting
         self._timeout_s = timeout_s
-        self._current = 0
+        self._current = ""  # the one that is asked first
+
+    async def refresh(self) -> None:
+        """Find the addresses anew. What is known stays where that fails, and the error says why."""
+        assert self._discover is not None
+        async with self._discovering:
+            found = await self._discover()
+        if found != self.addresses:
+            LOGGER.info("name servers: %s", ", ".join(found))
+            self.addresses = found
 
     async def call(self, frame: Frame) -> Frame:
         """The first answer. Raises ``RefusedByBroker``, or the last failure if none answers."""
-        count = len(self.addresses)
-        for attempt in range(count):
-            address = self.addresses[self._current]
+        if not self.addresses:
+            await self.refresh()
+        addresses = self.addresses
+        first = addresses.index(self._current) if self._current in addresses else 0
+        for attempt in range(1, len(addresses) + 1):
+            address = addresses[(first + attempt - 1) % len(addresses)]
             try:
                 return await self._remoting.call(address, frame, self._timeout_s)
             except (BrokerUnreachable, RequestTimedOut) as error:
-                self._current = (self._current + 1) % count
-                if attempt == count - 1:
-                    error.add_note(f"name servers tried: {', '.join(self.addresses)}")
+                self._current = addresses[(first + attempt) % len(addresses)]
+                if attempt == len(addresses):
+                    error.add_note(f"name servers tried: {', '.join(addresses)}")
                     raise
                 LOGGER.warning("name server %s failed, trying the next: %s", address, error)
         raise AssertionError("unreachable: there is at least one name server")

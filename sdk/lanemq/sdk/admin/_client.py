@@ -3,6 +3,7 @@
 Source: RocketMQ 4.9.8, DefaultMQAdminExtImpl.
 """
 
+import ssl
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import final
@@ -23,8 +24,10 @@ from lanemq.wire import (
     retry_topic,
 )
 
+from .._acl import Credentials
+from .._discovery import Endpoint, NameServersLike, fetch_name_servers, find_name_servers
 from .._errors import LanemqError
-from .._remoting import RemotingClient, open_remoting_client
+from .._remoting import RemotingClient, dial_tcp, open_remoting_client
 from ._broker import BrokerRequests
 from ._caller import Caller
 from ._consumers import ConsumerRequests
@@ -228,16 +231,20 @@ def queues_of(route: RouteData, topic: str) -> Iterator[tuple[str, MessageQueue]
 
 @asynccontextmanager
 async def open_admin(
-    *, name_servers: str | Sequence[str], timeout_s: float = 5.0
+    *,
+    name_servers: NameServersLike = None,
+    timeout_s: float = 5.0,
+    credentials: Credentials | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[AdminClient]:
     """Open an administrator's client; leaving the block closes its connections.
 
-    ``name_servers`` is ``host:port;host:port`` or a list of addresses; ``timeout_s`` bounds
-    each request. Raises ``ValueError`` where there is no name server.
+    ``name_servers``, ``credentials`` and ``tls`` are as for producers and consumers;
+    ``timeout_s`` bounds each request. Raises ``ValueError`` where there is no name server, and
+    ``LanemqError`` from an HTTP endpoint that does not say where they are.
     """
-    addresses = name_servers.split(";") if isinstance(name_servers, str) else name_servers
-    cleaned = [address.strip() for address in addresses if address.strip()]
-    if not cleaned:
-        raise ValueError("no name server: give at least one address, as 127.0.0.1:9876")
-    async with open_remoting_client() as client:
-        yield AdminClient(client, cleaned, timeout_s=timeout_s)
+    found = find_name_servers(name_servers)
+    if isinstance(found, Endpoint):
+        found = await fetch_name_servers(found, dial_tcp)
+    async with open_remoting_client(credentials=credentials, tls=tls) as client:
+        yield AdminClient(client, found, timeout_s=timeout_s)
