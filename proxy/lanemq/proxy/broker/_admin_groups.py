@@ -4,6 +4,7 @@ Source: RocketMQ 4.9.8, AdminBrokerProcessor; 5.3.3 for 343, 345 and 352.
 """
 
 import logging
+from dataclasses import replace
 
 from lanemq.wire import (
     ClientConnection,
@@ -37,6 +38,8 @@ from .._dispatch import Handlers, typed
 from .._session import Session
 from ._clients import Client
 from ._context import BrokerContext
+from ._stages import MEMBER as STAGES
+from ._stages import stages_of
 
 LOGGER = logging.getLogger("lanemq.proxy.admin")
 
@@ -51,6 +54,7 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
         problem = group_name_problem(config.group_name)
         if problem is not None:
             raise Refused(ResponseCode.SYSTEM_ERROR, problem)
+        config = _with_stages(broker, config)
         LOGGER.info("group %s put by %s: %s", config.group_name, session.peer, config)
         tables.groups.put(config)
         return frame.reply()
@@ -73,6 +77,7 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
         tables.groups.remove(header.group_name)
         if header.remove_offset or header.clean_offset:
             tables.consumer_offsets.remove_group(header.group_name)
+            broker.stages.forget(header.group_name)
         broker.statistics.forget_group(header.group_name)
         return frame.reply()
 
@@ -184,3 +189,22 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
     handlers.add(RequestCode.CLONE_GROUP_OFFSET, typed(CloneGroupOffset, clone))
     handlers.add(RequestCode.GET_ALL_CONSUMER_OFFSET, all_offsets)
     handlers.add(RequestCode.GET_ALL_DELAY_OFFSET, delay_offsets)
+
+
+def _with_stages(broker: BrokerContext, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
+    """Check the stages of new settings; where they say nothing of any, the old ones stay.
+
+    Tools that know of no stages send settings without, and mean something else by it. Counting
+    begins anew for a group that had none. Raises ``Refused``.
+    """
+    old = broker.groups.get(config.group_name)
+    kept = old.extra.get(STAGES) if old is not None else None
+    if STAGES not in config.extra and kept is not None:
+        config = replace(config, extra={**config.extra, STAGES: kept})
+    try:
+        stages = stages_of(config)
+    except ValueError as error:
+        raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+    if stages and not kept:
+        broker.stages.forget(config.group_name)
+    return config

@@ -116,6 +116,11 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
             "reset of %s in %s by %s: %s", header.group, header.topic, session.peer, targets
         )
         body = ResetOffsetBody(targets).encode()
+        if group is not None or _names_a_queue(header):
+            for queue, offset in targets.items():
+                key = header.group, queue.topic, queue.queue_id
+                if store.tables.consumer_offsets.get(*key) != offset:
+                    broker.stages.restart(*key, offset)
         if group is None:
             if _names_a_queue(header):
                 for queue, offset in targets.items():

@@ -15,6 +15,7 @@ from ._config import BrokerConfig
 from ._groups import Groups
 from ._hold import Hold, Holds
 from ._locks import QueueLocks
+from ._stages import GroupStages, waiting_topic
 from ._stats import BrokerStatistics
 from ._topics import Topics
 from ._writer import Writer, unwritable
@@ -54,10 +55,25 @@ class BrokerContext:
         self.locks = QueueLocks()
         self.topics = Topics(store.tables.topics, config, announce)
         self.groups = Groups(store.tables.groups, config)
+        self.stages = GroupStages(store)
         self.writer = Writer(store, parse_delay_levels(store.config.delay_levels))
         self.statistics = BrokerStatistics(now_s=self.now_s(), day=time.localtime().tm_yday)
         self.answer_held: Callable[[Hold[Session]], None] = lambda hold: None
         """Runs a pull again that was parked, and answers it. The pull handlers put theirs here."""
+
+    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Keep a group's offset as it is given; pulls that wait for it are answered soon."""
+        self.store.tables.consumer_offsets.put(group, topic, queue_id, offset)
+        waiting = waiting_topic(group, topic)
+        if self.holds.waits_on(waiting, queue_id):
+            self.holds.arrived(
+                waiting,
+                queue_id,
+                max_offset=offset,
+                tags_code=0,
+                now_s=self.now_s(),
+                properties=bytes,
+            )
 
     def commit(self) -> None:
         """Write what was appended since the last call to the log, and answer woken pulls.

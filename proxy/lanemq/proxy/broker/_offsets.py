@@ -52,8 +52,17 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
         return not first or not store.is_cold(first[0].log_position)
 
     def update(header: UpdateConsumerOffset, frame: Frame, session: Session) -> bytes:
-        """Keep the offset as it is given, backwards too."""
-        offsets.put(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        """Keep the offset as it is given, backwards too.
+
+        A group of which nobody is connected was moved by an operator; if that was backwards,
+        its stages are counted anew from there.
+        """
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        offset = header.commit_offset
+        is_behind = broker.stages.is_behind(group, topic, queue_id, offset)
+        if is_behind and broker.clients.consumer_group(group) is None:
+            broker.stages.restart(group, topic, queue_id, offset)
+        broker.commit_offset(group, topic, queue_id, offset)
         return updated(frame)
 
     def search(header: SearchOffset, frame: Frame, session: Session) -> Frame:

@@ -32,6 +32,7 @@ from ._context import BrokerContext
 from ._filter import Wanted, wanted_here, wanted_of_group, wanted_retries
 from ._hold import Hold
 from ._old_readers import for_reader_all
+from ._stages import ANY, Room, waiting_topic
 
 HOLD_MAX_S: Final = 300.0
 """No pull is parked longer, whatever it asks for; clients ask for 15 to 20 s."""
@@ -121,18 +122,23 @@ class Pulls:
             raise
         group = self._allowed(group_name, topic, queue_id, session)
         wanted = self._wanted(fields, group, topic, sys_flag)
+        if may_park and sys_flag & PullSysFlag.COMMIT_OFFSET:
+            broker.commit_offset(group_name, topic, queue_id, int(fields["commitOffset"]))
+        if group.extra:  # as good as no group has any
+            room = self._room(group, topic, queue_id, offset, wanted)
+            if room.messages == 0:
+                return self._closed(frame, session, room, may_park=may_park)
+            if room.messages is not None:
+                max_count = min(max_count, room.messages)
         got = self._get(topic, queue_id, offset, max_count, wanted)
         if got.status in EMPTY:
             code = ResponseCode.PULL_NOT_FOUND if offset == 0 else ResponseCode.PULL_OFFSET_MOVED
         else:
             code = CODES[got.status]
-        if may_park:
-            if sys_flag & PullSysFlag.COMMIT_OFFSET:
-                committed = int(fields["commitOffset"])
-                broker.store.tables.consumer_offsets.put(group_name, topic, queue_id, committed)
-            if code is ResponseCode.PULL_NOT_FOUND and sys_flag & PullSysFlag.SUSPEND:
-                self._park(frame, session, topic, queue_id, offset, wanted)
-                return None
+        not_found = code is ResponseCode.PULL_NOT_FOUND
+        if may_park and not_found and sys_flag & PullSysFlag.SUSPEND:
+            self._park(frame, session, topic, queue_id, offset, wanted)
+            return None
         records = for_reader_all(got.records, frame.version)
         if records:
             body = b"".join(records)
@@ -142,6 +148,40 @@ class Pulls:
             broker.statistics.missed()
         values = (MASTER_ID, got.next_offset, got.min_offset, got.max_offset)
         return self._replies[code](frame, values, body)
+
+    def _room(
+        self,
+        group: SubscriptionGroupConfig,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        wanted: Wanted,
+    ) -> Room:
+        """What the group's stages let the pull have; who broadcasts commits nothing here."""
+        broker = self._broker
+        members = broker.clients.consumer_group(group.group_name)
+        if members is not None and members.message_model == BROADCASTING:
+            return ANY
+        return broker.stages.room(group, (group.group_name, topic, queue_id), offset, wanted)
+
+    def _closed(
+        self, frame: Frame, session: Session, room: Room, *, may_park: bool
+    ) -> bytes | None:
+        """Park a pull until the group commits what its next stage waits for."""
+        broker, fields = self._broker, frame.fields
+        topic, queue_id, offset = (
+            fields["topic"],
+            int(fields["queueId"]),
+            int(fields["queueOffset"]),
+        )
+        if may_park and int(fields["sysFlag"]) & PullSysFlag.SUSPEND:
+            waiting = waiting_topic(fields["consumerGroup"], topic)
+            self._park(frame, session, waiting, queue_id, room.opens_at - 1, Wanted())
+            return None
+        broker.statistics.missed()
+        offset = int(fields["queueOffset"])
+        values = (MASTER_ID, offset, *broker.store.bounds(topic, queue_id))
+        return self._replies[ResponseCode.PULL_NOT_FOUND](frame, values, b"")
 
     def _allowed(
         self, group_name: str, topic: str, queue_id: int, session: Session
