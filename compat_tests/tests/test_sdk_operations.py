@@ -1,0 +1,182 @@
+"""What operators put in front of brokers, Apache's own: signatures that are checked, TLS."""
+
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from lanemq.compat import Cluster, apache_cluster, running
+from lanemq.compat._apache import TEST_STORE
+from lanemq.sdk import (
+    ClientOptions,
+    ConcurrentListener,
+    ConsumeFrom,
+    Credentials,
+    LanemqError,
+    LitePullOptions,
+    Message,
+    ProducerOptions,
+    PushOptions,
+    ReceivedMessage,
+    RefusedByBroker,
+    open_lite_pull_consumer,
+    open_producer,
+    open_push_consumer,
+)
+from lanemq.sdk.admin import open_admin
+from lanemq.wire import TopicConfig
+
+pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]
+
+CERTIFICATE = Path(__file__).parents[2] / "sdk" / "tests" / "tls" / "server.pem"
+TOPIC, BODIES = "operations", [b"%d" % number for number in range(20)]
+CHIEF = Credentials(access_key="lanemqchief", secret_key="chief1234")
+CLERK = Credentials(access_key="lanemqclerk", secret_key="clerk1234")
+ACCOUNTS = """globalWhiteRemoteAddresses: []
+accounts:
+  - accessKey: lanemqchief
+    secretKey: chief1234
+    admin: true
+  - accessKey: lanemqclerk
+    secretKey: clerk1234
+    admin: false
+    defaultTopicPerm: DENY
+    defaultGroupPerm: DENY
+    topicPerms:
+      - operations=PUB|SUB
+    groupPerms:
+      - readers=SUB
+      - listeners=SUB
+"""
+
+
+@asynccontextmanager
+async def checking_cluster(folder: Path) -> AsyncIterator[Cluster]:
+    """Apache 4.9.7 that lets in who signs."""
+    settings = {**TEST_STORE, "aclEnable": "true"}
+    cluster = await trio.to_thread.run_sync(
+        lambda: apache_cluster("4.9.7", folder, settings=settings)
+    )
+    (folder / "home" / "conf" / "plain_acl.yml").write_text(ACCOUNTS)
+    async with running(cluster, graceful=False):
+        yield cluster
+
+
+@asynccontextmanager
+async def tls_cluster(version: str, folder: Path) -> AsyncIterator[Cluster]:
+    """An Apache cluster whose broker takes no connection without TLS."""
+    cluster = await trio.to_thread.run_sync(lambda: apache_cluster(version, folder))
+    tls = folder / "tls.properties"
+    tls.write_text(
+        "tls.test.mode.enable=false\n"
+        f"tls.server.certPath={CERTIFICATE}\n"
+        f"tls.server.keyPath={CERTIFICATE.with_name('server.key')}\n"
+        "tls.server.need.client.auth=none\n"
+    )
+    for daemon, mode in zip(cluster.daemons, ("permissive", "enforcing"), strict=True):
+        daemon.command[1:1] = [f"-Dtls.config.file={tls}", f"-Dtls.server.mode={mode}"]
+    async with running(cluster, graceful=False):
+        yield cluster
+
+
+async def round_trip(cluster: Cluster, client: ClientOptions) -> None:
+    """Send, poll, listen and have a message again, all with ``client``."""
+    address = cluster.name_server
+    async with open_producer(
+        "senders", name_servers=address, options=ProducerOptions(client=client)
+    ) as producer:
+        for body in BODIES[:10]:
+            await producer.send(Message(topic=TOPIC, body=body))
+        await producer.send_batch([Message(topic=TOPIC, body=body) for body in BODIES[10:]])
+
+    polled: list[bytes] = []
+    options = LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=client)
+    async with open_lite_pull_consumer(
+        "readers", name_servers=address, options=options
+    ) as consumer:
+        await consumer.subscribe(TOPIC)
+        with trio.fail_after(60):
+            async for message in consumer:
+                polled.append(message.body)
+                if len(polled) == len(BODIES):
+                    break
+    assert sorted(polled) == sorted(BODIES)
+
+    heard: list[tuple[bytes, int]] = []
+    complete = trio.Event()
+
+    async def handle(messages: Sequence[ReceivedMessage]) -> None:
+        (message,) = messages
+        if message.body == b"7" and message.reconsume_times == 0:
+            raise ValueError("not yet")
+        heard.append((message.body, message.reconsume_times))
+        if len(heard) == len(BODIES):
+            complete.set()
+
+    async with open_push_consumer(
+        "listeners",
+        name_servers=address,
+        subscriptions={TOPIC: "*"},
+        listener=ConcurrentListener(handle),
+        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=client),
+    ):
+        with trio.fail_after(90):
+            await complete.wait()
+    assert sorted(body for body, _ in heard) == sorted(BODIES)
+    assert (b"7", 1) in heard
+
+
+async def create_topic(
+    cluster: Cluster, *, credentials: Credentials | None = None, tls: ssl.SSLContext | None = None
+) -> None:
+    async with open_admin(
+        name_servers=cluster.name_server, credentials=credentials, tls=tls
+    ) as admin:
+        (address,) = await admin.masters("DefaultCluster")
+        await admin.put_topic(address, TopicConfig(TOPIC, 4, 4))
+        with trio.fail_after(30):
+            while True:
+                try:
+                    await admin.route(TOPIC)
+                except RefusedByBroker:
+                    await trio.sleep(0.1)
+                else:
+                    return
+
+
+async def test_whoever_signs_with_the_right_key_is_let_in(tmp_path: Path) -> None:
+    async with checking_cluster(tmp_path) as cluster:
+        await create_topic(cluster, credentials=CHIEF)
+        await round_trip(cluster, ClientOptions(credentials=CLERK))
+        # The same, and the broker says no.
+        wrong = Credentials(access_key="lanemqclerk", secret_key="not the key")
+        for credentials, reason in ((None, "No accessKey"), (wrong, "[Ss]ignature")):
+            client = ClientOptions(credentials=credentials)
+            async with open_producer(
+                "senders",
+                name_servers=cluster.name_server,
+                options=ProducerOptions(retries=0, client=client),
+            ) as producer:
+                with pytest.raises(RefusedByBroker, match=reason):
+                    await producer.send(Message(topic=TOPIC, body=b"x"))
+        async with open_admin(name_servers=cluster.name_server, credentials=CLERK) as admin:
+            (address,) = await admin.masters("DefaultCluster")
+            with pytest.raises(RefusedByBroker, match="admin"):
+                await admin.put_topic(address, TopicConfig("other", 4, 4))
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.3.3"])
+async def test_brokers_that_insist_on_tls_get_it(tmp_path: Path, version: str) -> None:
+    trusting = ssl.create_default_context(cafile=CERTIFICATE)
+    async with tls_cluster(version, tmp_path) as cluster:
+        await create_topic(cluster, tls=trusting)
+        await round_trip(cluster, ClientOptions(tls=trusting))
+        options = ProducerOptions(retries=0)
+        async with open_producer(
+            "senders", name_servers=cluster.name_server, options=options
+        ) as producer:
+            with pytest.raises(LanemqError):
+                await producer.send(Message(topic=TOPIC, body=b"in the clear"))
