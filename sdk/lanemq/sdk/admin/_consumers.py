@@ -25,6 +25,8 @@ from lanemq.wire import (
     GetProducerConnectionList,
     MessageQueue,
     ProducerConnection,
+    QueryConsumerOffset,
+    QueryConsumerOffsetResponse,
     QueryConsumeTimeSpan,
     QueryConsumeTimeSpanBody,
     RequestCode,
@@ -109,6 +111,24 @@ class ConsumerRequests:
         header = SearchOffset(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
         frame = await self._caller.ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
         return SearchOffsetResponse.from_fields(frame.fields).offset
+
+    async def group_offset(self, address: str, group: str, queue: MessageQueue) -> int | None:
+        """Return where a group resumes in a queue (14), None where it never committed.
+
+        A broker may say 0 for that, while the queue is young.
+        """
+        header = QueryConsumerOffset(
+            consumer_group=group, topic=queue.topic, queue_id=queue.queue_id
+        )
+        frame = await self._caller.ask(
+            address,
+            RequestCode.QUERY_CONSUMER_OFFSET,
+            header,
+            accept=(ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND),
+        )
+        if frame.code != ResponseCode.SUCCESS:
+            return None
+        return QueryConsumerOffsetResponse.from_fields(frame.fields).offset
 
     async def put_offset(
         self, address: str, group: str, queue: MessageQueue, queue_offset: int

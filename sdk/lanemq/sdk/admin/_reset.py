@@ -6,7 +6,7 @@ resetOffsetByTimestampOld.
 
 from dataclasses import dataclass
 
-from lanemq.wire import MessageQueue, ResponseCode, RouteData
+from lanemq.wire import MessageQueue, ResponseCode, RouteData, StageRecord, stage_group
 
 from .._errors import RefusedByBroker
 from ._client import AdminClient, addresses_of, chosen_address
@@ -125,6 +125,18 @@ async def _roll_back(
         target = await admin.search_offset(address, queue, timestamp_ms)
     now = consumer_offset
     if force or target <= consumer_offset:
+        await _restart_stages(admin, address, group, queue, target)
         await admin.put_offset(address, group, queue, target)
         now = target
     return Rollback(queue, broker_offset, consumer_offset, target, now)
+
+
+async def _restart_stages(
+    admin: AdminClient, address: str, group: str, queue: MessageQueue, target: int
+) -> None:
+    """Where ``group`` consumes in stages, its record decides: let that begin at ``target`` too."""
+    shadow = stage_group(group)
+    number = await admin.group_offset(address, shadow, queue)
+    if number is not None and StageRecord.unpack(number) is not None:
+        record = StageRecord(target, 0, settled=True)
+        await admin.put_offset(address, shadow, queue, record.pack())

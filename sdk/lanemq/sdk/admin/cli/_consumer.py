@@ -8,6 +8,7 @@ import click
 from lanemq.wire import (
     ConsumerConnection,
     MessageQueue,
+    Stages,
     SubscriptionGroupConfig,
     group_of_retry_topic,
     version_name,
@@ -18,6 +19,8 @@ from .._client import AdminClient, addresses_of
 from ._command import Output, command, fail
 from ._text import boolean, moment_in_seconds
 from ._topic import chosen_masters
+
+STAGES = "stages"  # the member of a group's settings that lanemq adds
 
 
 @command("updateSubGroup")
@@ -87,6 +90,12 @@ from ._topic import chosen_masters
     default=True,
     help="Tell the members when one comes or goes.",
 )
+@click.option(
+    "--stages",
+    metavar="SIZES",
+    help="Sizes of consecutive stages of a queue, as 10,20,70; '' for none. Only lanemq"
+    " brokers have stages; without this option they stay as they are.",
+)
 async def update_sub_group(
     admin: AdminClient,
     out: Output,
@@ -102,8 +111,10 @@ async def update_sub_group(
     broker_id: int,
     slow_broker_id: int,
     notify: bool,
+    stages: str | None,
 ) -> object:
     """Create a consumer group, or change it."""
+    sizes = None if stages is None else _sizes(stages)
     config = SubscriptionGroupConfig(
         group_name=group.strip(),
         consume_enable=consume_enable,
@@ -114,10 +125,13 @@ async def update_sub_group(
         broker_id=broker_id,
         which_broker_when_consume_slowly=slow_broker_id,
         notify_consumer_ids_changed_enable=notify,
+        extra={} if sizes is None else {STAGES: sizes},
     )
     addresses = await chosen_masters(admin, broker, cluster)
     for address in addresses:
         await admin.put_group(address, config)
+        if sizes:
+            await _check_stages(admin, address, config)
         out.line(f"create subscription group to {address} success.")
     out.line(
         f"SubscriptionGroupConfig [groupName={config.group_name}, "
@@ -127,7 +141,24 @@ async def update_sub_group(
         f"whichBrokerWhenConsumeSlowly={slow_broker_id}, "
         f"notifyConsumerIdsChangedEnable={boolean(notify)}]"
     )
+    if sizes is not None:
+        out.line(f"stages of each queue: {', '.join(map(str, sizes)) or 'none'}")
     return {"brokers": addresses, "subscriptionGroupConfig": config}
+
+
+def _sizes(text: str) -> list[int]:
+    try:
+        return list(Stages(int(size) for size in text.split(",") if size.strip()).sizes)
+    except ValueError as error:
+        fail(f"--stages: {error}")
+
+
+async def _check_stages(admin: AdminClient, address: str, config: SubscriptionGroupConfig) -> None:
+    """A broker that knows of no stages takes the settings and forgets the member."""
+    groups = (await admin.groups(address)).subscription_group_table
+    kept = groups.get(config.group_name)
+    if kept is None or kept.extra.get(STAGES) != config.extra[STAGES]:
+        fail(f"the group exists now at {address}, but without stages: that is no lanemq broker")
 
 
 @command("consumerProgress")
