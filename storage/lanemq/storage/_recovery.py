@@ -17,8 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import final
 
-from lanemq.wire import MAGIC_V1, MAGIC_V2
-
 from ._checkpoint import Checkpoint
 from ._commit_log import CommitLog
 from ._cut import cut_log
@@ -26,7 +24,7 @@ from ._errors import MessageIllegal
 from ._files import Files
 from ._index import Index
 from ._queues import ConsumeQueue, QueueTable
-from ._records import HEAD_BYTES_MAX, LogWalk, Record, store_timestamp_ms
+from ._records import LogWalk, Record
 from ._segments import Segments
 from ._tags import TagsCodes
 
@@ -47,11 +45,18 @@ def normal_start(segments: Segments, queues: QueueTable) -> int:
 
 
 def crash_start(segments: Segments, recovery_ms: int) -> int:
-    """Where the check begins after a crash: the newest file that begins with a durable record."""
+    """Where the check begins after a crash: the newest file that begins with a durable record.
+
+    The record must be whole. Half of one may show any time, and what lies before it would pass
+    for durable.
+    """
     for start in reversed(segments.starts):
-        head = segments.read(start, HEAD_BYTES_MAX)
-        magic = int.from_bytes(head[4:8], "big", signed=True)
-        if magic in (MAGIC_V1, MAGIC_V2) and 0 < store_timestamp_ms(head) <= recovery_ms:
+        first = next(iter(LogWalk(segments, start, check_crc=True)), None)
+        if (
+            first is not None
+            and first.position == start
+            and 0 < first.store_timestamp_ms <= recovery_ms
+        ):
             return start
     return segments.begin
 
