@@ -16,6 +16,7 @@ from ._allocation import (
     allocate_averagely,
     allocate_by_circle,
 )
+from ._consume_hooks import ConsumeHook, Consumption
 from ._discovery import NameServersLike
 from ._errors import (
     BadAnswer,
@@ -24,6 +25,7 @@ from ._errors import (
     InvalidName,
     LanemqError,
     MessageRejected,
+    NoReply,
     NoRoute,
     RefusedByBroker,
     RequestTimedOut,
@@ -53,6 +55,9 @@ from ._ordered_listeners import (
 from ._producer import Producer, open_producer
 from ._push_consumer import PushConsumer, open_push_consumer
 from ._remoting import RemotingClient, RemotingOptions, dial_tcp, open_remoting_client
+from ._request_reply import reply_to
+from ._selectors import HashSelector, QueueSelector, select_randomly
+from ._send_hooks import SendAttempt, SendHook, SendKind
 from ._stage_counter import StageCounter
 from ._stage_offsets import (
     BrokerStageOffsets,
@@ -61,6 +66,12 @@ from ._stage_offsets import (
     StageOffsetStore,
 )
 from ._staged_producer import StagedSender
+from ._transactions import (
+    TransactionProducer,
+    TransactionResult,
+    TransactionState,
+    open_transaction_producer,
+)
 
 __all__ = [
     "AbandonMessage",
@@ -76,10 +87,13 @@ __all__ = [
     "ClientOptions",
     "ConcurrentListener",
     "ConsumeFrom",
+    "ConsumeHook",
     "ConsumerOptions",
+    "Consumption",
     "Credentials",
     "Expression",
     "FlowLimits",
+    "HashSelector",
     "InvalidName",
     "LanemqError",
     "LitePullConsumer",
@@ -92,6 +106,7 @@ __all__ = [
     "MessageQueue",
     "MessageRejected",
     "NameServersLike",
+    "NoReply",
     "NoRoute",
     "OrderlyListener",
     "Outcome",
@@ -99,11 +114,15 @@ __all__ = [
     "ProducerOptions",
     "PushConsumer",
     "PushOptions",
+    "QueueSelector",
     "ReceivedMessage",
     "RefusedByBroker",
     "RemotingClient",
     "RemotingOptions",
     "RequestTimedOut",
+    "SendAttempt",
+    "SendHook",
+    "SendKind",
     "SendResult",
     "SendStatus",
     "Sql",
@@ -114,6 +133,9 @@ __all__ = [
     "StagedSendFailed",
     "StagedSender",
     "Stages",
+    "TransactionProducer",
+    "TransactionResult",
+    "TransactionState",
     "WrongUse",
     "allocate_averagely",
     "allocate_by_circle",
@@ -122,4 +144,7 @@ __all__ = [
     "open_producer",
     "open_push_consumer",
     "open_remoting_client",
+    "open_transaction_producer",
+    "reply_to",
+    "select_randomly",
 ]

@@ -71,6 +71,7 @@ class Client:
         self.unique_keys = UniqueKeys(ip, os.getpid(), number)
         self._producer_groups: dict[str, None] = {}
         self._consumers: dict[str, Callable[[], ConsumerData]] = {}
+        self._introduced: dict[str, int | None] = {}  # address -> connection that knows us
 
     def add_producer(self, group: str) -> None:
         """Announce ``group`` in heartbeats to masters."""
@@ -106,13 +107,33 @@ class Client:
         frame = self._heartbeat_frame()
         async with trio.open_nursery() as nursery:
             for address in self._heartbeat_addresses() if addresses is None else addresses:
-                nursery.start_soon(self._tell, address, frame)
+                nursery.start_soon(self._beat, address, frame)
 
-    async def _tell(self, address: str, frame: Frame) -> None:
+    async def introduce(self) -> None:
+        """Send a heartbeat to the brokers that have not had one on their present connection.
+
+        For what makes a broker turn to this client: it finds clients by connection.
+        """
+        strangers = [
+            address
+            for address in self._heartbeat_addresses()
+            if (number := self.remoting.connection_number(address)) is None
+            or self._introduced.get(address) != number
+        ]
+        if strangers:
+            await self.heartbeat(strangers)
+
+    async def _beat(self, address: str, frame: Frame) -> None:
+        if await self._tell(address, frame):
+            self._introduced[address] = self.remoting.connection_number(address)
+
+    async def _tell(self, address: str, frame: Frame) -> bool:
         try:
             await self.remoting.call(address, frame, self.options.call_timeout_s)
         except LanemqError as error:
             LOGGER.warning("%s: request %d failed: %s", self.client_id, frame.code, error)
+            return False
+        return True
 
     async def _heartbeats(self) -> None:
         while True:

@@ -7,6 +7,7 @@ LanemqError
  +- RefusedByBroker     the server answered, with a code that is not success
  +- BadAnswer           the server answered with something that cannot be understood
  +- NoRoute             no name server knows the topic, or none of its brokers can be used
+ +- NoReply             a request was sent, and nobody replied in time
  +- StagedSendFailed    messages of a stage could not be sent, and the next stage was not begun
  +- MessageRejected     a message that cannot be sent as it is (also a ValueError)
  +- InvalidName         a topic, group or address that cannot be used (also a ValueError)
@@ -104,6 +105,17 @@ class NoRoute(LanemqError):
         super().__init__(f"topic {topic!r}: {reason}")
         self.topic = topic
         self.reason = reason
+
+
+class NoReply(LanemqError):
+    """A request was stored, and no reply came in time. A consumer may have acted on it."""
+
+    def __init__(self, topic: str, timeout_s: float) -> None:
+        super().__init__(
+            f"the request was sent to {topic}, but no reply came within {timeout_s:g} s"
+        )
+        self.topic = topic
+        self.timeout_s = timeout_s
 
 
 class StagedSendFailed(LanemqError):

@@ -4,6 +4,7 @@ The protocol is `lanemq.wire.Connection`, which does no I/O; this module gives i
 Reproduces what NettyRemotingAbstract and NettyRemotingClient do for one channel.
 """
 
+import itertools
 import logging
 import os
 from collections.abc import Awaitable, Callable
@@ -34,6 +35,8 @@ SERVED_MAX = 64
 # dead and breaks it, so that the next call dials anew. (The Java client breaks it at once.)
 SILENCE_MAX_S = 10.0
 
+_NUMBERS = itertools.count(1)
+
 
 @final
 class Link:
@@ -48,6 +51,7 @@ class Link:
         self, address: str, *, serve: Serve, on_broken: Callable[["Link"], None], max_bytes: int
     ) -> None:
         self.address = address
+        self.number = next(_NUMBERS)
         self.broken: str | None = None
         self.last_heard_s = 0.0
         self._serve = serve

@@ -25,6 +25,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     ``delay_level`` 1 to 18 holds it back by the broker's table (1s 5s 10s 30s 1m 2m 3m 4m 5m 6m
     7m 8m 9m 10m 20m 30m 1h 2h by default). ``flag`` is 32 bits of the application's own. With
     ``wait`` False the broker answers before disk or replica have the message.
+
+    ``delay_s`` (seconds) or ``deliver_at_ms`` (since 1970) hold it back to the millisecond, in
+    place of a level. Apache brokers of 5.x know these timers; brokers that do not, those of 4.x
+    and lanemq's, deliver the message at once.
     """
 
     topic: str
@@ -35,6 +39,13 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     delay_level: int = 0
     flag: int = 0
     wait: bool = True
+    delay_s: float | None = None
+    deliver_at_ms: int | None = None
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether it is held back in any of the three ways."""
+        return bool(self.delay_level or self.delay_s is not None or self.deliver_at_ms is not None)
 
 
 class SendStatus(Enum):
@@ -56,7 +67,8 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True):
 
     ``message_id`` is the unique key, the same on every retry; ``offset_id`` names the place in
     the broker's log. For a batch both are joined by commas, and ``queue_offset`` (a count of
-    messages) is that of the first. ``transaction_id`` is the broker's, if it gave one.
+    messages) is that of the first. ``transaction_id`` is the broker's, if it gave one, and
+    ``trace_on`` whether it wants its messages traced.
     """
 
     status: SendStatus
@@ -66,6 +78,7 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True):
     queue_offset: int
     transaction_id: str | None = None
     region: str | None = None
+    trace_on: bool = True
 
 
 class Outcome(Enum):

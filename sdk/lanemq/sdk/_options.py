@@ -9,8 +9,11 @@ from lanemq.wire import SystemTopic
 
 from ._acl import Credentials
 from ._allocation import Allocate, allocate_averagely
+from ._consume_hooks import ConsumeHook
 from ._flow import FlowLimits
+from ._latency_faults import JAVA_PAUSES, SlowBrokerPauses
 from ._remoting import RemotingOptions
+from ._send_hooks import SendHook
 
 
 class MessageModel(Enum):
@@ -56,6 +59,11 @@ class ClientOptions:
     """Seconds between two looks at the routes of the topics in use."""
     call_timeout_s: float = 3.0
     """Seconds to wait for answers other than to a send or a pull."""
+    trace: bool = False
+    """Whether what is sent and consumed is recorded in ``trace_topic``, where
+    `mqadmin queryMsgTraceById` and dashboards find it."""
+    trace_topic: str = SystemTopic.TRACE
+    """Topic of the traces."""
     remoting: RemotingOptions = field(default_factory=RemotingOptions)
     """Limits of the connections."""
     credentials: Credentials | None = None
@@ -105,6 +113,14 @@ class ProducerOptions:
     """The topic whose brokers take messages of a topic that does not exist yet."""
     default_topic_queues: int = 4
     """Queues that such a new topic gets on each broker."""
+    avoid_slow_brokers: bool = False
+    """Whether a broker that was slow, or failed, is left aside for a while (Java's
+    ``sendLatencyFaultEnable``)."""
+    slow_broker_pauses: SlowBrokerPauses = JAVA_PAUSES
+    """How long it is left aside: pairs of (latency from which on, pause), in seconds. A failure
+    counts as a latency of 30."""
+    hooks: tuple[SendHook, ...] = ()
+    """Told of every attempt to send."""
     client: ClientOptions = field(default_factory=ClientOptions)
     """What producers and consumers share."""
 
@@ -114,6 +130,8 @@ class ProducerOptions:
             raise ValueError("ProducerOptions.retries must not be negative")
         if not 0 <= self.compress_level <= 9:
             raise ValueError("ProducerOptions.compress_level must be from 0 to 9")
+        if list(self.slow_broker_pauses) != sorted(self.slow_broker_pauses):
+            raise ValueError("ProducerOptions.slow_broker_pauses must ascend")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,6 +184,8 @@ class PushOptions(ConsumerOptions):
     """Messages asked for in one pull; a broker may bring fewer."""
     max_reconsume_times: int = 16
     """Deliveries after the first, before a message goes to the dead letter queue."""
+    hooks: tuple[ConsumeHook, ...] = ()
+    """Told of every call of the listener."""
     consume_timeout_s: float = 900.0
     """Seconds after which a listener that does not return is cancelled and its messages are
     delivered again."""

@@ -10,7 +10,6 @@ import msgspec
 
 from lanemq.wire import (
     RETRY_PREFIX,
-    BatchEntry,
     Frame,
     MessageQueue,
     Property,
@@ -18,7 +17,6 @@ from lanemq.wire import (
     SysFlag,
     UniqueKeys,
     compress_body,
-    encode_batch,
 )
 
 from ._errors import MessageRejected
@@ -30,7 +28,11 @@ from ._validate import check_properties, check_send_topic, check_size
 COMPRESSED_FLAGS: Final = SysFlag.COMPRESSED | SysFlag.COMPRESSION_ZLIB
 SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
 SEND_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
+SEND_REPLY: Final = int(RequestCode.SEND_REPLY_MESSAGE_V2)
 DELAY_LEVEL_MAX: Final = 18
+# Far more than brokers allow (3 days, by timerMaxDelaySec); keeps milliseconds in a Java long.
+TIMER_MAX_S: Final = 100 * 366 * 86_400
+REPLY: Final = "reply"
 
 
 @final
@@ -46,6 +48,8 @@ class Outgoing(msgspec.Struct, gc=False):
     flag: int = 0
     reconsume_times: int = 0
     max_reconsume_times: int | None = None
+    source: Message | Sequence[Message] = ()
+    """What it was made of, for those who watch; nothing where it is not an application's."""
 
     def frame(
         self, group: str, queue: MessageQueue, options: ProducerOptions, now_ms: int, flag: int
@@ -70,6 +74,10 @@ class Outgoing(msgspec.Struct, gc=False):
             fields["l"] = str(self.max_reconsume_times)
         return Frame(self.code, 0, flag, fields, self.body)
 
+    def add_property(self, name: str, value: str) -> None:
+        """Give it a property that applications may not set themselves."""
+        self.properties += f"{name}\x01{value}\x02"
+
 
 def properties_text(message: Message, unique_key: str) -> str:
     """The property string of ``message``. Raises ``MessageRejected``."""
@@ -93,6 +101,8 @@ def properties_text(message: Message, unique_key: str) -> str:
                 f"delay_level must be from 0 to {DELAY_LEVEL_MAX}, not {message.delay_level}"
             )
         text += f"{Property.DELAY}\x01{message.delay_level}\x02"
+    if message.delay_s is not None or message.deliver_at_ms is not None:
+        text += _timer_text(message)
     if not message.wait:
         text += f"{Property.WAIT}\x01false\x02"
     if message.properties:
@@ -100,6 +110,20 @@ def properties_text(message: Message, unique_key: str) -> str:
         for name, value in message.properties.items():
             text += f"{name}\x01{value}\x02"
     return text
+
+
+def _timer_text(message: Message) -> str:
+    """The property that asks a 5.x broker to hold ``message`` back."""
+    ways = (message.delay_level or None, message.delay_s, message.deliver_at_ms)
+    if sum(way is not None for way in ways) > 1:
+        raise MessageRejected("give one of delay_level, delay_s and deliver_at_ms")
+    if message.delay_s is not None:
+        if not 0 <= message.delay_s <= TIMER_MAX_S:
+            raise MessageRejected(f"delay_s must be from 0 to {TIMER_MAX_S}, not {message.delay_s}")
+        return f"{Property.TIMER_DELAY_MS}\x01{round(message.delay_s * 1000)}\x02"
+    if message.deliver_at_ms is not None and message.deliver_at_ms <= 0:
+        raise MessageRejected(f"deliver_at_ms must be positive, not {message.deliver_at_ms}")
+    return f"{Property.TIMER_DELIVER_MS}\x01{message.deliver_at_ms}\x02"
 
 
 def _check_text(what: str, text: str) -> None:
@@ -124,49 +148,12 @@ def prepare(message: Message, options: ProducerOptions, keys: UniqueKeys, now_ms
         compressed = compress_body(body, options.compress_level)
         if len(compressed) < size:
             body, sys_flag = compressed, COMPRESSED_FLAGS
-    return Outgoing(topic, unique_key, body, properties, SEND, sys_flag, message.flag)
-
-
-def prepare_batch(
-    messages: Sequence[Message], options: ProducerOptions, keys: UniqueKeys, now_ms: int
-) -> Outgoing:
-    """Check and encode messages that are stored together, one after another.
-
-    Raises ``MessageRejected`` if they cannot be: no messages, several topics, a delay, or more
-    than ``message_bytes_max`` together. Batches are not compressed: old consumers could not
-    read them.
-    """
-    if not messages:
-        raise MessageRejected("a batch needs at least one message")
-    topic, wait = messages[0].topic, messages[0].wait
-    check_send_topic(topic)
-    if topic.startswith(RETRY_PREFIX):
-        raise MessageRejected(f"{topic}: messages get into a retry topic by being consumed")
-    entries, ids = [], []
-    for message in messages:
-        if message.topic != topic:
-            raise MessageRejected(
-                f"a batch goes to one topic, this one to {topic} and {message.topic}"
-            )
-        if message.delay_level:
-            raise MessageRejected("a message with a delay level cannot be part of a batch")
-        if message.wait != wait:
-            raise MessageRejected("`wait` must be the same for all messages of a batch")
-        unique_key = keys.next(now_ms)
-        properties = properties_text(message, unique_key).encode()
-        check_size(len(message.body), len(properties), options.message_bytes_max)
-        entries.append(BatchEntry(message.flag, message.body, properties))
-        ids.append(unique_key)
-    body = encode_batch(entries)
-    if len(body) > options.message_bytes_max:
-        raise MessageRejected(
-            f"the batch has {len(body)} bytes, more than the {options.message_bytes_max} allowed;"
-            " send it in parts"
-        )
-    own = f"{Property.UNIQ_KEY}\x01{keys.next(now_ms)}\x02"
-    if not wait:
-        own += f"{Property.WAIT}\x01false\x02"
-    return Outgoing(topic, ",".join(ids), body, own, SEND_BATCH)
+    code = SEND
+    if message.properties and message.properties.get(Property.MSG_TYPE) == REPLY:
+        code = SEND_REPLY
+    return Outgoing(
+        topic, unique_key, body, properties, code, sys_flag, message.flag, source=message
+    )
 
 
 def _utf8_bytes(text: str) -> int:

@@ -7,28 +7,43 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import final
 
-from lanemq.wire import MessageQueue
+import trio
 
+from lanemq.wire import MessageQueue, Property, SysFlag
+
+from ._batches import prepare_batch, prepare_batches
 from ._client import Client, now_ms, open_client
-from ._errors import ClientClosed, InvalidName
+from ._errors import ClientClosed, LanemqError, NoReply
 from ._link import Dial
-from ._messages import Message, SendResult
+from ._messages import Message, ReceivedMessage, SendResult
 from ._options import ProducerOptions
-from ._outgoing import prepare, prepare_batch
+from ._outgoing import Outgoing, prepare
 from ._remoting import dial_tcp
+from ._request_reply import Replies, as_request
+from ._selectors import Target, target_of
 from ._sender import Sender
 from ._staged_producer import StagedSender, open_staged_sender
+from ._tracer import Tracer, open_tracer
 from ._validate import check_group, check_send_topic
+
+BATCH_BYTES = 1 << 20
 
 
 @final
 class Producer:
     """Sends messages; made by `open_producer`. Any number of tasks may use it at once."""
 
-    def __init__(self, client: Client, group: str, options: ProducerOptions) -> None:
+    def __init__(
+        self, client: Client, group: str, options: ProducerOptions, tracer: Tracer | None
+    ) -> None:
+        self.group = group
+        """The group it was opened for."""
         self._client = client
         self._options = options
-        self._sender = Sender(client, group, options)
+        self._tracer = tracer
+        hooks = options.hooks if tracer is None else (*options.hooks, tracer.send_hook)
+        self._sender = Sender(client, group, options, hooks)
+        self._replies = Replies(client)
         self._closed = False
         client.add_producer(group)
 
@@ -41,14 +56,17 @@ class Producer:
         self,
         message: Message,
         *,
-        queue: MessageQueue | None = None,
+        queue: Target | None = None,
+        queue_key: str | int | None = None,
         timeout_s: float | None = None,
     ) -> SendResult:
         """Send one message and wait until its broker has stored it.
 
         Without ``queue`` the queues of the topic take turns, and a failed attempt is repeated
         on another broker (``ProducerOptions.retries``), all within ``timeout_s`` seconds
-        (``send_timeout_s`` by default). With ``queue`` there is one attempt, there.
+        (``send_timeout_s`` by default). With a ``queue``, or one that a `QueueSelector`
+        chooses, there is one attempt, there. ``queue_key`` is short for
+        ``queue=HashSelector(queue_key)``: messages of one key keep their order.
 
         Raises ``MessageRejected`` and ``InvalidName`` before anything is sent, ``NoRoute``,
         ``RefusedByBroker``, ``BrokerUnreachable`` and ``RequestTimedOut``. After the last two,
@@ -58,35 +76,85 @@ class Producer:
             raise ClientClosed("producer")
         client, options = self._client, self._options
         outgoing = prepare(message, options, client.unique_keys, client.clock_ms())
-        if queue is not None:
-            _check_queue(queue, message.topic)
+        target = None
+        if queue is not None or queue_key is not None:
+            target = target_of(queue, queue_key, message)
         return await self._sender.send(
-            outgoing, queue, options.send_timeout_s if timeout_s is None else timeout_s
+            outgoing, target, options.send_timeout_s if timeout_s is None else timeout_s
         )
 
     async def send_batch(
         self,
         messages: Sequence[Message],
         *,
-        queue: MessageQueue | None = None,
+        queue: Target | None = None,
+        queue_key: str | int | None = None,
         timeout_s: float | None = None,
     ) -> SendResult:
         """Send messages of one topic as one request: all of them are stored, or none.
 
-        They take consecutive places in one queue. Arguments and errors are those of ``send``;
-        together they may have at most ``message_bytes_max`` bytes.
+        They take consecutive places in one queue. Arguments and errors are those of ``send``
+        (a selector is shown the first message); together they may have at most
+        ``message_bytes_max`` bytes.
         """
         if self._closed:
             raise ClientClosed("producer")
         client, options = self._client, self._options
         outgoing = prepare_batch(messages, options, client.unique_keys, client.clock_ms())
-        if queue is not None:
-            _check_queue(queue, outgoing.topic)
+        target = target_of(queue, queue_key, messages[0])
         return await self._sender.send(
-            outgoing, queue, options.send_timeout_s if timeout_s is None else timeout_s
+            outgoing, target, options.send_timeout_s if timeout_s is None else timeout_s
         )
 
-    async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> str:
+    async def send_batches(
+        self,
+        messages: Sequence[Message],
+        *,
+        batch_bytes: int = BATCH_BYTES,
+        queue: Target | None = None,
+        queue_key: str | int | None = None,
+        timeout_s: float | None = None,
+    ) -> list[SendResult]:
+        """Send any number of messages of one topic, in as few batches as hold them.
+
+        Batches have at most ``batch_bytes`` bytes each (1 MiB, and never more than
+        ``message_bytes_max``); each is stored whole or not at all, in order, one after the
+        other, within ``timeout_s`` seconds each. Nothing is sent if one of the messages cannot
+        be. An error in between has a note that says how many messages were stored before it.
+        """
+        if self._closed:
+            raise ClientClosed("producer")
+        client, options = self._client, self._options
+        batches = prepare_batches(
+            messages,
+            options,
+            client.unique_keys,
+            client.clock_ms(),
+            batch_bytes=min(batch_bytes, options.message_bytes_max),
+        )
+        target = target_of(queue, queue_key, messages[0])
+        results: list[SendResult] = []
+        stored = 0
+        for outgoing in batches:
+            try:
+                results.append(
+                    await self._sender.send(
+                        outgoing, target, options.send_timeout_s if timeout_s is None else timeout_s
+                    )
+                )
+            except LanemqError as error:
+                error.add_note(f"{stored} of {len(messages)} messages had been stored before")
+                raise
+            stored += outgoing.message_id.count(",") + 1
+        return results
+
+    async def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: Target | None = None,
+        queue_key: str | int | None = None,
+    ) -> str:
         """Send one message without waiting for an answer; return its unique key.
 
         It may be lost without notice. Raises as ``send`` where it could not even be written.
@@ -95,10 +163,54 @@ class Producer:
             raise ClientClosed("producer")
         client = self._client
         outgoing = prepare(message, self._options, client.unique_keys, client.clock_ms())
-        if queue is not None:
-            _check_queue(queue, message.topic)
-        await self._sender.send_oneway(outgoing, queue)
+        await self._sender.send_oneway(outgoing, target_of(queue, queue_key, message))
         return outgoing.message_id
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        queue: Target | None = None,
+        queue_key: str | int | None = None,
+        timeout_s: float = 3.0,
+    ) -> ReceivedMessage:
+        """Send a message and wait until one of its consumers replies (see `reply_to`).
+
+        Raises ``NoReply`` when the message was stored and no reply came within ``timeout_s``
+        seconds, all together; otherwise as ``send``.
+        """
+        if self._closed:
+            raise ClientClosed("producer")
+        client = self._client
+        deadline_s = trio.current_time() + timeout_s
+        with self._replies.expect(timeout_s) as expected:
+            message = as_request(message, expected)
+            outgoing = prepare(message, self._options, client.unique_keys, client.clock_ms())
+            with trio.move_on_at(deadline_s):
+                await self._introduce(message.topic)
+            target = target_of(queue, queue_key, message)
+            left_s = max(0.0, deadline_s - trio.current_time())
+            await self._sender.send(outgoing, target, left_s)
+            with trio.move_on_at(deadline_s):
+                return await expected.wait()
+        raise NoReply(message.topic, timeout_s)
+
+    async def _send_half(self, message: Message, timeout_s: float | None) -> SendResult:
+        """Store what becomes a message when its transaction is committed."""
+        if self._closed:
+            raise ClientClosed("producer")
+        client, options = self._client, self._options
+        outgoing = prepare(message, options, client.unique_keys, client.clock_ms())
+        _make_half(outgoing, self.group)
+        await self._introduce(message.topic)
+        return await self._sender.send(
+            outgoing, None, options.send_timeout_s if timeout_s is None else timeout_s
+        )
+
+    async def _introduce(self, topic: str) -> None:
+        """Have the brokers of ``topic`` know this producer before it needs them to."""
+        await self._sender.route(topic)
+        await self._client.introduce()
 
     async def publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues that a message of ``topic`` may be sent to.
@@ -146,9 +258,10 @@ class Producer:
         self._closed = True
 
 
-def _check_queue(queue: MessageQueue, topic: str) -> None:
-    if queue.topic != topic:
-        raise InvalidName(f"the queue belongs to topic {queue.topic}, the message to {topic}")
+def _make_half(outgoing: Outgoing, group: str) -> None:
+    outgoing.sys_flag |= SysFlag.TRANSACTION_PREPARED
+    outgoing.add_property(Property.TRAN_MSG, "true")
+    outgoing.add_property(Property.PGROUP, group)
 
 
 @asynccontextmanager
@@ -169,15 +282,18 @@ async def open_producer(
     """
     check_group(group)
     options = options or ProducerOptions()
-    async with open_client(
-        name_servers,
-        options.client,
-        default_topic=options.default_topic,
-        default_topic_queues=options.default_topic_queues,
-        dial=dial,
-        clock_ms=clock_ms,
-    ) as client:
-        producer = Producer(client, group, options)
+    async with (
+        open_client(
+            name_servers,
+            options.client,
+            default_topic=options.default_topic,
+            default_topic_queues=options.default_topic_queues,
+            dial=dial,
+            clock_ms=clock_ms,
+        ) as client,
+        open_tracer(client, group, "PRODUCE") as tracer,
+    ):
+        producer = Producer(client, group, options, tracer)
         try:
             yield producer
         finally:

@@ -11,9 +11,10 @@ from typing import final
 
 import trio
 
-from lanemq.wire import ConsumeType, MessageQueue
+from lanemq.wire import ConsumeType, MessageQueue, SystemTopic
 
 from ._client import Client, now_ms, open_client
+from ._consume_hooks import hooked
 from ._consumer_core import ConsumerCore
 from ._consumer_requests import Listener, answer_brokers
 from ._discovery import NameServersLike
@@ -31,6 +32,7 @@ from ._pull_loop import Deliver
 from ._remoting import dial_tcp
 from ._send_back import SendBack
 from ._tasks import open_quiet_nursery
+from ._tracer import open_tracer
 from ._validate import check_group
 
 LOGGER = logging.getLogger("lanemq.sdk.consumer")
@@ -215,7 +217,20 @@ async def open_push_consumer(
     if not subscriptions:
         raise InvalidName("a consumer needs at least one subscription, as {'my-topic': '*'}")
     options = options or PushOptions()
-    async with open_client(name_servers, options.client, dial=dial, clock_ms=clock_ms) as client:
+    async with (
+        open_client(
+            name_servers,
+            options.client,
+            default_topic=SystemTopic.AUTO_CREATE,  # traces may have to make their topic
+            dial=dial,
+            clock_ms=clock_ms,
+        ) as client,
+        open_tracer(client, group, "CONSUME") as tracer,
+    ):
+        hooks = options.hooks if tracer is None else (*options.hooks, tracer.consume_hook)
+        if hooks:
+            handle = hooked(listener.handle, group, hooks, clock_ms)
+            listener = replace(listener, handle=handle)
         core: ConsumerCore | None = None
         pool: ListenerPool | OrderedConsumer | None = None
         try:

@@ -124,6 +124,11 @@ class RemotingClient:
         """Addresses with a connection that is open or being opened."""
         return tuple(self._links)
 
+    def connection_number(self, address: str) -> int | None:
+        """Tells two connections to one address apart; None while there is none."""
+        link = self._links.get(address)
+        return None if link is None else link.number
+
     def _link(self, address: str) -> Link:
         link = self._links.get(address)
         if link is None:

@@ -4,18 +4,22 @@ Source: RocketMQ 4.9.8, DefaultMQProducerImpl.sendDefaultImpl, MQClientAPIImpl.p
 """
 
 import random
+from collections.abc import Sequence
 from typing import Final, final
 
 import trio
 
-from lanemq.wire import FLAG_ONEWAY, MASTER_ID, Frame, MessageQueue
+from lanemq.wire import FLAG_ONEWAY, MASTER_ID, Frame, MessageQueue, SysFlag
 
 from ._client import Client
 from ._errors import BadAnswer, BrokerUnreachable, LanemqError, RequestTimedOut
-from ._messages import SendResult, SendStatus
+from ._latency_faults import LatencyFaults
+from ._messages import Message, SendResult, SendStatus
 from ._options import ProducerOptions
 from ._outgoing import Outgoing
 from ._route_table import TopicRoute
+from ._selectors import Select
+from ._send_hooks import SendAttempt, SendHook, SendKind, call_after, call_before
 
 STATUSES: Final = {status.value: status for status in SendStatus}
 
@@ -39,16 +43,42 @@ class QueueChooser:
         self._next += 1
         return queues[self._next % count]
 
+    def choose_available(
+        self, queues: tuple[MessageQueue, ...], faults: LatencyFaults, now_s: float
+    ) -> MessageQueue:
+        """The next queue whose broker is available; if there is none, of one of the better."""
+        count = len(queues)
+        for _ in range(count):
+            self._next += 1
+            queue = queues[self._next % count]
+            if faults.is_available(queue.broker_name, now_s):
+                return queue
+        names = tuple(dict.fromkeys(queue.broker_name for queue in queues))
+        name = faults.least_bad(names, now_s)
+        candidates = [queue for queue in queues if queue.broker_name == name]
+        self._next += 1
+        return candidates[self._next % len(candidates)]
+
 
 @final
 class Sender:
     """Sends for one group. Used by producers, and by consumers to put a message back."""
 
-    def __init__(self, client: Client, group: str, options: ProducerOptions) -> None:
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        options: ProducerOptions,
+        hooks: Sequence[SendHook] = (),
+    ) -> None:
         self._client = client
         self._group = group
         self._options = options
+        self._hooks = hooks
         self._choosers: dict[str, QueueChooser] = {}
+        self._faults = (
+            LatencyFaults(options.slow_broker_pauses) if options.avoid_slow_brokers else None
+        )
 
     async def route(self, topic: str) -> TopicRoute:
         """The route to send by; raises as ``Routes.find_for_send``."""
@@ -61,6 +91,9 @@ class Sender:
         chooser = self._choosers.get(route.topic)
         if chooser is None:
             chooser = self._choosers[route.topic] = QueueChooser()
+        if self._faults is not None:
+            now_s = trio.current_time()
+            return chooser.choose_available(route.publish_queues, self._faults, now_s)
         return chooser.choose(route.publish_queues, failed_broker)
 
     def _address(self, route: TopicRoute, queue: MessageQueue) -> str:
@@ -73,12 +106,12 @@ class Sender:
         return address
 
     async def send(
-        self, outgoing: Outgoing, queue: MessageQueue | None, timeout_s: float
+        self, outgoing: Outgoing, queue: MessageQueue | Select | None, timeout_s: float
     ) -> SendResult:
         """Send, and on a retriable failure send again while ``timeout_s`` lasts.
 
-        A given ``queue`` is the only one tried, once. Raises the last failure, with a note of
-        the attempts before it.
+        A given or selected ``queue`` is the only one tried, once. Raises the last failure, with
+        a note of the attempts before it.
         """
         started_s = trio.current_time()
         options = self._options
@@ -89,6 +122,8 @@ class Sender:
             if scope.cancelled_caught or route is None:
                 servers = ",".join(self._client.routes.name_servers.addresses)
                 raise RequestTimedOut(servers, 105, timeout_s)
+        if queue is not None and not isinstance(queue, MessageQueue):
+            queue = queue(route.publish_queues)
         attempts = 1 if queue is not None else 1 + options.retries
         failed: list[str] = []
         while True:
@@ -119,10 +154,54 @@ class Sender:
         self, outgoing: Outgoing, route: TopicRoute, queue: MessageQueue, timeout_s: float
     ) -> SendResult:
         address = self._address(route, queue)
+        if self._hooks:
+            attempt = self._describe(outgoing, queue, address)
+            await call_before(self._hooks, attempt)
+        started_s = 0.0 if self._faults is None else trio.current_time()
         client = self._client
-        frame = outgoing.frame(self._group, queue, self._options, client.clock_ms(), 0)
-        answer = await client.remoting.call(address, frame, timeout_s, accept=STATUSES)
-        return self._read(answer, outgoing, queue, address)
+        try:
+            frame = outgoing.frame(self._group, queue, self._options, client.clock_ms(), 0)
+            answer = await client.remoting.call(address, frame, timeout_s, accept=STATUSES)
+            result = self._read(answer, outgoing, queue, address)
+        except BaseException as error:
+            if self._faults is not None and isinstance(error, LanemqError):
+                now_s = trio.current_time()
+                self._faults.record_failure(queue.broker_name, now_s - started_s, now_s)
+            if self._hooks:
+                await self._finish(attempt, None, error)
+            raise
+        if self._faults is not None:
+            now_s = trio.current_time()
+            self._faults.record(queue.broker_name, now_s - started_s, now_s)
+        if self._hooks:
+            await self._finish(attempt, result, None)
+        return result
+
+    def _describe(self, outgoing: Outgoing, queue: MessageQueue, address: str) -> SendAttempt:
+        """What hooks are told."""
+        source = outgoing.source
+        messages = (source,) if isinstance(source, Message) else tuple(source)
+        kind = SendKind.NORMAL
+        if outgoing.sys_flag & SysFlag.TRANSACTION_MASK:
+            kind = SendKind.HALF
+        elif any(message.is_delayed for message in messages):
+            kind = SendKind.DELAYED
+        return SendAttempt(
+            group=self._group,
+            messages=messages,
+            message_ids=tuple(outgoing.message_id.split(",")),
+            kind=kind,
+            queue=queue,
+            address=address,
+            started_ms=self._client.clock_ms(),
+        )
+
+    async def _finish(
+        self, attempt: SendAttempt, result: SendResult | None, error: BaseException | None
+    ) -> None:
+        attempt.cost_ms = self._client.clock_ms() - attempt.started_ms
+        attempt.result, attempt.error = result, error
+        await call_after(self._hooks, attempt)
 
     @staticmethod
     def _read(answer: Frame, outgoing: Outgoing, queue: MessageQueue, address: str) -> SendResult:
@@ -139,15 +218,30 @@ class Sender:
                 queue_offset=int(fields["queueOffset"]),
                 transaction_id=fields.get("transactionId"),
                 region=fields.get("MSG_REGION"),
+                trace_on=fields.get("TRACE_ON") != "false",
             )
         except (KeyError, ValueError) as error:
             raise BadAnswer(address, "a send", repr(error)) from error
 
-    async def send_oneway(self, outgoing: Outgoing, queue: MessageQueue | None) -> None:
+    async def send_oneway(self, outgoing: Outgoing, queue: MessageQueue | Select | None) -> None:
         """Send without an answer; one attempt. Raises where nothing could be sent at all."""
         route = await self.route(outgoing.topic)
-        target = queue or self._choose(route, None)
-        frame = outgoing.frame(
-            self._group, target, self._options, self._client.clock_ms(), FLAG_ONEWAY
-        )
-        await self._client.remoting.oneway(self._address(route, target), frame)
+        if queue is None:
+            queue = self._choose(route, None)
+        elif not isinstance(queue, MessageQueue):
+            queue = queue(route.publish_queues)
+        address = self._address(route, queue)
+        if self._hooks:
+            attempt = self._describe(outgoing, queue, address)
+            attempt.oneway = True
+            await call_before(self._hooks, attempt)
+        client = self._client
+        frame = outgoing.frame(self._group, queue, self._options, client.clock_ms(), FLAG_ONEWAY)
+        try:
+            await client.remoting.oneway(address, frame)
+        except BaseException as error:
+            if self._hooks:
+                await self._finish(attempt, None, error)
+            raise
+        if self._hooks:
+            await self._finish(attempt, None, None)

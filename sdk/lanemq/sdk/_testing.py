@@ -223,6 +223,7 @@ class FakeBroker(Node):
         self.producers: dict[str, set[str]] = {}
         self.auto_create = True
         self.property_filter = True
+        self.own_properties: dict[str, str] = {}  # given to all that is sent
         self.locks: dict[tuple[str, MessageQueue], tuple[str, float]] = {}  # client id, since
         self.knows_all_groups = True  # as 4.9; 5.x takes offsets of groups it knows only
         self.groups: set[str] = set()
@@ -358,7 +359,7 @@ class FakeBroker(Node):
                 header.topic,
                 header.queue_id,
                 body,
-                properties,
+                properties + encode_properties(self.own_properties),
                 sys_flag=header.sys_flag,
                 flag=flag,
                 reconsume_times=header.reconsume_times or 0,

@@ -1,0 +1,235 @@
+"""Messages that are delivered if, and only if, something else was done.
+
+The broker keeps a *half* message from consumers until the producer says what became of the local
+transaction. If it never does, the broker asks any live producer of the group.
+Source: RocketMQ 4.9.8, TransactionMQProducer, DefaultMQProducerImpl.sendMessageInTransaction,
+checkTransactionState.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, final
+
+from msgspec.structs import replace
+
+from lanemq.wire import (
+    CheckTransactionState,
+    EndTransaction,
+    Frame,
+    MessageQueue,
+    Property,
+    RequestCode,
+    StoredMessage,
+    SysFlag,
+    decode_message,
+    decode_offset_id,
+    request,
+)
+
+from ._client import now_ms
+from ._errors import LanemqError, MessageRejected
+from ._link import Dial
+from ._messages import Message, ReceivedMessage, SendResult, SendStatus
+from ._options import ProducerOptions
+from ._producer import Producer, open_producer
+from ._remoting import dial_tcp
+
+LOGGER = logging.getLogger("lanemq.sdk.transactions")
+
+
+class TransactionState(Enum):
+    """What became of a local transaction."""
+
+    COMMIT = SysFlag.TRANSACTION_COMMIT
+    """Done: deliver the message."""
+    ROLLBACK = SysFlag.TRANSACTION_ROLLBACK
+    """Not done, and will not be: forget the message."""
+    UNKNOWN = 0
+    """Not known yet: the broker asks again later, up to 15 times."""
+
+
+TRACE_NAMES: Final = {
+    TransactionState.COMMIT: "COMMIT_MESSAGE",
+    TransactionState.ROLLBACK: "ROLLBACK_MESSAGE",
+    TransactionState.UNKNOWN: "UNKNOW",
+}
+
+Execute = Callable[[Message, str], Awaitable[TransactionState]]
+"""Does the local transaction of a message whose half is stored: (message, transaction id)."""
+
+Check = Callable[[ReceivedMessage], Awaitable[TransactionState]]
+"""Says what became of the local transaction of a message; ``message_id`` is its id."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TransactionResult:
+    """How a transaction ended here. ``state`` UNKNOWN leaves it to the checks."""
+
+    sent: SendResult
+    state: TransactionState
+
+    @property
+    def transaction_id(self) -> str:
+        """The unique key of the message, by which ``check`` knows it too."""
+        return self.sent.message_id
+
+
+@final
+class TransactionProducer:
+    """Sends messages in transactions; made by `open_transaction_producer`."""
+
+    def __init__(self, producer: Producer, check: Check) -> None:
+        self.producer = producer
+        """The producer under it, for ordinary messages."""
+        self._client = producer._client
+        self._check = check
+        self._client.remoting.handle(RequestCode.CHECK_TRANSACTION_STATE, self._answer_check)
+
+    @property
+    def client_id(self) -> str:
+        """By which brokers know this producer."""
+        return self.producer.client_id
+
+    async def send_in_transaction(
+        self, message: Message, execute: Execute, *, timeout_s: float | None = None
+    ) -> TransactionResult:
+        """Store the half message, await ``execute``, and tell the broker what it returned.
+
+        When ``execute`` raises, the state is UNKNOWN, since it may have got far enough; the
+        exception leaves this call after the broker was told. A half message that was stored
+        less safely than asked for is rolled back without ``execute`` being called.
+
+        Raises as ``Producer.send``, before ``execute`` is called; ``RefusedByBroker`` from
+        brokers without transactions. Telling the broker may fail unnoticed: it asks then.
+        """
+        if message.is_delayed:
+            raise MessageRejected("a message of a transaction cannot be delayed")
+        sent = await self.producer._send_half(message, timeout_s)
+        if sent.status is not SendStatus.OK:
+            state = TransactionState.ROLLBACK
+            await self._end(message, sent, state, None)
+            return TransactionResult(sent, state)
+        try:
+            state = await execute(message, sent.message_id)
+        except Exception as error:  # the application's own
+            await self._end(message, sent, TransactionState.UNKNOWN, error)
+            raise
+        if not isinstance(state, TransactionState):
+            LOGGER.error(  # type: ignore[unreachable]  # type checkers look at it, others do not
+                "%r is no TransactionState, taken for UNKNOWN", state
+            )
+            state = TransactionState.UNKNOWN
+        await self._end(message, sent, state, None)
+        return TransactionResult(sent, state)
+
+    async def _end(
+        self, message: Message, sent: SendResult, state: TransactionState, error: Exception | None
+    ) -> None:
+        header = EndTransaction(
+            producer_group=self.producer.group,
+            tran_state_table_offset=sent.queue_offset,
+            commit_log_offset=decode_offset_id(sent.offset_id)[1],
+            commit_or_rollback=state.value,
+            msg_id=sent.message_id,
+            transaction_id=sent.transaction_id or sent.message_id,
+            topic=message.topic,
+        )
+        address = self._client.routes.master(sent.queue.broker_name)
+        if address is None:
+            LOGGER.warning("%s: its broker is gone; it will ask", sent.message_id)
+            return
+        await self._tell(address, header, error)
+        self._trace(message, sent.message_id, state, address)
+
+    async def _tell(self, address: str, header: EndTransaction, error: Exception | None) -> None:
+        """Send 37; the broker asks again where it is lost."""
+        remark = None if error is None else f"{type(error).__name__}: {error}"
+        frame = request(RequestCode.END_TRANSACTION, header.to_fields(), oneway=True)
+        try:
+            await self._client.remoting.oneway(address, replace(frame, remark=remark))
+        except LanemqError as failure:
+            LOGGER.warning("%s: the end could not be told: %s", header.msg_id, failure)
+
+    def _trace(
+        self,
+        message: Message | ReceivedMessage,
+        message_id: str,
+        state: TransactionState,
+        address: str,
+    ) -> None:
+        if self.producer._tracer is not None:
+            self.producer._tracer.transaction_ended(
+                message, message_id, TRACE_NAMES[state], address
+            )
+
+    # What the broker asks
+
+    async def _answer_check(self, frame: Frame, address: str) -> None:
+        """39: what became of the transaction in the body?"""
+        header = CheckTransactionState.from_fields(frame.fields)
+        stored = decode_message(frame.body)
+        properties = stored.properties
+        group = properties.get(Property.PGROUP)
+        if group != self.producer.group:
+            LOGGER.warning("%s asked for a transaction of group %s", address, group)
+            return
+        message = self._received(stored)
+        state, error = await self._ask(message)
+        await self._tell(
+            address,
+            EndTransaction(
+                producer_group=group,
+                tran_state_table_offset=header.tran_state_table_offset,
+                commit_log_offset=header.commit_log_offset,
+                commit_or_rollback=state.value,
+                from_transaction_check=True,
+                msg_id=message.message_id,
+                transaction_id=header.transaction_id,
+                topic=stored.topic,
+            ),
+            error,
+        )
+        self._trace(message, message.message_id, state, address)
+
+    def _received(self, stored: StoredMessage) -> ReceivedMessage:
+        """The half message; its queue is the one it was sent to, at a broker of unknown name."""
+        return ReceivedMessage(stored, MessageQueue(stored.topic, "", stored.queue_id))
+
+    async def _ask(self, message: ReceivedMessage) -> tuple[TransactionState, Exception | None]:
+        try:
+            state = await self._check(message)
+        except Exception as error:  # the application's own
+            LOGGER.exception("the check of %s failed; it will be asked for again", message)
+            return TransactionState.UNKNOWN, error
+        if not isinstance(state, TransactionState):
+            LOGGER.error(  # type: ignore[unreachable]
+                "%r is no TransactionState, taken for UNKNOWN", state
+            )
+            state = TransactionState.UNKNOWN
+        return state, None
+
+
+@asynccontextmanager
+async def open_transaction_producer(
+    group: str,
+    *,
+    check: Check,
+    name_servers: str | Sequence[str],
+    options: ProducerOptions | None = None,
+    dial: Dial = dial_tcp,
+    clock_ms: Callable[[], int] = now_ms,
+) -> AsyncIterator[TransactionProducer]:
+    """Open a producer of transactions of ``group``.
+
+    ``check`` is awaited when a broker asks for the state of a transaction, which may be one of
+    another producer of the group, of another process, or of before a restart: it must look it
+    up where the local transaction left its mark. Other arguments are those of `open_producer`.
+    """
+    async with open_producer(
+        group, name_servers=name_servers, options=options, dial=dial, clock_ms=clock_ms
+    ) as producer:
+        yield TransactionProducer(producer, check)

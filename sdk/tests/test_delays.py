@@ -1,0 +1,56 @@
+"""Timers of 5.x brokers: the properties they read, and what cannot be asked for."""
+
+import pytest
+from trio.testing import MockClock
+
+from lanemq.sdk import Message, MessageRejected, open_producer
+from lanemq.sdk._testing import FakeCluster, clock_ms
+
+
+@pytest.mark.parametrize(
+    ("message", "properties"),
+    [
+        (Message(topic="T", body=b"", delay_s=1.5), {"TIMER_DELAY_MS": "1500"}),
+        (Message(topic="T", body=b"", delay_s=0), {"TIMER_DELAY_MS": "0"}),
+        (
+            Message(topic="T", body=b"", deliver_at_ms=1_700_000_000_123),
+            {"TIMER_DELIVER_MS": "1700000000123"},
+        ),
+        (Message(topic="T", body=b"", delay_level=18), {"DELAY": "18"}),
+    ],
+)
+async def test_a_delay_travels_as_a_property(
+    cluster: FakeCluster,
+    autojump_clock: MockClock,
+    message: Message,
+    properties: dict[str, str],
+) -> None:
+    assert message.is_delayed
+    async with open_producer(
+        "pg", name_servers=cluster.name_servers, dial=cluster.dial, clock_ms=clock_ms
+    ) as producer:
+        await producer.send(message)
+    (stored,) = cluster.broker.messages("T")
+    assert {n: v for n, v in stored.properties.items() if n != "UNIQ_KEY"} == properties
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        (Message(topic="T", body=b"", delay_s=-1), "delay_s"),
+        (Message(topic="T", body=b"", delay_s=float("nan")), "delay_s"),
+        (Message(topic="T", body=b"", delay_s=1e12), "delay_s"),
+        (Message(topic="T", body=b"", deliver_at_ms=0), "deliver_at_ms"),
+        (Message(topic="T", body=b"", delay_level=1, delay_s=1), "give one of"),
+        (Message(topic="T", body=b"", delay_s=1, deliver_at_ms=1), "give one of"),
+        (Message(topic="T", body=b"", delay_level=19), "delay_level"),
+    ],
+)
+async def test_a_delay_that_makes_no_sense_is_refused(
+    cluster: FakeCluster, autojump_clock: MockClock, message: Message, says: str
+) -> None:
+    async with open_producer(
+        "pg", name_servers=cluster.name_servers, dial=cluster.dial, clock_ms=clock_ms
+    ) as producer:
+        with pytest.raises(MessageRejected, match=says):
+            await producer.send(message)
