@@ -12,6 +12,8 @@ EXAMPLES = {
     "quickstart.py": "all ten are there",
     "batch_send.py": "200 messages stored in queue",
     "broadcast.py": "both have everything",
+    "orderly.py": "every order went step by step",
+    "staged.py": "{'laptop': 10, 'tablet': 20, 'nothing': 10}",
     "lite_pull.py": "5 messages of queue 0 again",
 }
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "sdk.md").read_text(), re.DOTALL)
