@@ -68,7 +68,11 @@ class IndexFile:
     @property
     def is_whole(self) -> bool:
         """Whether the file is full and its header is not older than its entries."""
-        return self.is_full and self._entry(self.next_entry - 1)[1] == self.end_position
+        return (
+            self.is_full
+            and self.begin_ms > 0
+            and self._entry(self.next_entry - 1)[1] == self.end_position
+        )
 
     def load(self) -> None:
         """Read the header."""
