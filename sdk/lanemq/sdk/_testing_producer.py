@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from lanemq.wire import (
     CheckTransactionState,
     EndTransaction,
@@ -18,6 +20,7 @@ from lanemq.wire import (
     SystemTopic,
     decode_message,
     decode_properties,
+    encode_message,
     encode_offset_id,
     encode_properties,
     reply_topic,
@@ -103,7 +106,9 @@ class FakeTransactions:
         header = CheckTransactionState(
             queue_offset, half.log_position, msg_id=key, transaction_id=key
         )
-        body = self.broker.queue(HALF, 0).records[queue_offset]
+        topic, queue_id = self._target(half)
+        size = half.size_bytes + len(topic) - len(half.topic)
+        body = encode_message(replace(half, topic=topic, queue_id=queue_id, size_bytes=size))
         frame = request(
             RequestCode.CHECK_TRANSACTION_STATE, header.to_fields(), body=body, oneway=True
         )
