@@ -313,7 +313,7 @@ async def test_a_message_that_cannot_be_committed_is_refused_and_not_there(
         raise StoreUnwritable("disk full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(broker.context.store, "commit", fail)
+        patch.setattr(broker.context.store, "write", fail)
         answer = await client.send(body=b"lost")
         assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
         header = send_header("T").to_letters()

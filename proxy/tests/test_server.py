@@ -559,3 +559,23 @@ async def test_an_ipv4_peer_of_a_dual_stack_port_is_unwrapped(
     await (await dial(listener.getsockname()[1])).call(echo(1))
     assert handled.sessions[0].peer.host == "127.0.0.1"
     await server.stop()
+
+
+async def test_work_nobody_waits_for_comes_last_and_costs_no_connection(
+    connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    handled, order = Handled(), list[str]()
+    server = handled.server()
+
+    def settle() -> None:
+        order.append(f"settled, {len(server.dirty)} unsent, in batch {server.in_batch}")
+        raise ValueError("a bug")
+
+    server.after_batch.append(lambda: order.append("written"))
+    server.after_replies.append(settle)
+    peer = connect(server)
+    assert (await peer.call(echo(1))).opaque == 1
+    assert order == ["written", "settled, 0 unsent, in batch True"]
+    assert "could not finish a batch" in caplog.text
+    assert (await peer.call(echo(2))).opaque == 2
+    assert server.in_batch is False

@@ -156,6 +156,7 @@ class ServerConnection:
             self.queue(replies)
         if server.dirty:
             server.flush()
+        server.settle()
         return whole
 
     def _refuse_batch(

@@ -34,7 +34,8 @@ class Server:
 
     ``after_batch`` hooks run after the requests of one read are handled and before any of
     their replies leave; a hook that raises turns all of them into that refusal. The broker
-    commits its log there.
+    writes its log there. ``after_replies`` hooks run when they have left, before anything else
+    is read: work that the peer need not wait for.
     """
 
     def __init__(
@@ -43,11 +44,13 @@ class Server:
         *,
         name: str,
         after_batch: Sequence[Callable[[], None]] = (),
+        after_replies: Sequence[Callable[[], None]] = (),
         limits: Limits | None = None,
     ) -> None:
         self.handlers = handlers
         self.name = name
         self.after_batch = list(after_batch)
+        self.after_replies = list(after_replies)
         self.limits = limits if limits is not None else Limits()
         self.connections: set[ServerConnection] = set()
         self.in_flight = 0
@@ -96,6 +99,19 @@ class Server:
                 await trio.sleep(_DRAIN_LOOK_S)
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
+
+    def settle(self) -> None:
+        """Run the ``after_replies`` hooks, and send what they had to say to anyone."""
+        self.in_batch = True
+        try:
+            for hook in self.after_replies:
+                hook()
+        except Exception:  # a bug of ours; the replies have left, the connection goes on
+            LOGGER.exception("%s could not finish a batch", self.name)
+        finally:
+            self.in_batch = False
+        if self.dirty:
+            self.flush()
 
     def flush(self) -> None:
         """Send what handlers have queued, one send per connection."""

@@ -1,7 +1,8 @@
 """The write path: messages in, records and queue units out.
 
-``put`` only makes the record; ``commit`` writes all records since the last one with one call
-and then dispatches them: queue units, index, arrival callbacks. No log is read again for that.
+``put`` only makes the record; ``write`` writes all records since the last one with one call, and
+``dispatch`` makes them visible: queue units, index, arrival callbacks. No log is read again for
+that. Between the two a server may answer, for what is written is not lost any more.
 Source: RocketMQ 4.9.8, CommitLog.asyncPutMessage and DefaultMessageStore.ReputMessageService.
 """
 
@@ -61,6 +62,7 @@ class Appender:
         self._counters = counters
         self._by_key: dict[tuple[str, int], ConsumeQueue] = {}
         self._pending: list[Pending] = []
+        self._written: list[Pending] = []
         self.on_arrival: list[Arrival] = []
         self.reason = ""
         self.last_store_ms = 0
@@ -183,6 +185,10 @@ class Appender:
         return Put(position, offset, size, now_ms)
 
     def commit(self) -> None:
+        self.write()
+        self.dispatch()
+
+    def write(self) -> None:
         pending = self._pending
         if not pending:
             return
@@ -196,9 +202,13 @@ class Appender:
             self._counters.put_failed += len(pending)
             self.refuse(f"the commit log cannot be written: {error}")
             raise StoreUnwritable(self.reason) from error
-        self._dispatch(pending)
+        self._written += pending
 
-    def _dispatch(self, pending: list[Pending]) -> None:
+    def dispatch(self) -> None:
+        pending = self._written
+        if not pending:
+            return
+        self._written = []
         index, arrivals = self._index, self.on_arrival
         total_bytes = 0
         for queue, _, is_queued, position, size, code, store_ms, sys_flag, properties in pending:

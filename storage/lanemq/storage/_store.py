@@ -168,12 +168,21 @@ class Store:
         return self._appender.put_batch(messages)
 
     def commit(self) -> None:
-        """Write all that was put since the last call, and dispatch it.
-
-        Raises ``StoreUnwritable`` where the log cannot be written: then nothing of it is stored,
-        and positions and offsets are as they were before.
-        """
+        """Write all that was put since the last call, and dispatch it; errors as ``write``."""
         self._appender.commit()
+
+    def write(self) -> None:
+        """Write all that was put since the last call to the log. It may be answered for now.
+
+        ``dispatch`` must follow before anything is read. Raises ``StoreUnwritable`` where the log
+        cannot be written: then nothing of it is stored, and positions and offsets are as they
+        were before.
+        """
+        self._appender.write()
+
+    def dispatch(self) -> None:
+        """Make what was written visible: in queues, in the index, to ``on_arrival``."""
+        self._appender.dispatch()
 
     async def flushed(self, position: int) -> None:
         """Return once the log is durable up to ``position`` (``Put.end``) of what is committed.
@@ -185,7 +194,7 @@ class Store:
 
     @property
     def on_arrival(self) -> list[Arrival]:
-        """Called for each message by ``commit``: topic, queue id, end of the queue, tags code."""
+        """Called for each message by ``dispatch``: topic, queue id, end of the queue, tags code."""
         return self._appender.on_arrival
 
     @property

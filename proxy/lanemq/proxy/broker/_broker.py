@@ -78,7 +78,8 @@ class Broker:
         self.server = Server(
             self.handlers,
             name=f"broker {config.broker_name}",
-            after_batch=[self.context.commit],
+            after_batch=[self.context.write],
+            after_replies=[self.context.settle],
             limits=config.limits(),
         )
 

@@ -76,7 +76,12 @@ class BrokerContext:
             )
 
     def commit(self) -> None:
-        """Write what was appended since the last call to the log, and answer woken pulls.
+        """``write`` and ``settle`` in one, for those who have nobody to answer in between."""
+        self.write()
+        self.settle()
+
+    def write(self) -> None:
+        """Write what was appended since the last call to the log.
 
         Every appender calls it before it tells anyone of success; the server does so after
         each read. Raises ``Refused`` (SERVICE_NOT_AVAILABLE) where the log cannot be written;
@@ -85,12 +90,20 @@ class BrokerContext:
         statistics, started_ns = self.statistics, time.perf_counter_ns()
         written = statistics.puts.messages
         try:
-            self.store.commit()
+            self.store.write()
         except StoreUnwritable as error:
             raise unwritable(error) from error
         if written != statistics.puts_timed:  # a read that brought nothing to write took no time
             statistics.puts_timed = written
             statistics.put_took((time.perf_counter_ns() - started_ns) // 1_000_000)
+
+    def settle(self) -> None:
+        """Make what was written visible to readers, and answer the pulls that it wakes.
+
+        The server does this once the replies of a read have left: senders need not wait for it,
+        and nobody else can look before.
+        """
+        self.store.dispatch()
         if self.holds.has_woken:
             for hold in self.holds.take_woken():
                 self.answer_held(hold)
