@@ -232,7 +232,8 @@ class Cell:
         """Open a push consumer, from the first offset.
 
         Options: ``orderly``, ``broadcasting``, ``fail_first`` (the listener fails the first so
-        many deliveries of each body), ``max_reconsume_times``, ``sql`` (in place of tags).
+        many deliveries of each body), ``max_reconsume_times``, ``sql`` (in place of tags), and
+        for Java ``takes_ms`` (the listener takes up to so long, differently for each body).
         """
         consumer = Consumer(self.name("consumer"))
         self.driver.listen(consumer.name, consumer.deliver)

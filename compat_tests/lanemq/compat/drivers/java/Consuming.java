@@ -95,21 +95,31 @@ final class Consuming {
         };
     }
 
-    /** Tells the harness of deliveries, and fails the first so many of each body. */
+    /** Tells the harness of deliveries when they are through, and fails the first so many of each body. */
     private static final class Report {
         private final String consumer;
         private final int failures;
+        private final int takesMs;
         private final Map<String, AtomicInteger> attempts = new ConcurrentHashMap<String, AtomicInteger>();
 
         Report(JSONObject arguments) {
             consumer = arguments.getString("name");
             failures = arguments.getIntValue("fail_first");
+            takesMs = arguments.getIntValue("takes_ms");
         }
 
         boolean deliver(MessageExt message) {
             Map<String, Object> seen = Driver.describe(message);
             String body = (String) seen.get("body");
             attempts.putIfAbsent(body, new AtomicInteger());
+            if (takesMs > 0) {
+                try {
+                    // Some are quick and some are slow, the same on each run.
+                    Thread.sleep((body.hashCode() * 31L & 0xffff) % takesMs);
+                } catch (InterruptedException e) {
+                    Thread.currentThread().interrupt();
+                }
+            }
             boolean succeeded = attempts.get(body).incrementAndGet() > failures;
             Map<String, Object> event = new HashMap<String, Object>();
             event.put("event", "message");
