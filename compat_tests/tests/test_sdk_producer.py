@@ -1,0 +1,241 @@
+"""Producers of the SDK against Apache brokers: what they have beyond sending.
+
+One cluster of each release serves all of it at once, each feature on topics of its own.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from lanemq.compat import Cluster, apache_cluster, peers_available, peers_required, running
+from lanemq.compat._apache import TEST_STORE
+from lanemq.compat._mqadmin import open_mqadmin
+from lanemq.sdk import (
+    ClientOptions,
+    ConcurrentListener,
+    ConsumeFrom,
+    Message,
+    NoReply,
+    ProducerOptions,
+    PushOptions,
+    ReceivedMessage,
+    TransactionState,
+    open_producer,
+    open_push_consumer,
+    open_transaction_producer,
+    reply_to,
+)
+from lanemq.sdk._client import now_ms
+
+pytestmark = [pytest.mark.peers, pytest.mark.slow]
+
+WAIT_S = 60.0
+SETTINGS = {
+    **TEST_STORE,
+    "timerWheelEnable": "true",
+    "transactionTimeOut": "1000",
+    "transactionCheckInterval": "1000",
+    # 5.x remembers what was ended this late; asking sooner, it would deliver twice.
+    "transactionOpBatchInterval": "100",
+}
+UNTRACED = ClientOptions()
+TRACED = ClientOptions(trace=True)
+
+
+@pytest.fixture(autouse=True)
+def _java() -> None:
+    if not peers_available("java"):
+        assert not peers_required(), "a JDK and Maven are required"
+        pytest.skip("a JDK and Maven are not here")
+
+
+class Inbox:
+    """What a consumer received, in order, with the time of day."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[ReceivedMessage, int]] = []
+        self._more = trio.Event()
+
+    async def handle(self, messages: Sequence[ReceivedMessage]) -> None:
+        self.messages += [(message, now_ms()) for message in messages]
+        self._more.set()
+        self._more = trio.Event()
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return sorted(message.body for message, _ in self.messages)
+
+    async def wait_for(self, count: int) -> None:
+        with trio.fail_after(WAIT_S):
+            while len(self.messages) < count:
+                await self._more.wait()
+
+
+@asynccontextmanager
+async def consuming(
+    cluster: Cluster,
+    topic: str,
+    handle: Callable[[Sequence[ReceivedMessage]], Awaitable[None]],
+    client: ClientOptions = UNTRACED,
+) -> AsyncIterator[None]:
+    async with open_push_consumer(
+        f"{topic}-readers",
+        name_servers=cluster.name_server,
+        subscriptions={topic: "*"},
+        listener=ConcurrentListener(handle),
+        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=client),
+    ):
+        yield
+
+
+async def transactions(cluster: Cluster, version: str) -> None:
+    """Committed at once, or when the broker asks; rolled back; nothing in between is seen."""
+    topic = "sdk-transactions"
+    await cluster.control.create_topic(topic)
+    inbox = Inbox()
+    states: dict[str, TransactionState] = {}
+    asked: dict[bytes, int] = {}
+
+    async def check(message: ReceivedMessage) -> TransactionState:
+        asked[message.body] = asked.get(message.body, 0) + 1
+        if message.body == b"asked twice" and asked[message.body] == 1:
+            return TransactionState.UNKNOWN
+        return states[message.message_id]
+
+    async with (
+        open_transaction_producer(
+            "sdk-transactions", check=check, name_servers=cluster.name_server
+        ) as producer,
+        consuming(cluster, topic, inbox.handle),
+    ):
+
+        async def send(body: bytes, now: TransactionState, later: TransactionState) -> None:
+            async def execute(message: Message, transaction_id: str) -> TransactionState:
+                states[transaction_id] = later
+                return now
+
+            await producer.send_in_transaction(
+                Message(topic=topic, body=body, tags="Paid", keys=(body.decode()[:5],)), execute
+            )
+
+        committed, rolled_back, unknown = TransactionState
+        await send(b"committed", committed, committed)
+        await send(b"rolled back", rolled_back, rolled_back)
+        await send(b"asked once", unknown, committed)
+        await send(b"asked twice", unknown, committed)
+        await send(b"asked in vain", unknown, rolled_back)
+        await inbox.wait_for(3)
+        with trio.fail_after(WAIT_S):
+            while b"asked in vain" not in asked:  # noqa: ASYNC110 - a broker decides when
+                await trio.sleep(0.05)
+        await trio.sleep(2)  # what should not come would come now
+    assert inbox.bodies == [b"asked once", b"asked twice", b"committed"]
+    assert asked[b"asked twice"] == 2
+    assert {message.tags for message, _ in inbox.messages} == {"Paid"}
+
+
+async def timers(cluster: Cluster, version: str) -> None:
+    """5.x holds a message back to the moment; 4.x delivers it at once."""
+    topic = "sdk-timers"
+    await cluster.control.create_topic(topic)
+    inbox = Inbox()
+    async with (
+        open_producer("sdk-timers", name_servers=cluster.name_server) as producer,
+        consuming(cluster, topic, inbox.handle),
+    ):
+        start_ms = now_ms()
+        await producer.send(Message(topic=topic, body=b"by delay", delay_s=4))
+        await producer.send(Message(topic=topic, body=b"by time", deliver_at_ms=start_ms + 4000))
+        await inbox.wait_for(2)
+    assert inbox.bodies == [b"by delay", b"by time"]
+    for message, at_ms in inbox.messages:
+        waited_ms = at_ms - start_ms
+        assert (waited_ms < 3000) if version == "4.9.7" else (waited_ms >= 4000), message.body
+
+
+async def request_reply(cluster: Cluster, version: str) -> None:
+    """A consumer's reply comes back to the producer that asked."""
+    topic = "sdk-requests"
+    await cluster.control.create_topic(topic)
+    async with open_producer("sdk-repliers", name_servers=cluster.name_server) as replying:
+
+        async def handle(messages: Sequence[ReceivedMessage]) -> None:
+            for message in messages:
+                await replying.send(reply_to(message, message.body.upper()))
+
+        async with (
+            consuming(cluster, topic, handle),
+            open_producer("sdk-askers", name_servers=cluster.name_server) as asking,
+        ):
+            for body in (b"first", b"second", b"long " * 4000):
+                reply = await asking.request(Message(topic=topic, body=body), timeout_s=10)
+                assert reply.body == body.upper()
+    async with open_producer("sdk-askers", name_servers=cluster.name_server) as asking:
+        with pytest.raises(NoReply):
+            await asking.request(Message(topic=topic, body=b"nobody is there"), timeout_s=1)
+
+
+async def batches(cluster: Cluster, version: str) -> None:
+    """5 MB in batches that fit, every message once and in order."""
+    topic = "sdk-batches"
+    await cluster.control.create_topic(topic)
+    inbox = Inbox()
+    bodies = [f"{number:04}".encode() * 250 for number in range(5000)]
+    async with open_producer("sdk-batches", name_servers=cluster.name_server) as producer:
+        results = await producer.send_batches(
+            [Message(topic=topic, body=body) for body in bodies], queue_key="all"
+        )
+        assert len(results) == 6
+        assert len({result.queue for result in results}) == 1
+        async with consuming(cluster, topic, inbox.handle):
+            await inbox.wait_for(len(bodies))
+    by_offset = sorted(inbox.messages, key=lambda pair: pair[0].queue_offset)
+    assert [message.body for message, _ in by_offset] == bodies
+
+
+async def traces(cluster: Cluster, version: str, folder: Path) -> None:
+    """mqadmin finds who sent a message, and who consumed it."""
+    topic = "sdk-traces"
+    await cluster.control.create_topic(topic)
+    inbox = Inbox()
+    async with (
+        open_producer(
+            "sdk-tracers",
+            name_servers=cluster.name_server,
+            options=ProducerOptions(client=TRACED),
+        ) as producer,
+        consuming(cluster, topic, inbox.handle, TRACED),
+    ):
+        result = await producer.send(Message(topic=topic, body=b"traced", keys=("order-1",)))
+        await producer.send(Message(topic=topic, body=b"without keys"))
+        await inbox.wait_for(2)
+    with trio.fail_after(WAIT_S):
+        while True:  # the index of the broker is a moment behind
+            async with open_mqadmin(version, folder) as mqadmin:
+                printed = await mqadmin.run(
+                    *("queryMsgTraceById", "-n", cluster.name_server, "-i", result.message_id)
+                )
+            if "#ConsumerGroup" in printed.out and "#ProducerGroup" in printed.out:
+                break
+    rows = [line.split() for line in printed.out.splitlines() if line.startswith(("Pub", "Sub"))]
+    assert [(row[0], row[1], row[-1]) for row in rows] == [
+        ("Pub", "sdk-tracers", "success"),
+        ("Sub", "sdk-traces-readers", "success"),
+    ]
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.3.3"])
+async def test_transactions_timers_replies_batches_and_traces(version: str, tmp_path: Path) -> None:
+    described = await trio.to_thread.run_sync(
+        lambda: apache_cluster(version, tmp_path / "cluster", settings=SETTINGS)
+    )
+    async with (
+        running(described, graceful=False) as cluster,
+        trio.open_nursery() as nursery,
+    ):
+        for feature in (transactions, timers, request_reply, batches):
+            nursery.start_soon(feature, cluster, version)
+        nursery.start_soon(traces, cluster, version, tmp_path / "mqadmin")
