@@ -233,10 +233,14 @@ class FileConsumeQueue:
         cut = self.find_position(log_position)
         dropped = self.end - cut
         if dropped:
-            self.write_out()
-            self._segments.erase(cut * UNIT_BYTES)
-            self._set_end(cut)
+            self.cut(cut)
         return dropped
+
+    def cut(self, offset: int) -> None:
+        """Forget the units from ``offset`` on."""
+        self.write_out()
+        self._segments.erase(offset * UNIT_BYTES)
+        self._set_end(offset)
 
     def correct_min(self, log_position: int) -> None:
         """Let the queue begin at the first message that the log still has."""

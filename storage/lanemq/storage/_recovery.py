@@ -17,20 +17,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import final
 
+from lanemq.wire import LMQ_PREFIX
+
 from ._checkpoint import Checkpoint
 from ._commit_log import CommitLog
+from ._consume_queue import FileConsumeQueue
 from ._cut import cut_log
 from ._errors import MessageIllegal
 from ._files import Files
 from ._index import Index
+from ._layouts import BLANK_SIZE
 from ._queues import ConsumeQueue, QueueTable
-from ._records import LogWalk, Record
+from ._records import LogWalk, Record, check_record
 from ._segments import Segments
 from ._tags import TagsCodes
 
 LOGGER = logging.getLogger(__name__)
 NORMAL_FILES = 3
 NORMAL_BYTES = 128 << 20
+TORN_UNITS_MAX = 2
 
 
 def normal_start(segments: Segments, queues: QueueTable) -> int:
@@ -109,6 +114,9 @@ class Recovery:
             segments.mark_dirty(redo_position)
             self.durable_to = redo_position
         self._queues.load(redo_position)
+        if redo_position is not None:
+            for queue in self._queues:
+                self._drop_torn_units(queue)
         if self._index is not None:
             self._index.load(redo_position)
         if not len(segments):
@@ -128,6 +136,28 @@ class Recovery:
                 LOGGER.warning("there is no commit log: %s is moved to %s", directory, target)
                 self._files.move(directory, target)
         self._checkpoint.log_ms = self._checkpoint.queue_ms = self._checkpoint.index_ms = 0
+
+    def _drop_torn_units(self, queue: FileConsumeQueue) -> None:
+        """Drop a last unit that does not name a message of its queue: a crash may have torn it.
+
+        Nothing behind a torn unit was kept, for that lies behind the start of the redo.
+        """
+        segments = self._log.segments
+        for _ in range(TORN_UNITS_MAX):
+            unit = queue.unit(queue.end - 1) if queue.end > queue.file_begin else None
+            if unit is None or unit.size_bytes == BLANK_SIZE or queue.topic.startswith(LMQ_PREFIX):
+                return
+            if unit.log_position < segments.begin:
+                return  # too old to be looked at, and to be torn
+            data = segments.read(unit.log_position, unit.size_bytes)
+            found = check_record(data, 0, unit.log_position, len(data), check_crc=False)
+            if (
+                isinstance(found, Record)
+                and (found.topic, found.queue_id) == (queue.topic, queue.queue_id)
+                and found.queue_offset == queue.end - 1
+            ):
+                return
+            queue.cut(queue.end - 1)
 
     def _redo(self, start: int) -> None:
         segments = self._log.segments
