@@ -174,6 +174,10 @@ async def test_brokers_that_insist_on_tls_get_it(tmp_path: Path, version: str) -
     async with tls_cluster(version, tmp_path) as cluster:
         await create_topic(cluster, tls=trusting)
         await round_trip(cluster, ClientOptions(tls=trusting))
+        await round_trip(cluster, ClientOptions(tls=trusting, namespace="shop"))
+        async with open_admin(name_servers=cluster.name_server, tls=trusting) as admin:
+            topics = set(await admin.topics())
+        assert {f"shop%{TOPIC}", "%RETRY%shop%listeners"} <= topics
         options = ProducerOptions(retries=0)
         async with open_producer(
             "senders", name_servers=cluster.name_server, options=options

@@ -10,9 +10,9 @@ from trio.testing import MockClock
 
 from lanemq.sdk import BrokerUnreachable, MessageQueue, RefusedByBroker
 from lanemq.sdk._consume_stats import TopicStats
+from lanemq.sdk._discovery import parse_addresses
 from lanemq.sdk._local_ip import local_ip
 from lanemq.sdk._offsets import LocalOffsets
-from lanemq.sdk._routes import parse_name_servers
 from lanemq.sdk._sender import QueueChooser
 from lanemq.sdk._tasks import lone_error, open_quiet_nursery
 from lanemq.sdk._timeouts import EXPIRED, Timeouts
@@ -211,7 +211,7 @@ def test_a_refusal_names_its_code_known_or_not() -> None:
 def test_name_servers_are_written_in_several_ways(
     text: str | list[str], expected: tuple[str, ...]
 ) -> None:
-    assert parse_name_servers(text) == expected
+    assert parse_addresses(text) == expected
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "a-name.invalid", ""])

@@ -37,6 +37,7 @@ from ._consumer_core import ConsumerCore
 from ._held_queue import HeldQueue
 from ._listener import ConcurrentListener
 from ._messages import Outcome, ReceivedMessage
+from ._namespace import queue_out
 from ._ordered_listeners import OrderlyListener, StagedConcurrentListener
 from ._task_dump import task_dump
 
@@ -164,7 +165,8 @@ class _Requests:
             raise Refused(ResponseCode.SYSTEM_ERROR, "this consumer has no listener")
         stored = decode_message(frame.body)
         queue = MessageQueue(stored.topic, header.broker_name or "", stored.queue_id)
-        message = ReceivedMessage(stored, queue)
+        namespace = self._core.client.options.namespace
+        message = ReceivedMessage(stored, queue_out(namespace, queue), namespace)
         started_s, remark = trio.current_time(), None
         try:
             outcome = await self._listener.handle((message,))

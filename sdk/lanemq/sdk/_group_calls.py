@@ -207,7 +207,7 @@ class GroupCalls:
             group=self._group,
             delay_level=delay_level,
             origin_msg_id=message.message_id,
-            origin_topic=message.topic,
+            origin_topic=message.full_topic,
             max_reconsume_times=max_reconsume_times,
         )
         queue = message.queue

@@ -21,6 +21,7 @@ from ._expressions import Expression
 from ._held_queue import HeldQueue
 from ._link import Dial
 from ._messages import ReceivedMessage
+from ._namespace import in_namespace, queue_in, queue_out
 from ._options import LitePullOptions
 from ._remoting import dial_tcp
 from ._tasks import open_quiet_nursery
@@ -64,7 +65,15 @@ class LitePullConsumer:
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
         """The queues it reads at the moment, sorted."""
-        return tuple(sorted(self._open.membership.held))
+        namespace = self._namespace
+        return tuple(sorted(queue_out(namespace, queue) for queue in self._open.membership.held))
+
+    @property
+    def _namespace(self) -> str:
+        return self._options.client.namespace
+
+    def _full(self, queue: MessageQueue) -> MessageQueue:
+        return queue_in(self._namespace, queue)
 
     def _choose_mode(self, mode: str) -> None:
         if self._mode not in (None, mode):
@@ -84,6 +93,7 @@ class LitePullConsumer:
         name server answers.
         """
         core = self._open
+        topic = in_namespace(self._namespace, topic)
         first = self._mode is None
         self._choose_mode("subscribe")
         core.subscribe(topic, expression)
@@ -101,6 +111,7 @@ class LitePullConsumer:
         With ``auto_commit`` what ``poll`` returned of it is reported first.
         """
         core = self._open
+        topic = in_namespace(self._namespace, topic)
         if core.subscriptions.pop(topic, None) is None:
             return
         if self._options.auto_commit:
@@ -111,12 +122,13 @@ class LitePullConsumer:
     async def queues_of(self, topic: str) -> tuple[MessageQueue, ...]:
         """All queues of ``topic`` that can be read, sorted. Raises ``NoRoute``."""
         core = self._open
-        check_topic(topic)
-        core.client.routes.watch(topic)
-        route = await core.client.routes.refresh(topic)
+        full = in_namespace(self._namespace, topic)
+        check_topic(full)
+        core.client.routes.watch(full)
+        route = await core.client.routes.refresh(full)
         if route is None or not route.subscribe_queues:
-            raise NoRoute(topic, "it does not exist, or no broker lets it be read")
-        return route.subscribe_queues
+            raise NoRoute(full, "it does not exist, or no broker lets it be read")
+        return tuple(queue_out(self._namespace, queue) for queue in route.subscribe_queues)
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Read exactly ``queues``, whoever else reads them, from where the group is in each.
@@ -130,7 +142,7 @@ class LitePullConsumer:
         for topic in dict.fromkeys(queue.topic for queue in wanted):
             await self.queues_of(topic)
         await core.client.heartbeat()
-        await core.membership.hold_exactly(wanted)
+        await core.membership.hold_exactly(map(self._full, wanted))
 
     # Messages
 
@@ -224,38 +236,42 @@ class LitePullConsumer:
         if offsets is None:
             self._committed_s = trio.current_time()
             held = core.membership.held
-            offsets = {queue: at for queue, at in self._positions.items() if queue in held}
-        for queue, offset in offsets.items():
-            self._check_place(queue, offset)
-            core.offsets.update(queue, offset)
+            for queue, offset in self._positions.items():
+                if queue in held:
+                    core.offsets.update(queue, offset)
+        for queue, offset in (offsets or {}).items():
+            core.offsets.update(self._checked(queue, offset), offset)
         await core.offsets.persist(wait=wait)
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """The next offset of the group in ``queue`` as it was made to last; None if never."""
-        return await self._open.offsets.load(queue)
+        return await self._open.offsets.load(self._full(queue))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Have ``poll`` go on from ``offset`` (counts messages) in a queue that is read.
 
         Raises ``WrongUse`` if it is not among ``queues``, and for a negative offset.
         """
-        self._check_place(queue, offset)
-        self._open.membership.restart(queue, offset)
-        self._positions[queue] = offset
+        full = self._checked(queue, offset)
+        self._open.membership.restart(full, offset)
+        self._positions[full] = offset
 
-    def _check_place(self, queue: MessageQueue, offset: int) -> None:
-        if queue not in self._open.membership.held:
+    def _checked(self, queue: MessageQueue, offset: int) -> MessageQueue:
+        """The full name of ``queue``, which must be read; ``offset`` must make sense."""
+        full = self._full(queue)
+        if full not in self._open.membership.held:
             raise WrongUse(f"{queue} is not read by this consumer at the moment; see `queues`")
         if offset < 0:
             raise WrongUse(f"an offset counts messages from 0, {offset} does not exist")
+        return full
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """``seek`` to the oldest message that the broker has."""
-        self.seek(queue, await self._open.calls.min_offset(queue))
+        self.seek(queue, await self._open.calls.min_offset(self._full(queue)))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
         """``seek`` behind the newest message."""
-        self.seek(queue, await self._open.calls.max_offset(queue))
+        self.seek(queue, await self._open.calls.max_offset(self._full(queue)))
 
     async def offsets_for_times(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         """The offset of the first message stored at a time or later, for each queue; to `seek`.
@@ -268,7 +284,7 @@ class LitePullConsumer:
         core, found = self._open, dict.fromkeys(times, 0)
 
         async def look(queue: MessageQueue) -> None:
-            found[queue] = await core.calls.offset_at(queue, times[queue])
+            found[queue] = await core.calls.offset_at(self._full(queue), times[queue])
 
         for topic in dict.fromkeys(queue.topic for queue in times):
             await self.queues_of(topic)
@@ -284,17 +300,18 @@ class LitePullConsumer:
 
         What was pulled of them stays, and ``poll`` does not return it meanwhile.
         """
-        self._open.pauses.pause(queues)
+        self._open.pauses.pause(None if queues is None else map(self._full, queues))
 
     def resume(self, queues: Iterable[MessageQueue] | None = None) -> None:
         """Go on with ``queues``; without an argument, end every pause."""
-        self._open.pauses.resume(queues)
+        self._open.pauses.resume(None if queues is None else map(self._full, queues))
         self._arrived.set()
 
     @property
     def paused(self) -> tuple[MessageQueue, ...]:
         """Those of ``queues`` that are paused."""
-        return tuple(queue for queue in self.queues if self._open.pauses.hold(queue))
+        pauses = self._open.pauses
+        return tuple(queue for queue in self.queues if pauses.hold(self._full(queue)))
 
 
 @asynccontextmanager
@@ -314,8 +331,9 @@ async def open_lite_pull_consumer(
 
     Raises ``InvalidName``.
     """
-    check_group(group)
     options = options or LitePullOptions()
+    group = in_namespace(options.client.namespace, group)
+    check_group(group)
     async with open_client(name_servers, options.client, dial=dial, clock_ms=clock_ms) as client:
         consumer = LitePullConsumer()
         core: ConsumerCore | None = None

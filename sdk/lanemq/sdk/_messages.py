@@ -14,6 +14,8 @@ from lanemq.wire import (
     get_property,
 )
 
+from ._namespace import out_of_namespace
+
 NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -106,6 +108,7 @@ class ReceivedMessage:
     __slots__ = (
         "_body",
         "_properties",
+        "full_topic",
         "queue",
         "queue_offset",
         "retries_in_place",
@@ -114,7 +117,7 @@ class ReceivedMessage:
         "topic",
     )
 
-    def __init__(self, stored: StoredMessage, queue: MessageQueue) -> None:
+    def __init__(self, stored: StoredMessage, queue: MessageQueue, namespace: str = "") -> None:
         self.stored = stored
         """The record as the broker keeps it."""
         self.queue = queue
@@ -127,7 +130,10 @@ class ReceivedMessage:
             data = get_property(stored.properties_data, _RETRY_TOPIC)
             if data is not None:
                 topic = data.decode("utf-8", "replace")
-        self.topic: str = topic
+        self.full_topic: str = topic
+        """The topic as brokers know it: with the namespace, if there is one."""
+        self.topic: str = out_of_namespace(namespace, topic) if namespace else topic
+        """The topic it was sent to."""
         self.retries_in_place = 0
         """How often an orderly or staged listener had it before, and asked for it again."""
         self._body: bytes | None = None

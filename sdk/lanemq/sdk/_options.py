@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from lanemq.wire import SystemTopic
+from lanemq.wire import SystemTopic, topic_name_problem
 
 from ._acl import Credentials
 from ._allocation import Allocate, allocate_averagely
@@ -66,6 +66,9 @@ class ClientOptions:
     """Topic of the traces."""
     remoting: RemotingOptions = field(default_factory=RemotingOptions)
     """Limits of the connections."""
+    namespace: str = ""
+    """Put before the names of topics and groups on their way to the brokers, as ``NS%topic``,
+    and taken away from what comes back. Letters, digits, ``-`` and ``_``."""
     credentials: Credentials | None = None
     """Sign every request, for servers with ``aclEnable=true``."""
     tls: ssl.SSLContext | None = None
@@ -90,6 +93,8 @@ class ClientOptions:
                 f"ClientOptions.instance: {self.instance!r} has other characters than letters,"
                 " digits, - and _"
             )
+        if self.namespace and ("%" in self.namespace or topic_name_problem(self.namespace)):
+            raise ValueError(f"ClientOptions.namespace: {self.namespace!r} is no name")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -21,6 +21,7 @@ from lanemq.wire import (
 
 from ._errors import MessageRejected
 from ._messages import Message
+from ._namespace import in_namespace
 from ._options import ProducerOptions
 from ._validate import check_properties, check_send_topic, check_size
 
@@ -57,7 +58,7 @@ class Outgoing(msgspec.Struct, gc=False):
         """The request for ``queue``. Field names are letters: see spec of request code 310."""
         fields = {
             "a": group,
-            "b": self.topic,
+            "b": in_namespace(options.client.namespace, self.topic),
             "c": options.default_topic,
             "d": str(options.default_topic_queues),
             "e": str(queue.queue_id),

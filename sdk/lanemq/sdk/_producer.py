@@ -13,9 +13,11 @@ from lanemq.wire import MessageQueue, Property, SysFlag
 
 from ._batches import prepare_batch, prepare_batches
 from ._client import Client, now_ms, open_client
+from ._discovery import NameServersLike
 from ._errors import ClientClosed, LanemqError, NoReply
 from ._link import Dial
 from ._messages import Message, ReceivedMessage, SendResult
+from ._namespace import in_namespace
 from ._options import ProducerOptions
 from ._outgoing import Outgoing, prepare
 from ._remoting import dial_tcp
@@ -268,20 +270,23 @@ def _make_half(outgoing: Outgoing, group: str) -> None:
 async def open_producer(
     group: str,
     *,
-    name_servers: str | Sequence[str],
+    name_servers: NameServersLike = None,
     options: ProducerOptions | None = None,
     dial: Dial = dial_tcp,
     clock_ms: Callable[[], int] = now_ms,
 ) -> AsyncIterator[Producer]:
     """Open a producer of ``group``; nothing is sent before the first message.
 
-    ``name_servers`` are addresses, as ``"10.0.0.1:9876;10.0.0.2:9876"`` or a sequence. ``dial``
-    and ``clock_ms`` are the seams to network and time of day, for tests.
+    ``name_servers`` are addresses, as ``"10.0.0.1:9876;10.0.0.2:9876"`` or a sequence, or an
+    endpoint that lists them, ``"http://host/path"``; without any the environment variable
+    ``NAMESRV_ADDR`` says. ``dial`` and ``clock_ms`` are the seams to network and time of
+    day, for tests.
 
     Raises ``InvalidName`` for a bad group or address.
     """
-    check_group(group)
     options = options or ProducerOptions()
+    full_group = in_namespace(options.client.namespace, group)
+    check_group(full_group)
     async with (
         open_client(
             name_servers,
@@ -293,7 +298,7 @@ async def open_producer(
         ) as client,
         open_tracer(client, group, "PRODUCE") as tracer,
     ):
-        producer = Producer(client, group, options, tracer)
+        producer = Producer(client, full_group, options, tracer)
         try:
             yield producer
         finally:

@@ -17,6 +17,7 @@ from ._errors import LanemqError, RefusedByBroker
 from ._group_calls import FOUND, NOT_FOUND, OFFSET_ILLEGAL, GroupCalls, Pulled
 from ._held_queue import HeldQueue
 from ._messages import ReceivedMessage
+from ._namespace import queue_out
 from ._offsets import Offsets
 from ._options import ConsumerOptions
 from ._pauses import Pauses
@@ -132,7 +133,12 @@ class PullLoop:
             stored = pulled.messages
             if tags:  # the broker compares hashes only
                 stored = [m for m in stored if get_property(m.properties_data, b"TAGS") in tags]
-            fresh = held.messages.put([ReceivedMessage(m, queue) for m in stored], next_offset)
+            if namespace := self._client.options.namespace:
+                shown = queue_out(namespace, queue)
+                received = [ReceivedMessage(m, shown, namespace) for m in stored]
+            else:
+                received = [ReceivedMessage(m, queue) for m in stored]
+            fresh = held.messages.put(received, next_offset)
             if fresh:
                 self._deliver(held, fresh)
                 return

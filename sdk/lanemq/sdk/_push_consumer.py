@@ -24,6 +24,7 @@ from ._held_queue import HeldQueue
 from ._link import Dial
 from ._listener import ConcurrentListener, ListenerPool
 from ._messages import ReceivedMessage
+from ._namespace import in_namespace, queue_in, queue_out
 from ._options import PushOptions
 from ._ordered_consumer import OrderedConsumer, assemble_ordered, without_stages
 from ._ordered_listeners import StagedConcurrentListener
@@ -58,11 +59,15 @@ class PushConsumer:
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
         """The queues it reads at the moment, sorted."""
-        return tuple(sorted(self._core.membership.held))
+        held, namespace = self._core.membership.held, self._core.client.options.namespace
+        return tuple(sorted(queue_out(namespace, queue) for queue in held))
+
+    def _full(self, queue: MessageQueue) -> MessageQueue:
+        return queue_in(self._core.client.options.namespace, queue)
 
     def committed_offset(self, queue: MessageQueue) -> int | None:
         """How far ``queue`` is settled (the next offset to read), or None if nothing is."""
-        return self._core.offsets.get(queue)
+        return self._core.offsets.get(self._full(queue))
 
     @property
     def concurrency(self) -> int:
@@ -84,16 +89,17 @@ class PushConsumer:
         The consumer keeps its queues. What was pulled before still comes to the listener; that
         is at most what ``FlowLimits`` let it hold.
         """
-        self._core.pauses.pause(queues)
+        self._core.pauses.pause(None if queues is None else map(self._full, queues))
 
     def resume(self, queues: Iterable[MessageQueue] | None = None) -> None:
         """Go on with ``queues``; without an argument, end every pause."""
-        self._core.pauses.resume(queues)
+        self._core.pauses.resume(None if queues is None else map(self._full, queues))
 
     @property
     def paused(self) -> tuple[MessageQueue, ...]:
         """Those of ``queues`` that are paused."""
-        return tuple(queue for queue in self.queues if self._core.pauses.hold(queue))
+        pauses = self._core.pauses
+        return tuple(queue for queue in self.queues if pauses.hold(self._full(queue)))
 
 
 @final
@@ -213,10 +219,12 @@ async def open_push_consumer(
     Raises ``InvalidName`` for bad names, ``RefusedByBroker`` from a broker that does not
     filter by SQL, ``BrokerUnreachable`` or ``RequestTimedOut`` if no name server answers.
     """
-    check_group(group)
+    options = options or PushOptions()
+    namespace = options.client.namespace
+    full_group = in_namespace(namespace, group)
+    check_group(full_group)
     if not subscriptions:
         raise InvalidName("a consumer needs at least one subscription, as {'my-topic': '*'}")
-    options = options or PushOptions()
     async with (
         open_client(
             name_servers,
@@ -235,9 +243,9 @@ async def open_push_consumer(
         pool: ListenerPool | OrderedConsumer | None = None
         try:
             async with open_quiet_nursery() as nursery:
-                core, pool = _assemble(client, group, options, listener, nursery)
+                core, pool = _assemble(client, full_group, options, listener, nursery)
                 for topic, expression in subscriptions.items():
-                    core.subscribe(topic, expression)
+                    core.subscribe(in_namespace(namespace, topic), expression)
                 core.subscribe_retries()
                 is_locked = pool.owns if isinstance(pool, OrderedConsumer) else None
                 workers = pool.pool if isinstance(pool, OrderedConsumer) else pool

@@ -57,7 +57,7 @@ class SendBack:
         # Made by the broker for the delivery that just failed; they would mislead the next.
         for name in (Property.REAL_TOPIC, Property.REAL_QID, Property.TRAN_MSG, Property.WAIT):
             properties.pop(name, None)
-        properties.setdefault(Property.RETRY_TOPIC, message.topic)
+        properties.setdefault(Property.RETRY_TOPIC, message.full_topic)
         properties.setdefault(Property.ORIGIN_MESSAGE_ID, message.message_id)
         properties[Property.DELAY] = str(FIRST_DELAY_LEVEL + message.reconsume_times)
         properties.pop(Property.RECONSUME_TIME, None)  # these two travel in the header

@@ -5,6 +5,7 @@ Source: RocketMQ 4.9.8, DefaultMQProducerImpl.sendDefaultImpl, MQClientAPIImpl.p
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, final
 
 import trio
@@ -15,6 +16,7 @@ from ._client import Client
 from ._errors import BadAnswer, BrokerUnreachable, LanemqError, RequestTimedOut
 from ._latency_faults import LatencyFaults
 from ._messages import Message, SendResult, SendStatus
+from ._namespace import in_namespace, queue_out
 from ._options import ProducerOptions
 from ._outgoing import Outgoing
 from ._route_table import TopicRoute
@@ -76,16 +78,41 @@ class Sender:
         self._options = options
         self._hooks = hooks
         self._choosers: dict[str, QueueChooser] = {}
+        # With a namespace: a route, and the same with the names that applications use.
+        self._shown_routes: dict[str, tuple[TopicRoute, TopicRoute]] = {}
         self._faults = (
             LatencyFaults(options.slow_broker_pauses) if options.avoid_slow_brokers else None
         )
 
     async def route(self, topic: str) -> TopicRoute:
-        """The route to send by; raises as ``Routes.find_for_send``."""
-        route = self._client.routes.get(topic)
+        """The route to send by, its queues as applications know them.
+
+        Raises as ``Routes.find_for_send``.
+        """
+        route = self._known(topic)
         if route is None or not route.publish_queues:
-            route = await self._client.routes.find_for_send(topic)
+            full = in_namespace(self._options.client.namespace, topic)
+            route = self._shown(topic, await self._client.routes.find_for_send(full))
         return route
+
+    def _known(self, topic: str) -> TopicRoute | None:
+        """As ``route``, without asking; None if it is not known yet."""
+        namespace = self._options.client.namespace
+        if not namespace:
+            return self._client.routes.get(topic)
+        route = self._client.routes.get(in_namespace(namespace, topic))
+        return None if route is None else self._shown(topic, route)
+
+    def _shown(self, topic: str, route: TopicRoute) -> TopicRoute:
+        namespace = self._options.client.namespace
+        if not namespace:
+            return route
+        known = self._shown_routes.get(topic)
+        if known is None or known[0] is not route:
+            queues = tuple(queue_out(namespace, queue) for queue in route.publish_queues)
+            known = route, replace(route, topic=topic, publish_queues=queues)
+            self._shown_routes[topic] = known
+        return known[1]
 
     def _choose(self, route: TopicRoute, failed_broker: str | None) -> MessageQueue:
         chooser = self._choosers.get(route.topic)
@@ -115,10 +142,10 @@ class Sender:
         """
         started_s = trio.current_time()
         options = self._options
-        route = self._client.routes.get(outgoing.topic)
+        route = self._known(outgoing.topic)
         if route is None or not route.publish_queues:
             with trio.move_on_after(timeout_s) as scope:
-                route = await self._client.routes.find_for_send(outgoing.topic)
+                route = await self.route(outgoing.topic)
             if scope.cancelled_caught or route is None:
                 servers = ",".join(self._client.routes.name_servers.addresses)
                 raise RequestTimedOut(servers, 105, timeout_s)
@@ -148,7 +175,7 @@ class Sender:
                     )
                     raise
                 # The periodic refresh may have brought another route meanwhile.
-                route = self._client.routes.get(outgoing.topic) or route
+                route = self._known(outgoing.topic) or route
 
     async def _attempt(
         self, outgoing: Outgoing, route: TopicRoute, queue: MessageQueue, timeout_s: float

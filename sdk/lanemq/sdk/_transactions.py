@@ -7,7 +7,7 @@ checkTransactionState.
 """
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -30,9 +30,11 @@ from lanemq.wire import (
 )
 
 from ._client import now_ms
+from ._discovery import NameServersLike
 from ._errors import LanemqError, MessageRejected
 from ._link import Dial
 from ._messages import Message, ReceivedMessage, SendResult, SendStatus
+from ._namespace import in_namespace, queue_out
 from ._options import ProducerOptions
 from ._producer import Producer, open_producer
 from ._remoting import dial_tcp
@@ -136,7 +138,7 @@ class TransactionProducer:
             commit_or_rollback=state.value,
             msg_id=sent.message_id,
             transaction_id=sent.transaction_id or sent.message_id,
-            topic=message.topic,
+            topic=in_namespace(self._client.options.namespace, message.topic),
         )
         address = self._client.routes.master(sent.queue.broker_name)
         if address is None:
@@ -197,7 +199,9 @@ class TransactionProducer:
 
     def _received(self, stored: StoredMessage) -> ReceivedMessage:
         """The half message; its queue is the one it was sent to, at a broker of unknown name."""
-        return ReceivedMessage(stored, MessageQueue(stored.topic, "", stored.queue_id))
+        namespace = self._client.options.namespace
+        queue = MessageQueue(stored.topic, "", stored.queue_id)
+        return ReceivedMessage(stored, queue_out(namespace, queue), namespace)
 
     async def _ask(self, message: ReceivedMessage) -> tuple[TransactionState, Exception | None]:
         try:
@@ -218,7 +222,7 @@ async def open_transaction_producer(
     group: str,
     *,
     check: Check,
-    name_servers: str | Sequence[str],
+    name_servers: NameServersLike = None,
     options: ProducerOptions | None = None,
     dial: Dial = dial_tcp,
     clock_ms: Callable[[], int] = now_ms,
