@@ -3,6 +3,8 @@
 One cluster of each release serves all of it at once, each feature on topics of its own.
 """
 
+import re
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -32,6 +34,9 @@ from lanemq.sdk._client import now_ms
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow]
 
+ROOT = Path(__file__).parents[2]
+SDK_PAGE = (ROOT / "docs" / "sdk.md").read_text()
+BLOCKS = re.findall(r"```python apache\n(.*?)```", SDK_PAGE, re.DOTALL)
 WAIT_S = 60.0
 SETTINGS = {
     **TEST_STORE,
@@ -227,8 +232,30 @@ async def traces(cluster: Cluster, version: str, folder: Path) -> None:
     ]
 
 
+async def documents(cluster: Cluster, folder: Path) -> None:
+    """Examples and documented code that need an Apache broker."""
+    assert len(BLOCKS) == 2
+    for number, block in enumerate(BLOCKS):
+        path = folder / f"block_{number}.py"
+        path.write_text(block.replace("127.0.0.1:9876", cluster.name_server))
+    for path, says in (
+        (folder / "block_0.py", "TransactionState.COMMIT"),
+        (folder / "block_1.py", "b'A QUESTION'"),
+        (ROOT / "examples" / "transaction.py", "received '100 euros'"),
+        (ROOT / "examples" / "request_reply.py", "the sum of 20 22 is 42"),
+    ):
+        result = await trio.run_process(
+            [sys.executable, str(path), cluster.name_server],
+            capture_stdout=True,
+            env={"HOME": str(folder), "PATH": ""},
+        )
+        assert says in result.stdout.decode(), path
+
+
 @pytest.mark.parametrize("version", ["4.9.7", "5.3.3"])
-async def test_transactions_timers_replies_batches_and_traces(version: str, tmp_path: Path) -> None:
+async def test_transactions_timers_replies_batches_traces_and_examples(
+    version: str, tmp_path: Path
+) -> None:
     described = await trio.to_thread.run_sync(
         lambda: apache_cluster(version, tmp_path / "cluster", settings=SETTINGS)
     )
@@ -239,3 +266,4 @@ async def test_transactions_timers_replies_batches_and_traces(version: str, tmp_
         for feature in (transactions, timers, request_reply, batches):
             nursery.start_soon(feature, cluster, version)
         nursery.start_soon(traces, cluster, version, tmp_path / "mqadmin")
+        nursery.start_soon(documents, cluster, tmp_path)

@@ -221,3 +221,14 @@ async def test_ordinary_messages_go_through_the_producer_under_it(
         assert producer.client_id == producer.producer.client_id
     assert cluster.bodies("T") == [b"paid"]
     assert transactions.ended == []
+
+
+async def test_a_broker_without_transactions_says_so_before_anything_is_done(
+    name_server: str,
+) -> None:
+    async def execute(message: Message, transaction_id: str) -> TransactionState:
+        raise AssertionError("must not run")
+
+    async with open_transaction_producer("pg", check=never, name_servers=name_server) as producer:
+        with pytest.raises(RefusedByBroker, match="transaction"):
+            await producer.send_in_transaction(MESSAGE, execute)
