@@ -20,11 +20,11 @@ lint: $(READY)
 	@for part in $(PARTS); do $(BIN)/mypy $$part || exit 1; done
 	$(BIN)/lint-imports
 
-test: lint
-	$(BIN)/pytest
+test: lint test-fast
+	$(BIN)/pytest -m 'peers or slow'
 
 test-fast: $(READY)
-	$(BIN)/pytest -m 'not peers and not slow'
+	$(BIN)/pytest --quiet --numprocesses auto -m 'not peers and not slow'
 
 serve: $(READY)
 	$(BIN)/lanemq serve
