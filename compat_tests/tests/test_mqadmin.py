@@ -16,7 +16,7 @@ import pytest
 import trio
 from click.testing import CliRunner
 
-from lanemq.compat import Cluster, apache_cluster, lanemq_cluster, peers_available, peers_required
+from lanemq.compat import Cluster, apache_cluster, lanemq_cluster
 from lanemq.compat import running as running_cluster
 from lanemq.compat._mqadmin import MqadminShell, open_mqadmin
 from lanemq.sdk import (
@@ -33,18 +33,11 @@ from lanemq.sdk.admin import AdminClient, open_admin
 from lanemq.sdk.admin.cli import admin as admin_commands
 from lanemq.wire import MessageQueue, TopicConfig, retry_topic
 
-pytestmark = [pytest.mark.peers, pytest.mark.slow]
+pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
 TOPIC, GONE, LIVE = "compat_shared", "compat_gone", "compat_live"
 VERSIONS = ("4.9.7", "5.3.3")
 WAIT_S = 60.0
-
-
-@pytest.fixture(autouse=True)
-def _java() -> None:
-    if not peers_available("java"):
-        assert not peers_required(), "a JDK and Maven are required"
-        pytest.skip("a JDK and Maven are not here")
 
 
 @pytest.fixture(autouse=True)
@@ -148,7 +141,6 @@ class Tools:
         self.version = version
 
     async def theirs(self, *args: str) -> str:
-        t0 = time.time()
         printed = await self._shell.run(args[0], "-n", self._name_server, *args[1:])
         assert "SubCommandException" not in printed.err, printed.err
         return printed.out

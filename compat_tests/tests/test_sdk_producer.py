@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from lanemq.compat import Cluster, apache_cluster, peers_available, peers_required, running
+from lanemq.compat import Cluster, apache_cluster, running
 from lanemq.compat._apache import TEST_STORE
 from lanemq.compat._mqadmin import open_mqadmin
 from lanemq.sdk import (
@@ -32,7 +32,7 @@ from lanemq.sdk import (
 )
 from lanemq.sdk._client import now_ms
 
-pytestmark = [pytest.mark.peers, pytest.mark.slow]
+pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
 ROOT = Path(__file__).parents[2]
 SDK_PAGE = (ROOT / "docs" / "sdk.md").read_text()
@@ -48,13 +48,6 @@ SETTINGS = {
 }
 UNTRACED = ClientOptions()
 TRACED = ClientOptions(trace=True)
-
-
-@pytest.fixture(autouse=True)
-def _java() -> None:
-    if not peers_available("java"):
-        assert not peers_required(), "a JDK and Maven are required"
-        pytest.skip("a JDK and Maven are not here")
 
 
 class Inbox:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from lanemq.compat import peers_available, peers_required
 from lanemq.compat._oracle import ask_oracle
 from lanemq.compat._sql_cases import cases, oracle_line
 from lanemq.wire.sql92 import EvaluationError, SqlInvalid, compile_sql
@@ -23,11 +22,9 @@ def judged(expression: str, properties: dict[str, str]) -> str:
         return "ERROR"
 
 
+@pytest.mark.usefixtures("java")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_judgement_is_that_of_the_reference(seed: int) -> None:
-    if not peers_available("java"):
-        assert not peers_required(), "a JDK and Maven are required"
-        pytest.skip("a JDK and Maven are not here")
     asked = list(cases(seed, 20_000))
     answers = ask_oracle("Sql92", "server-5.3.3", (oracle_line(*case) for case in asked))
     different = [
