@@ -60,7 +60,7 @@ class Plan:
 async def bench_broker(plan: Plan, say: Say) -> BrokerBench:
     """Run the bench; raises ``lanemq.compat.CompatError`` where a server or the client fails."""
     machine = this_machine()
-    classpath = await trio.to_thread.run_sync(_compile)
+    classpath = await trio.to_thread.run_sync(compile_client)
     client = ["java", *OPENS, "-Xmx512m", "-Drocketmq.client.logUseSlf4j=false"]
     with tempfile.TemporaryDirectory(prefix="lanemq-bench-") as name:
         folder = Path(name)
@@ -80,7 +80,8 @@ async def bench_broker(plan: Plan, say: Say) -> BrokerBench:
             return await _measure(plan, say, machine=machine, clusters=clusters, driver=driver)
 
 
-def _compile() -> str:
+def compile_client() -> str:
+    """Compile the Java client program, and return its class path. Blocks."""
     source = files("lanemq.bench").joinpath("java", "Bench.java").read_text(encoding="utf-8")
     return java_program("bench", {"Bench.java": source}, CLIENT)
 

@@ -42,6 +42,19 @@ class BrokerBench(msgspec.Struct, frozen=True):
     messages_stored: int
 
 
+class SdkBench(msgspec.Struct, frozen=True):
+    """The JSON of ``lanemq bench sdk``."""
+
+    machine: Machine
+    rounds: int
+    samples: dict[str, dict[str, list[float]]]
+    """Client -> measure -> one rate per round."""
+    ratios: dict[str, dict[str, float]]
+    """Other client -> measure -> lanemq's median over its."""
+    missing: dict[str, str]
+    """Clients that could not be measured -> why."""
+
+
 def median_ratios(
     samples: Mapping[str, Mapping[str, Sequence[float]]], *, ours: str, theirs: str
 ) -> dict[str, float]:

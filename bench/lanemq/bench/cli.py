@@ -12,7 +12,8 @@ from rich.table import Table
 from lanemq.compat import CompatError
 
 from ._broker import Plan, bench_broker
-from ._results import BrokerBench
+from ._results import BrokerBench, Machine, SdkBench
+from ._sdk import OURS, bench_sdk
 from ._wire import wire
 
 
@@ -60,14 +61,73 @@ def broker(against: str, rounds: int, seconds: float, warm_up_s: float, as_json:
         show_broker_bench(Console(), result)
 
 
-def show_broker_bench(console: Console, result: BrokerBench) -> None:
-    """Print medians, ratios, start-up and memory as tables."""
-    ours, theirs = result.samples
-    machine = result.machine
-    console.print(
+@bench.command()
+@click.option("--against", type=click.Choice(["java"]), default="java", show_default=True)
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(min=1))
+@click.option(
+    "--seconds",
+    default=Plan().seconds,
+    show_default=True,
+    type=click.FloatRange(min=0.1),
+    help="Length of each sending measurement.",
+)
+@click.option(
+    "--warm-up",
+    "warm_up_s",
+    default=Plan().warm_up_s,
+    show_default=True,
+    type=click.FloatRange(min=0.1),
+    help="Length of each sending measurement before the first round.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def sdk(against: str, rounds: int, seconds: float, warm_up_s: float, as_json: bool) -> None:
+    """Drive one Apache broker with the SDK and other clients in turn.
+
+    A ratio is lanemq's median over the other client's: above 1 lanemq is better.
+    """
+    plan = Plan(rounds=rounds, seconds=seconds, warm_up_s=warm_up_s)
+    progress = Console(stderr=True)
+    try:
+        result = trio.run(functools.partial(bench_sdk, plan, progress.print))
+    except CompatError as error:
+        raise click.ClickException(str(error)) from None
+    if as_json:
+        click.echo(msgspec.json.encode(result).decode())
+    else:
+        show_sdk_bench(Console(), result)
+
+
+def show_sdk_bench(console: Console, result: SdkBench) -> None:
+    """Print medians, ranges and ratios as a table for each measure."""
+    console.print(_machine_line(result.machine))
+    table = Table("messages per second", "client", "median", "range", "lanemq's ratio to it")
+    for measure in result.samples[OURS]:
+        for client, samples in result.samples.items():
+            rates = samples[measure]
+            ratio = "" if client == OURS else f"{result.ratios[client][measure]:.2f}"
+            table.add_row(
+                measure,
+                client,
+                f"{statistics.median(rates):,.0f}",
+                f"{min(rates):,.0f} - {max(rates):,.0f}",
+                ratio,
+            )
+    console.print(table)
+    for client, reason in result.missing.items():
+        console.print(f"{client}: {reason}")
+
+
+def _machine_line(machine: Machine) -> str:
+    return (
         f"{machine.processors} x {machine.processor}, {machine.memory_gib} GiB, "
         f"{machine.system}, Python {machine.python}, load {machine.load_average}"
     )
+
+
+def show_broker_bench(console: Console, result: BrokerBench) -> None:
+    """Print medians, ratios, start-up and memory as tables."""
+    ours, theirs = result.samples
+    console.print(_machine_line(result.machine))
     table = Table("messages per second", ours, theirs, "ratio", "range of ours", "range of theirs")
     for measure, ratio in result.ratios.items():
         rates = [result.samples[server][measure] for server in (ours, theirs)]

@@ -1,0 +1,113 @@
+"""The SDK as ``java/Bench.java`` is the Java client: the same commands, the same JSON lines.
+
+Run as ``python -m lanemq.bench._sdk_client``.
+"""
+
+import random
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+import trio
+
+from lanemq.sdk import (
+    ConcurrentListener,
+    ConsumeFrom,
+    Message,
+    ProducerOptions,
+    PushOptions,
+    ReceivedMessage,
+    open_producer,
+    open_push_consumer,
+)
+
+BODY = random.Random(1).randbytes(256)
+OPTIONS = ProducerOptions(send_timeout_s=10)
+CONSUME_S = 80.0
+
+Measured = dict[str, float]
+
+
+def measured(messages: int, begun_s: float, ended_s: float) -> Measured:
+    return {"messages": messages, "seconds": ended_s - begun_s}
+
+
+async def send(*, name_server: str, topic: str, threads: int, seconds: float) -> Measured:
+    """So many tasks send one message after the other for so many seconds."""
+    sent = 0
+
+    async def one_after_the_other(end_s: float) -> None:
+        nonlocal sent
+        while time.perf_counter() < end_s:
+            await producer.send(Message(topic=topic, body=BODY))
+            sent += 1
+
+    async with open_producer(
+        "bench_producer", name_servers=name_server, options=OPTIONS
+    ) as producer:
+        await producer.send(Message(topic=topic, body=BODY))  # Java's is connected as well
+        begun_s = time.perf_counter()
+        async with trio.open_nursery() as nursery:
+            for _ in range(threads):
+                nursery.start_soon(one_after_the_other, begun_s + seconds)
+        return measured(sent, begun_s, time.perf_counter())
+
+
+async def consume(*, name_server: str, topic: str, group: str, count: int) -> Measured:
+    """A new group reads so many messages; the time runs from the first to the last of them."""
+    seen = 0
+    first_s = last_s = 0.0
+    done = trio.Event()
+
+    async def handle(messages: Sequence[ReceivedMessage]) -> None:
+        nonlocal seen, first_s, last_s
+        if not seen:
+            first_s = time.perf_counter()
+        seen += len(messages)
+        if seen >= count and not done.is_set():
+            last_s = time.perf_counter()
+            done.set()
+
+    async with open_push_consumer(
+        group,
+        name_servers=name_server,
+        subscriptions={topic: "*"},
+        listener=ConcurrentListener(handle),
+        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
+    ):
+        with trio.move_on_after(CONSUME_S):
+            await done.wait()
+    if seen < count:
+        raise RuntimeError(f"{seen} of {count} messages came")
+    return measured(count, first_s, last_s)
+
+
+COMMANDS: dict[str, Callable[..., Awaitable[Measured]]] = {"send": send, "consume": consume}
+
+
+def answer(line: bytes) -> dict[str, Any]:
+    """Do what one line asks for."""
+    request: dict[str, Any] = msgspec.json.decode(line)
+    number, command = request.pop("id"), request.pop("command")
+    try:
+        return {"id": number, "result": trio.run(partial(COMMANDS[command], **request))}
+    except Exception as error:  # whoever asked has to know
+        return {
+            "id": number,
+            "error": type(error).__name__,
+            "code": -1,
+            "message": f"{error} {getattr(error, '__notes__', '')}",
+        }
+
+
+def main() -> None:
+    for line in sys.stdin.buffer:
+        sys.stdout.buffer.write(msgspec.json.encode(answer(line)) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()
