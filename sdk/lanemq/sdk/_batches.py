@@ -4,6 +4,7 @@ Source: RocketMQ 4.9.8, MessageBatch, and the list splitter of its examples.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from lanemq.wire import RETRY_PREFIX, BatchEntry, Property, UniqueKeys, encode_batch
 
@@ -12,6 +13,9 @@ from ._messages import Message
 from ._options import ProducerOptions
 from ._outgoing import SEND_BATCH, Outgoing, prepare, properties_text
 from ._validate import check_send_topic, check_size
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
 
 ENTRY_BYTES = 22  # of an entry beside body and properties
 
@@ -25,8 +29,9 @@ def prepare_batch(
     than ``message_bytes_max`` together. Batches are not compressed: old consumers could not
     read them.
     """
+    created, messages = _created(messages, options)
     entries, ids = _encode(messages, options, keys, now_ms)
-    outgoing = _join(messages, entries, ids, keys, now_ms)
+    outgoing = _join(messages, entries, ids, keys, now_ms, created)
     if len(outgoing.body) > options.message_bytes_max:
         raise MessageRejected(
             f"the batch has {len(outgoing.body)} bytes, more than the {options.message_bytes_max}"
@@ -47,6 +52,7 @@ def prepare_batches(
 
     A message too long for a batch goes by itself. Raises as ``prepare_batch``.
     """
+    created, messages = _created(messages, options)
     entries, ids = _encode(messages, options, keys, now_ms)
     sizes = [ENTRY_BYTES + len(entry.body) + len(entry.properties) for entry in entries]
     batches = []
@@ -54,7 +60,8 @@ def prepare_batches(
         if part.stop - part.start == 1 and sizes[part.start] > batch_bytes:
             batches.append(prepare(messages[part.start], options, keys, now_ms))
         else:
-            batches.append(_join(messages[part], entries[part], ids[part], keys, now_ms))
+            own = messages[part], entries[part], ids[part]
+            batches.append(_join(*own, keys, now_ms, created))
     return batches
 
 
@@ -71,6 +78,17 @@ def split(sizes: Sequence[int], limit: int) -> Iterator[slice]:
         total += size
     if start < len(sizes):
         yield slice(start, len(sizes))
+
+
+def _created(
+    messages: Sequence[Message], options: ProducerOptions
+) -> "tuple[Span | None, Sequence[Message]]":
+    """With telemetry: the span that ``messages`` belong to, and they with its context."""
+    if not options.client.telemetry:
+        return None, messages
+    from ._telemetry import create  # may not be installed
+
+    return create(messages)
 
 
 def _encode(
@@ -108,10 +126,22 @@ def _join(
     ids: Sequence[str],
     keys: UniqueKeys,
     now_ms: int,
+    created: "Span | None",
 ) -> Outgoing:
+    span = None
+    if created is not None:
+        from ._telemetry import start_batch  # may not be installed
+
+        span = start_batch(created, messages)
     own = f"{Property.UNIQ_KEY}\x01{keys.next(now_ms)}\x02"
     if not messages[0].wait:
         own += f"{Property.WAIT}\x01false\x02"
     return Outgoing(
-        messages[0].topic, ",".join(ids), encode_batch(entries), own, SEND_BATCH, source=messages
+        messages[0].topic,
+        ",".join(ids),
+        encode_batch(entries),
+        own,
+        SEND_BATCH,
+        source=messages,
+        span=span,
     )

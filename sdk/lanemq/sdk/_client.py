@@ -3,9 +3,9 @@
 Source: RocketMQ 4.9.8, MQClientInstance.
 """
 
+import importlib
 import ipaddress
 import itertools
-import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -28,15 +28,16 @@ from lanemq.wire import (
 )
 
 from ._discovery import Endpoint, NameServersLike, fetch_name_servers, find_name_servers
-from ._errors import LanemqError
+from ._errors import LanemqError, WrongUse
 from ._link import Dial
 from ._local_ip import local_ip
+from ._log import get_logger
 from ._options import ClientOptions
 from ._remoting import RemotingClient, dial_tcp, open_remoting_client, split_address
 from ._routes import Discover, NameServers, Routes
 from ._tasks import open_quiet_nursery
 
-LOGGER = logging.getLogger("lanemq.sdk.client")
+LOGGER = get_logger("lanemq.sdk.client")
 
 _NUMBERS = itertools.count(1)  # tells the clients of one process apart
 # A topic without a route is looked for more often than every 30 s while a client is young: the
@@ -193,6 +194,14 @@ class Client:
                         nursery.start_soon(self._tell, address, frame)
 
 
+def check_telemetry() -> None:
+    """Raise ``WrongUse`` where OpenTelemetry is not installed."""
+    try:
+        importlib.import_module("opentelemetry.metrics")
+    except ImportError as error:
+        raise WrongUse("telemetry needs OpenTelemetry: pip install 'lanemq[otel]'") from error
+
+
 # Seconds for taking leave; it is shielded from cancellation, so it must end.
 LEAVE_TIMEOUT_S = 3.0
 
@@ -211,6 +220,8 @@ async def open_client(
 
     Leaving the block, in whatever way, unregisters at the brokers within ``LEAVE_TIMEOUT_S``.
     """
+    if options.telemetry:
+        check_telemetry()
     found = find_name_servers(name_servers, unit_name=options.unit_name)
     addresses: tuple[str, ...] = ()
     discover: Discover | None = None

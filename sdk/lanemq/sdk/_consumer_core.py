@@ -3,7 +3,6 @@
 Source: RocketMQ 4.9.8, DefaultMQPushConsumerImpl, DefaultLitePullConsumerImpl.
 """
 
-import logging
 from typing import final
 
 import trio
@@ -23,13 +22,14 @@ from ._errors import BrokerUnreachable, RequestTimedOut
 from ._expressions import Expression, subscription
 from ._group_calls import GroupCalls
 from ._held_queue import HeldQueue
+from ._log import get_logger
 from ._membership import Membership
 from ._offsets import BrokerOffsets, LocalOffsets, Offsets
 from ._options import ConsumerOptions, MessageModel
 from ._pauses import Pauses
 from ._pull_loop import Deliver, Progress, PullLoop
 
-LOGGER = logging.getLogger("lanemq.sdk.consumer")
+LOGGER = get_logger("lanemq.sdk.consumer")
 
 # Seconds for reporting progress when a consumer ends. It is shielded from cancellation.
 PERSIST_TIMEOUT_S = 3.0

@@ -5,7 +5,6 @@ NOTIFY_CONSUMER_IDS_CHANGED 40, RESET_CONSUMER_CLIENT_OFFSET 220, GET_CONSUMER_S
 Source: RocketMQ 4.9.8, ClientRemotingProcessor.
 """
 
-import logging
 from collections.abc import Callable
 from typing import final
 
@@ -36,12 +35,13 @@ from lanemq.wire import (
 from ._consumer_core import ConsumerCore
 from ._held_queue import HeldQueue
 from ._listener import ConcurrentListener
+from ._log import get_logger
 from ._messages import Outcome, ReceivedMessage
 from ._namespace import queue_out
 from ._ordered_listeners import OrderlyListener, StagedConcurrentListener
 from ._task_dump import task_dump
 
-LOGGER = logging.getLogger("lanemq.sdk.consumer")
+LOGGER = get_logger("lanemq.sdk.consumer")
 
 MIB = 1 << 20
 

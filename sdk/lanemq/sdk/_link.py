@@ -5,7 +5,6 @@ Reproduces what NettyRemotingAbstract and NettyRemotingClient do for one channel
 """
 
 import itertools
-import logging
 import os
 from collections.abc import Awaitable, Callable
 from typing import final
@@ -16,9 +15,10 @@ from msgspec.structs import replace
 from lanemq.wire import NEED_DATA, Connection, Frame, PeerClosed, ProtocolError, encode_frame
 
 from ._errors import BrokerUnreachable, RequestTimedOut
+from ._log import get_logger
 from ._timeouts import Timeouts
 
-LOGGER = logging.getLogger("lanemq.sdk.remoting")
+LOGGER = get_logger("lanemq.sdk.remoting")
 
 Dial = Callable[[str, int], Awaitable[trio.abc.Stream]]
 """Opens a stream to (host, port); raises OSError."""

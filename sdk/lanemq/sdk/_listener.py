@@ -3,7 +3,6 @@
 Source: RocketMQ 4.9.8, ConsumeMessageConcurrentlyService.
 """
 
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -14,9 +13,10 @@ import trio
 
 from ._consume_stats import TopicStats
 from ._held_queue import HeldQueue
+from ._log import get_logger
 from ._messages import Outcome, ReceivedMessage
 
-LOGGER = logging.getLogger("lanemq.sdk.listener")
+LOGGER = get_logger("lanemq.sdk.listener")
 
 Handle = Callable[[Sequence[ReceivedMessage]], Awaitable[Outcome | None]]
 """An application's listener; raising means ``Outcome.RETRY``."""

@@ -218,6 +218,10 @@ class LitePullConsumer:
             else:
                 taken = [messages.popleft() for _ in range(limit)]
             self._positions[held.queue] = held.settle(taken)
+            if self._options.client.telemetry:
+                from ._telemetry import received  # may not be installed
+
+                received(taken, core.group)
             return taken
         return []
 

@@ -15,12 +15,13 @@ from ._client import Client
 from ._errors import LanemqError
 from ._group_calls import GroupCalls
 from ._held_queue import HeldQueue
+from ._log import get_logger
 from ._offsets import Offsets
 from ._options import ConsumerOptions, MessageModel
 from ._pull_loop import PullLoop
 from ._start_offset import start_offset
 
-LOGGER = logging.getLogger("lanemq.sdk.rebalance")
+LOGGER = get_logger("lanemq.sdk.rebalance")
 
 # A division that could not be completed is tried again after this, not after 20 s.
 RETRY_S = 1.0

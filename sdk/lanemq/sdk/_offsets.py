@@ -3,7 +3,6 @@
 Source: RocketMQ 4.9.8, RemoteBrokerOffsetStore, LocalFileOffsetStore.
 """
 
-import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,8 +14,9 @@ from lanemq.wire import MessageQueue, MessageQueueOffsets, RemoteProtocolError
 
 from ._errors import LanemqError
 from ._group_calls import GroupCalls
+from ._log import get_logger
 
-LOGGER = logging.getLogger("lanemq.sdk.offsets")
+LOGGER = get_logger("lanemq.sdk.offsets")
 
 
 class Offsets(Protocol):

@@ -66,6 +66,9 @@ class ClientOptions:
     """Topic of the traces."""
     remoting: RemotingOptions = field(default_factory=RemotingOptions)
     """Limits of the connections."""
+    telemetry: bool = False
+    """Whether sends, polls and calls of listeners make OpenTelemetry spans and metrics, and
+    messages carry their sender's context. Needs ``pip install 'lanemq[otel]'``."""
     namespace: str = ""
     """Put before the names of topics and groups on their way to the brokers, as ``NS%topic``,
     and taken away from what comes back. Letters, digits, ``-`` and ``_``."""

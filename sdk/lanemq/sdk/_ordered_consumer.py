@@ -1,6 +1,5 @@
 """What an orderly or staged push consumer has besides an ordinary one: locks, lanes, stages."""
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import final
@@ -14,6 +13,7 @@ from ._consumer_core import PERSIST_TIMEOUT_S, ConsumerCore
 from ._group_calls import GroupCalls
 from ._held_queue import HeldQueue
 from ._listener import ConcurrentListener
+from ._log import get_logger
 from ._messages import Outcome, ReceivedMessage
 from ._offsets import LocalOffsets
 from ._options import MessageModel, PushOptions
@@ -27,7 +27,7 @@ from ._stage_scheduler import Reset, StageScheduler
 from ._staged_offsets import StagedOffsets
 from ._validate import check_group
 
-LOGGER = logging.getLogger("lanemq.sdk.consumer")
+LOGGER = get_logger("lanemq.sdk.consumer")
 
 NO_STAGES = Stages()
 

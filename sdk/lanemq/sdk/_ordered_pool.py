@@ -3,7 +3,6 @@
 Source for orderly listeners: RocketMQ 4.9.8, ConsumeMessageOrderlyService.
 """
 
-import logging
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from math import inf
@@ -16,11 +15,12 @@ from lanemq.wire import MessageQueue, StageRecord
 from ._consume_stats import TopicStats
 from ._held_queue import HeldQueue
 from ._listener import BATCHES_PER_TURN
+from ._log import get_logger
 from ._messages import Outcome, ReceivedMessage
 from ._ordered_listeners import AbandonMessage, OrderlyListener, StagedConcurrentListener
 from ._stage_scheduler import Batch, StageScheduler
 
-LOGGER = logging.getLogger("lanemq.sdk.listener")
+LOGGER = get_logger("lanemq.sdk.listener")
 
 Scheduler = StageScheduler[ReceivedMessage]
 Messages = Batch[ReceivedMessage]

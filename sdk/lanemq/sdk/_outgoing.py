@@ -4,7 +4,7 @@ Source: RocketMQ 4.9.8, DefaultMQProducerImpl.sendKernelImpl, MessageBatch.
 """
 
 from collections.abc import Sequence
-from typing import Final, final
+from typing import Any, Final, final
 
 import msgspec
 
@@ -51,6 +51,8 @@ class Outgoing(msgspec.Struct, gc=False):
     max_reconsume_times: int | None = None
     source: Message | Sequence[Message] = ()
     """What it was made of, for those who watch; nothing where it is not an application's."""
+    span: Any = None
+    """OpenTelemetry's, begun already; None without telemetry."""
 
     def frame(
         self, group: str, queue: MessageQueue, options: ProducerOptions, now_ms: int, flag: int
@@ -140,6 +142,11 @@ def prepare(message: Message, options: ProducerOptions, keys: UniqueKeys, now_ms
     check_send_topic(topic)
     if topic.startswith(RETRY_PREFIX):
         raise MessageRejected(f"{topic}: messages get into a retry topic by being consumed")
+    span = None
+    if options.client.telemetry:
+        from ._telemetry import start_send  # may not be installed
+
+        span, message = start_send(message)
     body, sys_flag = message.body, 0
     unique_key = keys.next(now_ms)
     properties = properties_text(message, unique_key)
@@ -153,7 +160,7 @@ def prepare(message: Message, options: ProducerOptions, keys: UniqueKeys, now_ms
     if message.properties and message.properties.get(Property.MSG_TYPE) == REPLY:
         code = SEND_REPLY
     return Outgoing(
-        topic, unique_key, body, properties, code, sys_flag, message.flag, source=message
+        topic, unique_key, body, properties, code, sys_flag, message.flag, source=message, span=span
     )
 
 

@@ -16,13 +16,14 @@ from ._consume_stats import TopicStats
 from ._errors import LanemqError, RefusedByBroker
 from ._group_calls import FOUND, NOT_FOUND, OFFSET_ILLEGAL, GroupCalls, Pulled
 from ._held_queue import HeldQueue
+from ._log import get_logger
 from ._messages import ReceivedMessage
 from ._namespace import queue_out
 from ._offsets import Offsets
 from ._options import ConsumerOptions
 from ._pauses import Pauses
 
-LOGGER = logging.getLogger("lanemq.sdk.pull")
+LOGGER = get_logger("lanemq.sdk.pull")
 
 Deliver = Callable[[HeldQueue, list[ReceivedMessage]], None]
 """Takes what a pull found and was not held before."""

@@ -3,7 +3,6 @@
 Source: RocketMQ 4.9.8, DefaultMQPushConsumer.
 """
 
-import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -23,6 +22,7 @@ from ._expressions import Expression
 from ._held_queue import HeldQueue
 from ._link import Dial
 from ._listener import ConcurrentListener, ListenerPool
+from ._log import get_logger
 from ._messages import ReceivedMessage
 from ._namespace import in_namespace, queue_in, queue_out
 from ._options import PushOptions
@@ -36,7 +36,7 @@ from ._tasks import open_quiet_nursery
 from ._tracer import open_tracer
 from ._validate import check_group
 
-LOGGER = logging.getLogger("lanemq.sdk.consumer")
+LOGGER = get_logger("lanemq.sdk.consumer")
 
 # Neither a send-back nor a copy worked: the listener gets the messages again after this.
 LOCAL_RETRY_S = 5.0
@@ -239,6 +239,10 @@ async def open_push_consumer(
         if hooks:
             handle = hooked(listener.handle, group, hooks, clock_ms)
             listener = replace(listener, handle=handle)
+        if options.client.telemetry:
+            from ._telemetry import traced  # may not be installed
+
+            listener = replace(listener, handle=traced(listener.handle, group))
         core: ConsumerCore | None = None
         pool: ListenerPool | OrderedConsumer | None = None
         try:

@@ -3,7 +3,6 @@
 Source: RocketMQ 4.9.8, RebalanceImpl.lock, lockAll, unlock; ConsumeMessageOrderlyService.
 """
 
-import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, final
 
@@ -20,8 +19,9 @@ from lanemq.wire import (
 
 from ._client import Client
 from ._errors import BadAnswer, BrokerUnreachable, LanemqError
+from ._log import get_logger
 
-LOGGER = logging.getLogger("lanemq.sdk.locks")
+LOGGER = get_logger("lanemq.sdk.locks")
 
 RENEW_INTERVAL_S: Final = 20.0
 LOCK_LIFE_S: Final = 30.0

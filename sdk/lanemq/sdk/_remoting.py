@@ -4,7 +4,6 @@ Reproduces NettyRemotingClient, without its thread pools: a call is a coroutine,
 that the server sends run in the nursery of their connection.
 """
 
-import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from contextlib import asynccontextmanager
@@ -18,10 +17,11 @@ from lanemq.wire import Frame, Refused, RemoteProtocolError, ResponseCode
 from ._acl import Credentials, sign
 from ._errors import ClientClosed, InvalidName, RefusedByBroker
 from ._link import Dial, Link
+from ._log import get_logger
 from ._tasks import open_quiet_nursery
 from ._tls import over_tls
 
-LOGGER = logging.getLogger("lanemq.sdk.remoting")
+LOGGER = get_logger("lanemq.sdk.remoting")
 
 Handler = Callable[[Frame, str], "Frame | Awaitable[Frame | None] | None"]
 """Answers a request of the server: (request, server's address) -> reply, or None.

@@ -4,7 +4,6 @@ A replier sends its reply to a broker, which pushes it over the connection of th
 asked. Source: RocketMQ 4.9.8, DefaultMQProducerImpl.request, MessageUtil, ClientRemotingProcessor.
 """
 
-import logging
 import uuid
 from typing import final
 
@@ -24,10 +23,11 @@ from lanemq.wire import (
 
 from ._client import Client
 from ._errors import MessageRejected
+from ._log import get_logger
 from ._messages import Message, ReceivedMessage
 from ._outgoing import REPLY
 
-LOGGER = logging.getLogger("lanemq.sdk.request_reply")
+LOGGER = get_logger("lanemq.sdk.request_reply")
 
 
 def reply_to(message: ReceivedMessage, body: bytes) -> Message:

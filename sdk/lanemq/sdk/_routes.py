@@ -5,7 +5,6 @@ routes sooner or later. What was learned is kept while name servers are away.
 Source: RocketMQ 4.9.8, MQClientInstance, NettyRemotingClient.getAndCreateNameserverChannel.
 """
 
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import final
 
@@ -30,10 +29,11 @@ from ._errors import (
     RefusedByBroker,
     RequestTimedOut,
 )
+from ._log import get_logger
 from ._remoting import RemotingClient
 from ._route_table import TopicRoute, read_default_route, read_route
 
-LOGGER = logging.getLogger("lanemq.sdk.routes")
+LOGGER = get_logger("lanemq.sdk.routes")
 
 Discover = Callable[[], Awaitable[tuple[str, ...]]]
 

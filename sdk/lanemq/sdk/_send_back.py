@@ -3,7 +3,6 @@
 Source: RocketMQ 4.9.8, DefaultMQPushConsumerImpl.sendMessageBack.
 """
 
-import logging
 from typing import Final, final
 
 from lanemq.wire import Property, SysFlag, SystemGroup, encode_properties, retry_topic
@@ -11,12 +10,13 @@ from lanemq.wire import Property, SysFlag, SystemGroup, encode_properties, retry
 from ._client import Client
 from ._errors import LanemqError
 from ._group_calls import GroupCalls
+from ._log import get_logger
 from ._messages import ReceivedMessage
 from ._options import ProducerOptions
 from ._outgoing import SEND, Outgoing
 from ._sender import Sender
 
-LOGGER = logging.getLogger("lanemq.sdk.listener")
+LOGGER = get_logger("lanemq.sdk.listener")
 
 FIRST_DELAY_LEVEL: Final = 3  # level of the first delivery again; each later one is longer
 FALLBACK_TIMEOUT_S: Final = 3.0

@@ -4,7 +4,6 @@ Source: RocketMQ 4.9.8, SendMessageHook, SendMessageContext.
 """
 
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -12,9 +11,10 @@ from typing import Any, TypeVar, final
 
 from lanemq.wire import MessageQueue
 
+from ._log import get_logger
 from ._messages import Message, SendResult
 
-LOGGER = logging.getLogger("lanemq.sdk.hooks")
+LOGGER = get_logger("lanemq.sdk.hooks")
 
 Event = TypeVar("Event")
 

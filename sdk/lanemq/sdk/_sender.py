@@ -5,6 +5,7 @@ Source: RocketMQ 4.9.8, DefaultMQProducerImpl.sendDefaultImpl, MQClientAPIImpl.p
 
 import random
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final, final
 
@@ -140,6 +141,19 @@ class Sender:
         A given or selected ``queue`` is the only one tried, once. Raises the last failure, with
         a note of the attempts before it.
         """
+        if outgoing.span is None:
+            return await self._send(outgoing, queue, timeout_s)
+        with self._watched(outgoing):
+            return await self._send(outgoing, queue, timeout_s)
+
+    def _watched(self, outgoing: Outgoing) -> AbstractContextManager[None]:
+        from ._telemetry import sending  # may not be installed
+
+        return sending(outgoing.span, outgoing.topic, outgoing.message_id, self._group)
+
+    async def _send(
+        self, outgoing: Outgoing, queue: MessageQueue | Select | None, timeout_s: float
+    ) -> SendResult:
         started_s = trio.current_time()
         options = self._options
         route = self._known(outgoing.topic)
@@ -252,6 +266,13 @@ class Sender:
 
     async def send_oneway(self, outgoing: Outgoing, queue: MessageQueue | Select | None) -> None:
         """Send without an answer; one attempt. Raises where nothing could be sent at all."""
+        if outgoing.span is None:
+            await self._send_oneway(outgoing, queue)
+            return
+        with self._watched(outgoing):
+            await self._send_oneway(outgoing, queue)
+
+    async def _send_oneway(self, outgoing: Outgoing, queue: MessageQueue | Select | None) -> None:
         route = await self.route(outgoing.topic)
         if queue is None:
             queue = self._choose(route, None)

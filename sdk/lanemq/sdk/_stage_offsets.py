@@ -4,7 +4,6 @@ A record is a pair, consumer offset and stage offset, always stored as one (see
 ``lanemq.wire.StageRecord``).
 """
 
-import logging
 from pathlib import Path
 from typing import Protocol, final
 
@@ -21,9 +20,10 @@ from lanemq.wire import (
 from ._client import Client
 from ._errors import BrokerUnreachable, LanemqError, RefusedByBroker, WrongUse
 from ._group_calls import GroupCalls
+from ._log import get_logger
 from ._offsets import LocalOffsets
 
-LOGGER = logging.getLogger("lanemq.sdk.offsets")
+LOGGER = get_logger("lanemq.sdk.offsets")
 
 
 class StageOffsetStore(Protocol):

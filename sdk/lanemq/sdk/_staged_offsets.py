@@ -4,7 +4,6 @@ The record of a queue (``lanemq.wire.StageRecord``) is the authority. The ordina
 lag tools and for a later change of listener; it may lag the record by a commit, and never leads.
 """
 
-import logging
 from collections.abc import Iterable
 from typing import Protocol, final
 
@@ -13,9 +12,10 @@ import trio
 from lanemq.wire import RETRY_PREFIX, MessageQueue, StageRecord
 
 from ._errors import LanemqError
+from ._log import get_logger
 from ._stage_offsets import StageOffsetStore
 
-LOGGER = logging.getLogger("lanemq.sdk.offsets")
+LOGGER = get_logger("lanemq.sdk.offsets")
 
 
 class Commits(Protocol):

@@ -1,6 +1,5 @@
 """Sends the messages of a stage at once, and the next stage when all of them are stored."""
 
-import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import final
@@ -11,13 +10,14 @@ from lanemq.wire import MessageQueue, Stages, java_hash
 
 from ._client import Client
 from ._errors import ClientClosed, InvalidName, LanemqError, NoRoute, StagedSendFailed
+from ._log import get_logger
 from ._messages import Message
 from ._options import ProducerOptions
 from ._outgoing import Outgoing, prepare
 from ._sender import Sender
 from ._tasks import open_quiet_nursery
 
-LOGGER = logging.getLogger("lanemq.sdk.producer")
+LOGGER = get_logger("lanemq.sdk.producer")
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0

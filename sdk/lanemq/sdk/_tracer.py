@@ -4,7 +4,6 @@ Source: RocketMQ 4.9.8, AsyncTraceDispatcher.
 """
 
 import itertools
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final, final
@@ -16,6 +15,7 @@ from lanemq.wire import Property
 from ._client import Client
 from ._consume_hooks import ConsumeHook, Consumption
 from ._errors import LanemqError
+from ._log import get_logger
 from ._messages import Message, Outcome, ReceivedMessage, SendStatus
 from ._options import ProducerOptions
 from ._outgoing import prepare
@@ -33,7 +33,7 @@ from ._trace_records import (
     transaction_end_record,
 )
 
-LOGGER = logging.getLogger("lanemq.sdk.trace")
+LOGGER = get_logger("lanemq.sdk.trace")
 
 COLLECT_S: Final = 0.5  # records wait this long for others
 RECORDS_MAX: Final = 2048  # that wait; further ones are dropped, for traces must not fill memory

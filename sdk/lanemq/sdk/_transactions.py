@@ -6,7 +6,6 @@ Source: RocketMQ 4.9.8, TransactionMQProducer, DefaultMQProducerImpl.sendMessage
 checkTransactionState.
 """
 
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -33,13 +32,14 @@ from ._client import now_ms
 from ._discovery import NameServersLike
 from ._errors import LanemqError, MessageRejected
 from ._link import Dial
+from ._log import get_logger
 from ._messages import Message, ReceivedMessage, SendResult, SendStatus
 from ._namespace import in_namespace, queue_out
 from ._options import ProducerOptions
 from ._producer import Producer, open_producer
 from ._remoting import dial_tcp
 
-LOGGER = logging.getLogger("lanemq.sdk.transactions")
+LOGGER = get_logger("lanemq.sdk.transactions")
 
 
 class TransactionState(Enum):
