@@ -1,0 +1,61 @@
+"""What the pages say of the project's files is true, and the layout is as they say."""
+
+import re
+import tomllib
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PARTS = ("wire", "storage", "sdk", "proxy", "compat_tests", "bench")
+PAGES = sorted(
+    chain(
+        ROOT.glob("*.md"),
+        (ROOT / "docs").rglob("*.md"),
+        *((ROOT / part).glob("*.md") for part in (*PARTS, "spark")),
+    )
+)
+
+
+def link_targets(page: Path) -> list[str]:
+    targets = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+    return [target for target in targets if "://" not in target and not target.startswith("#")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
+    for target in link_targets(page):
+        assert (page.parent / target.split("#")[0]).exists(), f"{page.name}: {target}"
+
+
+def test_every_module_that_the_tour_names_exists() -> None:
+    tour = (ROOT / "docs" / "tour.md").read_text(encoding="utf-8")
+    names = set(re.findall(r"`(?:[a-z]+/)*(_[a-z_]+\.py|testing\.py)`", tour))
+    assert len(names) > 40
+    there = {path.name for part in PARTS for path in (ROOT / part / "lanemq").rglob("*.py")}
+    assert names <= there, sorted(names - there)
+
+
+def test_every_adr_has_its_own_number() -> None:
+    numbers = [path.name[:3] for path in (ROOT / "docs" / "adr").glob("*.md")]
+    assert sorted(numbers) == [f"{number:03d}" for number in range(1, len(numbers) + 1)]
+
+
+def test_no_part_hides_the_others() -> None:
+    """A ``lanemq/__init__.py`` in one folder would end the namespace for all of them."""
+    assert [part for part in PARTS if (ROOT / part / "lanemq" / "__init__.py").exists()] == []
+
+
+def test_every_part_says_that_it_is_typed() -> None:
+    packages = [path for part in PARTS for path in (ROOT / part / "lanemq").iterdir()]
+    assert len(packages) == len(PARTS)
+    assert [path for path in packages if not (path / "py.typed").exists()] == []
+
+
+def test_a_wheel_holds_every_part() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    wheel = build["targets"]["wheel"]
+    folders = [f"{part}/lanemq" for part in PARTS]
+    assert sorted(wheel["only-include"]) == sorted(folders)
+    assert wheel["sources"] == dict.fromkeys(folders, "lanemq")
