@@ -6,7 +6,7 @@ from typing import final
 
 import trio
 
-from lanemq.wire import MessageQueue, Stages, java_hash
+from lanemq.wire import MessageQueue, Stages
 
 from ._client import Client
 from ._errors import ClientClosed, InvalidName, LanemqError, NoRoute, StagedSendFailed
@@ -14,6 +14,7 @@ from ._log import get_logger
 from ._messages import Message
 from ._options import ProducerOptions
 from ._outgoing import Outgoing, prepare
+from ._selectors import HashSelector
 from ._sender import Sender
 from ._tasks import open_quiet_nursery
 
@@ -21,15 +22,6 @@ LOGGER = get_logger("lanemq.sdk.producer")
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
-
-
-def choose_queue(key: str | int, queues: tuple[MessageQueue, ...]) -> MessageQueue:
-    """The queue of ``key``: the same for every producer that sees the same queues.
-
-    Source: RocketMQ 4.9.8, SelectMessageQueueByHash.
-    """
-    number = java_hash(key) if isinstance(key, str) else key
-    return queues[abs(number) % len(queues)]
 
 
 @final
@@ -113,7 +105,7 @@ class StagedSender:
                 queues = (await self._sender.route(message.topic)).publish_queues
                 if not queues:
                     raise NoRoute(message.topic, "no broker takes messages of it")
-                self._queue = choose_queue(key, queues)
+                self._queue = HashSelector(key)(queues, message)
         if self._queue.topic != message.topic:
             raise InvalidName(
                 f"the stages are those of a queue of topic {self._queue.topic}; a message of"

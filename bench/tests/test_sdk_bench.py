@@ -1,0 +1,98 @@
+"""The bench of the SDK: what its client program does, and one short run against the real thing."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from lanemq.bench._results import Machine, SdkBench
+from lanemq.bench._sdk import JAVA, MEASURES, PYROCKETMQ
+from lanemq.bench._sdk_client import answer
+from lanemq.bench.cli import bench, show_sdk_bench
+from lanemq.compat import missing_tools, peers_required
+
+RESULT = SdkBench(
+    machine=Machine("a processor", 2, 7.7, "Linux", "3.11", 0.1),
+    rounds=3,
+    samples={
+        "lanemq": {measure: [300.0, 200.0, 100.0] for measure in MEASURES},
+        JAVA: {measure: [100.0, 50.0, 160.0] for measure in MEASURES},
+    },
+    ratios={JAVA: dict.fromkeys(MEASURES, 2.0)},
+    missing={PYROCKETMQ: "not installable: no package index"},
+)
+SERVE = "from lanemq.proxy.cli import main; main()"
+
+
+def test_people_see_medians_ranges_ratios_and_who_is_missing() -> None:
+    console = Console(width=200, force_terminal=False)
+    with console.capture() as capture:
+        show_sdk_bench(console, RESULT)
+    shown = capture.get()
+    assert "send_64" in shown
+    assert "2.00" in shown
+    assert "100 - 300" in shown
+    assert f"{PYROCKETMQ}: not installable" in shown
+
+
+@pytest.fixture(scope="module")
+def name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder: Path = tmp_path_factory.mktemp("serve")
+    command = [sys.executable, "-c", SERVE, "serve", "--port", "0", "--json"]
+    with (
+        (folder / "stderr").open("wb") as errors,
+        subprocess.Popen(
+            [*command, "--data", str(folder / "data")], stdout=subprocess.PIPE, stderr=errors
+        ) as process,
+    ):
+        assert process.stdout is not None
+        yield msgspec.json.decode(process.stdout.readline())["namesrv"]
+        process.terminate()
+        assert process.wait(30) == 0
+
+
+def ask(command: str, **arguments: object) -> dict[str, Any]:
+    return answer(msgspec.json.encode({"id": 7, "command": command, **arguments}))
+
+
+def test_the_client_program_sends_and_consumes(name_server: str) -> None:
+    sent = ask("send", name_server=name_server, topic="T", threads=3, seconds=0.2)
+    assert sent["id"] == 7
+    assert sent["result"]["messages"] > 3
+    assert 0.2 <= sent["result"]["seconds"] < 5
+    count = sent["result"]["messages"] + 1  # one before the clock runs
+    read = ask("consume", name_server=name_server, topic="T", group="g", count=count)
+    assert read["result"]["messages"] == count
+    assert read["result"]["seconds"] > 0
+
+
+def test_the_client_program_says_what_went_wrong() -> None:
+    failed = ask("send", name_server="127.0.0.1:1", topic="T", threads=1, seconds=0.1)
+    assert (failed["id"], failed["error"], failed["code"]) == (7, "BrokerUnreachable", -1)
+    assert "127.0.0.1:1" in failed["message"]
+    assert ask("dance")["error"] == "KeyError"
+
+
+@pytest.mark.peers
+@pytest.mark.slow
+def test_a_short_run_measures_every_client() -> None:
+    if missing := missing_tools("java"):
+        assert not peers_required(), missing
+        pytest.skip(missing)
+    arguments = ["sdk", "--rounds", "1", "--seconds", "0.3", "--warm-up", "0.3", "--json"]
+    result = CliRunner().invoke(bench, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.stdout)
+    clients = {"lanemq", JAVA, PYROCKETMQ} - set(printed["missing"])
+    assert set(printed["samples"]) == clients
+    assert set(printed["ratios"]) == clients - {"lanemq"}
+    for ratios in printed["ratios"].values():
+        assert set(ratios) == set(MEASURES)
+        assert all(ratio > 0 for ratio in ratios.values())
