@@ -1,0 +1,147 @@
+"""The way into the asyncio clients. Each takes what its namesake in lanemq.sdk takes, but the
+seams for tests, and opens with an ``async with`` block.
+"""
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from functools import partial
+
+from .. import _lite_pull, _producer, _push_consumer, _transactions
+from .._consumer_requests import Listener
+from .._discovery import NameServersLike
+from .._elsewhere import Gate, forward_store, run_at
+from .._expressions import Expression
+from .._listener import ConcurrentListener
+from .._messages import ReceivedMessage
+from .._options import LitePullOptions, ProducerOptions, PushOptions
+from .._ordered_listeners import StagedConcurrentListener
+from .._portal_calls import Errand
+from .._transactions import Check, TransactionState
+from ._bridge import Bridge, Opening
+from ._lite_pull import LitePullConsumer
+from ._producer import Producer
+from ._push_consumer import PushConsumer
+from ._transactions import TransactionProducer
+
+
+def open_producer(
+    group: str,
+    *,
+    name_servers: NameServersLike = None,
+    options: ProducerOptions | None = None,
+) -> AbstractAsyncContextManager[Producer]:
+    """Open a producer of ``group``; any number of tasks may use it at once.
+
+    ``name_servers`` are addresses, as ``"10.0.0.1:9876;10.0.0.2:9876"`` or a sequence. Hooks
+    in ``options`` run on the event loop.
+
+    Raises ``InvalidName`` for a bad group or address.
+    """
+    return Opening(
+        Producer,
+        lambda bridge: _producer.open_producer(
+            group, name_servers=name_servers, options=bridge.with_hooks(options)
+        ),
+    )
+
+
+def open_transaction_producer(
+    group: str,
+    *,
+    check: Check,
+    name_servers: NameServersLike = None,
+    options: ProducerOptions | None = None,
+) -> AbstractAsyncContextManager[TransactionProducer]:
+    """Open a producer of transactions of ``group``.
+
+    ``check`` is awaited, in a task of its own, when a broker asks for the state of a
+    transaction, which may be one of another producer of the group, of another process, or of
+    before a restart: it must look it up where the local transaction left its mark. Other
+    arguments are those of `open_producer`.
+    """
+
+    def opener(bridge: Bridge) -> AbstractAsyncContextManager[_transactions.TransactionProducer]:
+        async def forwarded(message: ReceivedMessage) -> TransactionState:
+            errand: Errand[TransactionState] = Errand(bridge.portal, partial(check, message))
+            return await run_at(bridge.place, errand)
+
+        return _transactions.open_transaction_producer(
+            group, check=forwarded, name_servers=name_servers, options=bridge.with_hooks(options)
+        )
+
+    return Opening(TransactionProducer, opener)
+
+
+def open_push_consumer(
+    group: str,
+    *,
+    name_servers: NameServersLike = None,
+    subscriptions: Mapping[str, Expression],
+    listener: Listener,
+    options: PushOptions | None = None,
+) -> AbstractAsyncContextManager[PushConsumer]:
+    """Consume with ``listener`` while the block runs; it runs in tasks of this event loop.
+
+    ``subscriptions`` maps topics to tags, ``"*"``, ``"A"``, ``"A || B"``, or to a condition,
+    ``Sql("a > 5")``. All consumers of a group must have the same ones. Inside the block the
+    consumer has its queues, unless a broker could not be asked; then it goes on trying.
+
+    When the block ends, pulling stops, listeners that run may finish (``shutdown_grace_s``),
+    progress is reported and awaited, and the brokers are told. When it is left by an error or
+    a cancellation, running listeners are cancelled; their messages come again, and what was
+    settled before is reported all the same. A listener that does not end within a second of
+    being cancelled is not waited for; what it returns does not count.
+
+    Heartbeats and pulls do not depend on the event loop. If it ends and the block does not, the
+    consumer is closed as by an error, some seconds later.
+
+    Raises ``InvalidName`` for bad names, ``RefusedByBroker`` from a broker that does not
+    filter by SQL, ``BrokerUnreachable`` or ``RequestTimedOut`` if no name server answers.
+    """
+
+    def opener(bridge: Bridge) -> AbstractAsyncContextManager[_push_consumer.PushConsumer]:
+        gate = Gate(
+            bridge.portal,
+            bridge.place,
+            bridge.leaving,
+            ordered=not isinstance(listener, ConcurrentListener),
+            concurrency=listener.concurrency,
+        )
+        forwarded = replace(listener, handle=gate.handle(listener.handle))
+        if isinstance(forwarded, StagedConcurrentListener):
+            store = forward_store(bridge.portal, bridge.place, forwarded.store)
+            forwarded = replace(forwarded, store=store)
+        return gate.follow(
+            _push_consumer.open_push_consumer(
+                group,
+                name_servers=name_servers,
+                subscriptions=subscriptions,
+                listener=forwarded,
+                options=bridge.with_hooks(options),
+            )
+        )
+
+    return Opening(PushConsumer, opener)
+
+
+def open_lite_pull_consumer(
+    group: str,
+    *,
+    name_servers: NameServersLike = None,
+    options: LitePullOptions | None = None,
+) -> AbstractAsyncContextManager[LitePullConsumer]:
+    """Open a consumer that reads nothing yet: call ``subscribe`` or ``assign``.
+
+    When the block ends, progress is reported and awaited: with ``auto_commit`` everything that
+    ``poll`` returned. When it is left by an error or a cancellation, what the last polls
+    returned counts as not done with, unless it was committed.
+
+    Raises ``InvalidName``.
+    """
+    return Opening(
+        LitePullConsumer,
+        lambda _: _lite_pull.open_lite_pull_consumer(
+            group, name_servers=name_servers, options=options
+        ),
+    )

@@ -1,0 +1,98 @@
+"""Written after lanemq.sdk.admin._broker by sdk/tools/generate_faces.py; change it there."""
+
+from collections.abc import Mapping
+
+from lanemq.wire import (
+    BrokerStatsData,
+    ProducerTable,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+    TopicConfig,
+    TopicConfigWrapper,
+    TopicStatsTable,
+)
+
+from ...admin._client import AdminClient
+from .._bridge import Bridge
+
+
+class BrokerRequests:
+    """One method per request."""
+
+    _core: AdminClient
+
+    _bridge: Bridge
+
+    async def put_topic(self, address: str, config: TopicConfig) -> None:
+        """Create a topic, or change it (17)."""
+        await self._bridge.call(self._core.put_topic, address, config)
+
+    async def delete_topic(self, address: str, topic: str) -> None:
+        """Delete a topic with its messages (215)."""
+        await self._bridge.call(self._core.delete_topic, address, topic)
+
+    async def topic_configs(self, address: str) -> TopicConfigWrapper:
+        """Return the configuration of all topics (21)."""
+        return await self._bridge.call(self._core.topic_configs, address)
+
+    async def topic_config(self, address: str, topic: str) -> TopicConfig:
+        """Return the configuration of one topic (351, not known to brokers before 5.0)."""
+        return await self._bridge.call(self._core.topic_config, address, topic)
+
+    async def system_topics(self, address: str) -> list[str]:
+        """Return the topics that the broker keeps for itself (305)."""
+        return await self._bridge.call(self._core.system_topics, address)
+
+    async def topic_offsets(self, address: str, topic: str) -> TopicStatsTable:
+        """Return the bounds of each queue of a topic and when it was last written (202)."""
+        return await self._bridge.call(self._core.topic_offsets, address, topic)
+
+    async def groups_of_topic(self, address: str, topic: str) -> list[str]:
+        """Return the consumer groups that read a topic or once did (300)."""
+        return await self._bridge.call(self._core.groups_of_topic, address, topic)
+
+    async def put_group(self, address: str, config: SubscriptionGroupConfig) -> None:
+        """Create a consumer group, or change it (200)."""
+        await self._bridge.call(self._core.put_group, address, config)
+
+    async def groups(self, address: str) -> SubscriptionGroupWrapper:
+        """Return the configuration of all consumer groups (201)."""
+        return await self._bridge.call(self._core.groups, address)
+
+    async def delete_group(self, address: str, group: str, *, remove_offsets: bool = False) -> None:
+        """Delete the configuration of a consumer group (207), and its offsets if asked to."""
+        await self._bridge.call(
+            self._core.delete_group, address, group, remove_offsets=remove_offsets
+        )
+
+    async def runtime(self, address: str) -> dict[str, str]:
+        """Return what the broker reports about itself (28)."""
+        return await self._bridge.call(self._core.runtime, address)
+
+    async def config(self, address: str) -> dict[str, str]:
+        """Return the broker's configuration (26)."""
+        return await self._bridge.call(self._core.config, address)
+
+    async def update_config(self, address: str, values: Mapping[str, str]) -> None:
+        """Change the configuration of a running broker (25)."""
+        await self._bridge.call(self._core.update_config, address, values)
+
+    async def producers(self, address: str) -> ProducerTable:
+        """Return all connected producers by group (328)."""
+        return await self._bridge.call(self._core.producers, address)
+
+    async def statistics(self, address: str, name: str, key: str) -> BrokerStatsData:
+        """Return one counter (315), such as TOPIC_PUT_NUMS of a topic."""
+        return await self._bridge.call(self._core.statistics, address, name, key)
+
+    async def clean_expired_queues(self, address: str) -> None:
+        """Remove queue files whose messages are gone (306)."""
+        await self._bridge.call(self._core.clean_expired_queues, address)
+
+    async def clean_unused_topics(self, address: str) -> None:
+        """Remove queue files of topics that do not exist any more (316)."""
+        await self._bridge.call(self._core.clean_unused_topics, address)
+
+    async def delete_expired_log(self, address: str) -> None:
+        """Remove log files past their time now (329)."""
+        await self._bridge.call(self._core.delete_expired_log, address)

@@ -1,0 +1,62 @@
+"""Written after lanemq.sdk.admin._name_server by sdk/tools/generate_faces.py; change it there."""
+
+from lanemq.wire import ClusterInfo, RouteData
+
+from ...admin._client import AdminClient
+from .._bridge import Bridge
+
+
+class NameServerRequests:
+    """One method per request. Reads ask the first name server that answers; writes ask all."""
+
+    _core: AdminClient
+
+    _bridge: Bridge
+
+    async def topics(self) -> list[str]:
+        """Return the names of all topics that have a route (206)."""
+        return await self._bridge.call(
+            self._core.topics,
+        )
+
+    async def topics_of_cluster(self, cluster: str) -> list[str]:
+        """Return the names of the topics with a queue in ``cluster`` (224)."""
+        return await self._bridge.call(self._core.topics_of_cluster, cluster)
+
+    async def route(self, topic: str) -> RouteData:
+        """Return the brokers and queues of ``topic`` (105). Raises ``NoRoute``."""
+        return await self._bridge.call(self._core.route, topic)
+
+    async def cluster(self) -> ClusterInfo:
+        """Return the clusters and the addresses of their brokers (106)."""
+        return await self._bridge.call(
+            self._core.cluster,
+        )
+
+    async def delete_route(self, topic: str, *, cluster: str | None = None) -> None:
+        """Make every name server forget the route of ``topic`` (216)."""
+        await self._bridge.call(self._core.delete_route, topic, cluster=cluster)
+
+    async def put_value(self, namespace: str, key: str, value: str) -> None:
+        """Store a value at every name server (100)."""
+        await self._bridge.call(self._core.put_value, namespace, key, value)
+
+    async def value(self, namespace: str, key: str) -> str | None:
+        """Return a stored value, None where there is none (101)."""
+        return await self._bridge.call(self._core.value, namespace, key)
+
+    async def values(self, namespace: str) -> dict[str, str]:
+        """Return all values of a namespace (219)."""
+        return await self._bridge.call(self._core.values, namespace)
+
+    async def delete_value(self, namespace: str, key: str) -> None:
+        """Remove a value from every name server (102)."""
+        await self._bridge.call(self._core.delete_value, namespace, key)
+
+    async def wipe_write_permission(self, broker_name: str) -> dict[str, int]:
+        """Make the topics of a broker unwritable (205): name server -> number of topics."""
+        return await self._bridge.call(self._core.wipe_write_permission, broker_name)
+
+    async def add_write_permission(self, broker_name: str) -> dict[str, int]:
+        """Make the topics of a broker writable again (327): name server -> number of topics."""
+        return await self._bridge.call(self._core.add_write_permission, broker_name)

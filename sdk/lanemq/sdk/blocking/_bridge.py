@@ -1,0 +1,292 @@
+"""How threads reach the core: a call waits until the core is done with it.
+
+A KeyboardInterrupt, or whatever else a signal handler raises, cancels the call in the core, waits
+for that, and goes on its way; a second one does not wait.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
+from functools import partial
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, final
+
+import trio
+
+from .._elsewhere import forward_hooks, in_caller
+from .._errors import ClientClosed, WrongUse
+from .._options import ProducerOptions, PushOptions
+from .._portal import Portal, acquire
+from .._portal_calls import Call, Errand, Host
+from ._callables import check_plain
+
+P = ParamSpec("P")
+T = TypeVar("T")
+CoreT = TypeVar("CoreT")
+FaceT = TypeVar("FaceT")
+OptionsT = TypeVar("OptionsT", ProducerOptions, PushOptions)
+
+THREAD_NAME = "lanemq listener"
+
+
+class _Outcome(Protocol):
+    """How trio's worker threads say what became of a function."""
+
+    def unwrap(self) -> object: ...
+
+
+@final
+class Threads:
+    """A place for an application's functions: trio's worker threads. They cannot be stopped."""
+
+    cancel_grace_s = 0.0
+
+    def start(self, errand: Errand[Any]) -> None:
+        def finish(outcome: _Outcome) -> None:
+            try:
+                value = outcome.unwrap()
+            except BaseException as error:  # it goes to whoever waits
+                errand.finish(None, error)
+            else:
+                errand.finish(value, None)
+
+        function = partial(errand.context.run, errand.function)
+        trio.lowlevel.start_thread_soon(function, finish, THREAD_NAME)
+
+
+@final
+class _Waiter(Generic[T]):
+    """A thread that waits for the outcome of one call, and does what the call asks of it."""
+
+    def __init__(self) -> None:
+        self._inbox: SimpleQueue[Errand[Any] | None] = SimpleQueue()
+        self._over = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+
+    def deliver(self, value: T | None, error: BaseException | None) -> None:
+        self._value, self._error, self._over = value, error, True
+        self._inbox.put(None)
+
+    def hand_over(self, errand: Errand[Any]) -> None:
+        self._inbox.put(errand)
+
+    def wait(self) -> None:
+        """Return when there is an outcome. What leaves it meanwhile was raised in this thread."""
+        while not self._over:
+            errand = self._inbox.get()
+            if errand is not None:
+                self._run(errand)
+
+    def wait_idly(self) -> None:
+        """The same, without doing anything for the call."""
+        while not self._over:
+            self._inbox.get()
+
+    @staticmethod
+    def _run(errand: Errand[Any]) -> None:
+        try:
+            value = errand.function()
+        except Exception as error:  # the application's own, and it gets it back
+            errand.finish(None, error)
+        else:
+            errand.finish(value, None)
+
+    @property
+    def has_value(self) -> bool:
+        return self._over and self._error is None
+
+    def result(self) -> T:
+        if self._error is not None:
+            error, self._error = self._error, None  # or error, frame and waiter form a ring
+            try:
+                raise error
+            finally:
+                del error
+        return self._value  # type: ignore[return-value]  # without an error there is a value
+
+
+@final
+class Bridge:
+    """The way from the threads of an application to one client of the core."""
+
+    def __init__(self, portal: Portal, leaving: Callable[[], trio.Event]) -> None:
+        self.portal = portal
+        self._leaving = leaving
+        self.closed = False
+
+    @property
+    def leaving(self) -> trio.Event:
+        """Set when the client is about to be closed."""
+        return self._leaving()
+
+    @property
+    def place(self) -> Threads:
+        """Where the application's functions run."""
+        return Threads()
+
+    def call(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Await ``function(...)`` in the core; raise what it raises."""
+        return self._call(partial(function, *args, **kwargs), None)
+
+    def take(
+        self,
+        give_back: Callable[[T], object],
+        function: Callable[P, Awaitable[T]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """``call`` where the result must not be lost: an interrupted caller gives it back."""
+        return self._call(partial(function, *args, **kwargs), give_back)
+
+    def _call(
+        self, function: Callable[[], Awaitable[T]], give_back: Callable[[T], object] | None
+    ) -> T:
+        self._check()
+        portal = self.portal
+        if portal.is_this_thread:
+            raise WrongUse(
+                "a blocking call inside the core, which would wait for itself: selectors,"
+                " allocations and resets of stages must not use clients"
+            )
+        waiter: _Waiter[T] = _Waiter()
+        call = Call(portal, function, waiter)
+        try:
+            portal.post(call.start)
+            waiter.wait()
+        except ClientClosed:
+            raise
+        except BaseException:
+            with suppress(ClientClosed):
+                portal.post(call.cancel)
+                waiter.wait_idly()
+                if give_back is not None and waiter.has_value:
+                    portal.post(partial(give_back, waiter.result()))
+            raise
+        return waiter.result()
+
+    def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a plain function of the core, which returns at once, in its thread."""
+        self._check()
+        if self.portal.is_this_thread:
+            return function(*args, **kwargs)
+        waiter: _Waiter[T] = _Waiter()
+
+        def job() -> None:
+            try:
+                value = function(*args, **kwargs)
+            except BaseException as error:  # it goes to the caller
+                waiter.deliver(None, error)
+            else:
+                waiter.deliver(value, None)
+
+        self.portal.post(job)
+        waiter.wait()
+        return waiter.result()
+
+    def _check(self) -> None:
+        if self.closed:
+            raise ClientClosed("client")
+
+    def open(
+        self,
+        face: "Callable[[CoreT, Bridge], FaceT]",
+        opener: Callable[P, AbstractAsyncContextManager[CoreT]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> AbstractContextManager[FaceT]:
+        """What a client of the core opens while it is open itself."""
+        return Opening(face, lambda _: opener(*args, **kwargs), parent=self)
+
+    def callback(self, function: Callable[P, T]) -> Callable[P, Awaitable[T]]:
+        """``function`` for the core, to be run in the thread that waits for the call."""
+        check_plain(function, f"{function!r}")
+        return in_caller(self.portal, function)
+
+    def with_hooks(self, options: OptionsT | None) -> OptionsT | None:
+        """``options`` for the core, their hooks to be run in threads."""
+        for hook in options.hooks if options is not None else ():
+            for watch in (hook.before, hook.after):
+                if watch is not None:
+                    check_plain(watch, "the hook")
+        return forward_hooks(self.portal, self.place, options)
+
+
+@final
+class Opening(AbstractContextManager[FaceT], Generic[CoreT, FaceT]):
+    """What an ``open_…`` function returns: the client opens and closes with the block."""
+
+    def __init__(
+        self,
+        face: Callable[[CoreT, Bridge], FaceT],
+        opener: Callable[[Bridge], AbstractAsyncContextManager[CoreT]],
+        *,
+        parent: Bridge | None = None,
+    ) -> None:
+        self._face = face
+        self._opener = opener
+        self._parent = parent
+        self._bridge: Bridge | None = None
+
+    def __enter__(self) -> FaceT:
+        if self._bridge is not None:
+            raise WrongUse("a client opens once; call the `open_…` function again")
+        parent = self._parent
+        if parent is not None:
+            parent._check()
+        portal = acquire() if parent is None else parent.portal
+        bridge = self._bridge = Bridge(portal, lambda: host.leaving)
+        opened: _Waiter[CoreT] = _Waiter()
+        ended: _Waiter[None] = _Waiter()
+
+        def end(error: BaseException | None) -> None:
+            bridge.closed = True
+            opened.deliver(None, error or ClientClosed("client"))
+            ended.deliver(None, error)
+
+        host: Host[CoreT] = Host(
+            portal,
+            lambda: self._opener(bridge),
+            opened=lambda client: opened.deliver(client, None),
+            ended=end,
+            counts=parent is None,
+        )
+        self._host, self._ended = host, ended
+        try:
+            portal.post(host.start)
+            opened.wait()
+            return self._face(opened.result(), bridge)
+        except BaseException:
+            self._finish(host.cancel)
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._bridge is not None
+        if self._bridge.portal.is_elsewhere:
+            return  # this process was forked off inside the block; the client is not here
+        try:
+            self._finish(self._host.leave if error is None else self._host.cancel)
+        except BaseException:
+            self._finish(self._host.cancel)
+            raise
+        self._ended.result()
+
+    def _finish(self, how: Callable[[], object]) -> None:
+        """Have the client closed ``how``, and wait for it."""
+        assert self._bridge is not None
+        self._bridge.closed = True
+        portal = self._bridge.portal
+        try:
+            portal.post(how)
+        except ClientClosed:
+            return  # the core ended before, and the client with it
+        self._ended.wait()
+        if self._parent is None:
+            portal.join()

@@ -1,0 +1,49 @@
+"""What an application gives to a blocking client: plain functions, run in threads."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
+
+from lanemq.wire import MessageQueue, StageRecord
+
+from .._errors import WrongUse
+from .._messages import Message, Outcome, ReceivedMessage
+from .._stage_offsets import BrokerStageOffsets, LocalStageOffsets, MemoryStageOffsets
+from .._transactions import TransactionState
+
+Handle = Callable[[Sequence[ReceivedMessage]], Outcome | None]
+"""An application's listener, run in a thread of its own; raising means ``Outcome.RETRY``."""
+
+Execute = Callable[[Message, str], TransactionState]
+"""Does the local transaction of a message whose half is stored: (message, transaction id). Runs in
+the thread that called ``send_in_transaction``."""
+
+Check = Callable[[ReceivedMessage], TransactionState]
+"""Says what became of the local transaction of a message; ``message_id`` is its id. Runs in a
+thread of its own."""
+
+
+class PlainStageOffsets(Protocol):
+    """Keeps one record for each queue; both methods raise ``LanemqError`` when they cannot."""
+
+    def load(self, queue: MessageQueue) -> StageRecord | None:
+        """What was saved last, or None if nothing was."""
+
+    def save(self, queue: MessageQueue, record: StageRecord) -> None:
+        """Keep ``record``; it lasts on return."""
+
+
+StageOffsetStore: TypeAlias = (
+    PlainStageOffsets | BrokerStageOffsets | LocalStageOffsets | MemoryStageOffsets
+)
+"""Where a staged consumer's progress is kept: one of this package's, or an application's."""
+
+
+def check_plain(function: Callable[..., object], what: str) -> None:
+    """Raise ``WrongUse`` for a coroutine function, which nobody would await."""
+    if inspect.iscoroutinefunction(function):
+        raise WrongUse(f"{what} is an async function; lanemq.sdk.blocking takes plain ones")
+
+
+async def no_handle(messages: Sequence[ReceivedMessage]) -> None:
+    """Stands for a handle where only the rest of a listener is looked at."""

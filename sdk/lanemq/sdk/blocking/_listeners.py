@@ -1,0 +1,134 @@
+"""Written after lanemq.sdk's listeners by sdk/tools/generate_faces.py; change it there."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from .. import _listener as _core_listener
+from .. import _ordered_listeners as _core_ordered_listeners
+from .._listener import Handle as CoreHandle
+from .._ordered_listeners import LockLoss
+from .._stage_counter import StageCounter
+from .._stage_offsets import StageOffsetStore as CoreStore
+from ._callables import Handle, StageOffsetStore, check_plain, no_handle
+
+
+@dataclass(frozen=True, slots=True)
+class ConcurrentListener:
+    """A listener for which the order of messages does not matter.
+
+    ``handle`` is called with up to ``batch_messages`` messages of one queue, in up to
+    ``concurrency`` threads at once. Returning None or ``Outcome.SUCCESS`` settles them;
+    ``Outcome.RETRY``, or any exception, has all of them delivered again later.
+    """
+
+    handle: Handle
+    concurrency: int = 20
+    batch_messages: int = 1
+
+    def __post_init__(self) -> None:
+        check_plain(self.handle, "the listener")
+        self.for_core(no_handle)
+
+    def for_core(self, handle: CoreHandle) -> _core_listener.ConcurrentListener:
+        """The same for the core, with functions that forward to these."""
+        return _core_listener.ConcurrentListener(
+            handle=handle, concurrency=self.concurrency, batch_messages=self.batch_messages
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OrderlyListener:
+    """A listener that gets the messages of each queue in their order, one batch at a time.
+
+    ``handle`` is called with up to ``batch_messages`` messages; ``concurrency`` queues have
+    theirs run at once. ``Outcome.SUSPEND_CURRENT_QUEUE``, or any exception but
+    ``AbandonMessage``, has the same messages handed over again after ``suspend_s`` seconds, and
+    nothing else of that queue before them.
+
+    Source: RocketMQ 4.9.8, MessageListenerOrderly, ConsumeMessageOrderlyService.
+    """
+
+    handle: Handle
+    concurrency: int = 20
+    batch_messages: int = 1
+    suspend_s: float = 1.0
+    """Seconds."""
+    max_reconsume_times: int | None = None
+    """Deliveries after the first, before a message goes to the dead letters; None: without
+    limit, as in Java."""
+    on_lock_loss: LockLoss = LockLoss.FINISH
+    """What becomes of running handlers when the lock of their queue is lost. Whatever they
+    return does not count: the messages come again, here or at another consumer."""
+
+    def __post_init__(self) -> None:
+        check_plain(self.handle, "the listener")
+        self.for_core(no_handle)
+
+    def for_core(self, handle: CoreHandle) -> _core_ordered_listeners.OrderlyListener:
+        """The same for the core, with functions that forward to these."""
+        return _core_ordered_listeners.OrderlyListener(
+            handle=handle,
+            concurrency=self.concurrency,
+            batch_messages=self.batch_messages,
+            suspend_s=self.suspend_s,
+            max_reconsume_times=self.max_reconsume_times,
+            on_lock_loss=self.on_lock_loss,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StagedConcurrentListener:
+    """A listener that gets each queue's messages stage by stage, each stage concurrently.
+
+    ``stages`` are the sizes of consecutive stages of a queue: with ``[10, 20, 70]`` the first
+    10 messages are all finished before any of the next 20 is handed over, and these before any
+    of the next 70; what follows has no order. Inside a stage up to ``concurrency`` handlers run
+    at once (for all queues together), each with up to ``batch_messages`` messages of one stage.
+    Without any stages it is a ``ConcurrentListener``.
+
+    ``Outcome.SUSPEND_CURRENT_QUEUE``, or any exception but ``AbandonMessage``, has the messages
+    handed over again after ``suspend_s`` seconds; the next stage waits, the same stage goes on.
+
+    See docs/staged.md. Nothing like it is in RocketMQ; the idea is its proposal RIP-22.
+    """
+
+    handle: Handle
+    stages: Sequence[int]
+    concurrency: int = 20
+    batch_messages: int = 1
+    suspend_s: float = 1.0
+    """Seconds."""
+    max_reconsume_times: int | None = 16
+    """Deliveries after the first, before a message goes to the dead letters; None: without
+    limit."""
+    reset_current_stage_offset_if_needed: Callable[[str, StageCounter], None] | None = None
+    """Called with topic and counter before each decision which message may be handed over;
+    ``counter.compare_and_set(expected, new)`` begins to count anew, as for a new day."""
+    on_lock_loss: LockLoss = LockLoss.FINISH
+    """As in ``OrderlyListener``."""
+    store: StageOffsetStore | None = None
+    """Where progress is kept; None is the brokers, or a local file when broadcasting."""
+    group_offset_wins: bool = False
+    """What to do when somebody else moved the group's offset while no consumer was there: go on
+    from their offset with stage offset 0, or (the default) warn and go on from the record."""
+
+    def __post_init__(self) -> None:
+        check_plain(self.handle, "the listener")
+        self.for_core(no_handle, None)
+
+    def for_core(
+        self, handle: CoreHandle, store: CoreStore | None
+    ) -> _core_ordered_listeners.StagedConcurrentListener:
+        """The same for the core, with functions that forward to these."""
+        return _core_ordered_listeners.StagedConcurrentListener(
+            handle=handle,
+            stages=self.stages,
+            concurrency=self.concurrency,
+            batch_messages=self.batch_messages,
+            suspend_s=self.suspend_s,
+            max_reconsume_times=self.max_reconsume_times,
+            reset_current_stage_offset_if_needed=self.reset_current_stage_offset_if_needed,
+            on_lock_loss=self.on_lock_loss,
+            store=store,
+            group_offset_wins=self.group_offset_wins,
+        )

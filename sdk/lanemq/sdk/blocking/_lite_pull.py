@@ -1,0 +1,144 @@
+"""Written after lanemq.sdk._lite_pull by sdk/tools/generate_faces.py; change it there."""
+
+from collections.abc import Iterable, Mapping
+from typing import final
+
+from lanemq.wire import MessageQueue
+
+from .. import _lite_pull as _core
+from .._expressions import Expression
+from .._give_back import give_back, give_one_back
+from .._messages import ReceivedMessage
+from ._bridge import Bridge
+
+
+@final
+class LitePullConsumer:
+    """A consumer to be polled; made by `open_lite_pull_consumer`, ends with its block.
+
+    Either ``subscribe`` to topics and share their queues with the group, or ``assign`` queues.
+    Then ``poll``, or ``for message in consumer``. Meant for one thread that reads;
+    ``seek``, ``pause`` and ``commit`` may come from others.
+    """
+
+    def __init__(self, core: _core.LitePullConsumer, bridge: Bridge) -> None:
+        self._core = core
+        self._bridge = bridge
+
+    @property
+    def client_id(self) -> str:
+        """By which brokers and the group know this consumer."""
+        return self._bridge.run(lambda: self._core.client_id)
+
+    @property
+    def queues(self) -> tuple[MessageQueue, ...]:
+        """The queues it reads at the moment, sorted."""
+        return self._bridge.run(lambda: self._core.queues)
+
+    def subscribe(self, topic: str, expression: Expression = "*") -> None:
+        """Read ``topic``, sharing its queues with the consumers of the group.
+
+        ``expression`` is ``"*"``, tags, ``"A || B"``, or a condition, ``Sql("a > 5")``. On
+        return it has its queues, unless a broker could not be asked; then it goes on trying.
+        Raises ``InvalidName``, ``WrongUse`` after ``assign``, ``RefusedByBroker`` from a
+        broker that does not filter so, and ``BrokerUnreachable`` or ``RequestTimedOut`` if no
+        name server answers.
+        """
+        self._bridge.call(self._core.subscribe, topic, expression)
+
+    def unsubscribe(self, topic: str) -> None:
+        """Read ``topic`` no longer and leave its queues to the others of the group.
+
+        With ``auto_commit`` what ``poll`` returned of it is reported first.
+        """
+        self._bridge.call(self._core.unsubscribe, topic)
+
+    def queues_of(self, topic: str) -> tuple[MessageQueue, ...]:
+        """All queues of ``topic`` that can be read, sorted. Raises ``NoRoute``."""
+        return self._bridge.call(self._core.queues_of, topic)
+
+    def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Read exactly ``queues``, whoever else reads them, from where the group is in each.
+
+        Raises ``NoRoute``, ``WrongUse`` after ``subscribe``, or whatever kept a broker from
+        saying where the group is.
+        """
+        self._bridge.call(self._core.assign, queues)
+
+    def poll(self, timeout_s: float = 5.0) -> list[ReceivedMessage]:
+        """Messages of one queue in their order, at most ``poll_messages_max``; [] after a wait.
+
+        With ``auto_commit``, asking for more says that what was returned before is done with.
+        """
+        return self._bridge.take(give_back(self._core), self._core.poll, timeout_s)
+
+    def __iter__(self) -> "LitePullConsumer":
+        """``for message in consumer``: message by message, without an end.
+
+        With ``auto_commit`` a message counts as done with when the next one is asked for, and
+        the last when the block ends. An error in the loop leaves the block, and the message at
+        hand comes again. ``commit`` inside the loop includes the message at hand.
+        """
+        return self
+
+    def __next__(self) -> ReceivedMessage:
+        return self._bridge.take(
+            give_one_back(self._core),
+            self._core.__anext__,
+        )
+
+    def commit(
+        self, offsets: Mapping[MessageQueue, int] | None = None, *, wait: bool = True
+    ) -> None:
+        """Report everything that ``poll`` returned as consumed, or what ``offsets`` say.
+
+        An offset is the next to be read. With ``wait`` the brokers have it on return; a
+        failure is logged, and the next commit makes up for it. Raises ``WrongUse`` for a queue
+        in ``offsets`` that is not read.
+        """
+        self._bridge.call(self._core.commit, offsets, wait=wait)
+
+    def committed(self, queue: MessageQueue) -> int | None:
+        """The next offset of the group in ``queue`` as it was made to last; None if never."""
+        return self._bridge.call(self._core.committed, queue)
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Have ``poll`` go on from ``offset`` (counts messages) in a queue that is read.
+
+        Raises ``WrongUse`` if it is not among ``queues``, and for a negative offset.
+        """
+        self._bridge.run(self._core.seek, queue, offset)
+
+    def seek_to_begin(self, queue: MessageQueue) -> None:
+        """``seek`` to the oldest message that the broker has."""
+        self._bridge.call(self._core.seek_to_begin, queue)
+
+    def seek_to_end(self, queue: MessageQueue) -> None:
+        """``seek`` behind the newest message."""
+        self._bridge.call(self._core.seek_to_end, queue)
+
+    def offsets_for_times(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """The offset of the first message stored at a time or later, for each queue; to `seek`.
+
+        Times are milliseconds since 1970. Behind the last message it is the next offset of the
+        queue. Brokers before 5.0 answer the message stored nearest to the time, which may be
+        one before it, and the last where all are older. Queues need not be read by this
+        consumer. Raises whatever kept a broker from answering, ``NoRoute`` among it.
+        """
+        return self._bridge.call(self._core.offsets_for_times, times)
+
+    def pause(self, queues: Iterable[MessageQueue] | None = None) -> None:
+        """Pull nothing from ``queues``, or from any queue, until ``resume``.
+
+        What was pulled of them stays, and ``poll`` does not return it meanwhile.
+        """
+        self._bridge.run(self._core.pause, queues)
+
+    def resume(self, queues: Iterable[MessageQueue] | None = None) -> None:
+        """Go on with ``queues``; without an argument, end every pause."""
+        self._bridge.run(self._core.resume, queues)
+
+    @property
+    def paused(self) -> tuple[MessageQueue, ...]:
+        """Those of ``queues`` that are paused."""
+        return self._bridge.run(lambda: self._core.paused)

@@ -1,0 +1,163 @@
+"""Written after lanemq.sdk._producer by sdk/tools/generate_faces.py; change it there."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import final
+
+from lanemq.wire import MessageQueue
+
+from .. import _producer as _core
+from .._messages import Message, ReceivedMessage, SendResult
+from .._producer import BATCH_BYTES
+from .._selectors import Target
+from ._bridge import Bridge
+from ._staged_producer import StagedSender
+
+
+@final
+class Producer:
+    """Sends messages; made by `open_producer`. Any number of threads may use it at once."""
+
+    def __init__(self, core: _core.Producer, bridge: Bridge) -> None:
+        self._core = core
+        self._bridge = bridge
+
+    @property
+    def group(self) -> str:
+        """The group it was opened for."""
+        return self._bridge.run(lambda: self._core.group)
+
+    @property
+    def client_id(self) -> str:
+        """By which brokers know this producer."""
+        return self._bridge.run(lambda: self._core.client_id)
+
+    def send(
+        self,
+        message: Message,
+        *,
+        queue: Target | None = None,
+        queue_key: str | int | None = None,
+        timeout_s: float | None = None,
+    ) -> SendResult:
+        """Send one message and wait until its broker has stored it.
+
+        Without ``queue`` the queues of the topic take turns, and a failed attempt is repeated
+        on another broker (``ProducerOptions.retries``), all within ``timeout_s`` seconds
+        (``send_timeout_s`` by default). With a ``queue``, or one that a `QueueSelector`
+        chooses, there is one attempt, there. ``queue_key`` is short for
+        ``queue=HashSelector(queue_key)``: messages of one key keep their order.
+
+        Raises ``MessageRejected`` and ``InvalidName`` before anything is sent, ``NoRoute``,
+        ``RefusedByBroker``, ``BrokerUnreachable`` and ``RequestTimedOut``. After the last two,
+        and after a cancellation, the message may or may not have been stored.
+        """
+        return self._bridge.call(
+            self._core.send, message, queue=queue, queue_key=queue_key, timeout_s=timeout_s
+        )
+
+    def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: Target | None = None,
+        queue_key: str | int | None = None,
+        timeout_s: float | None = None,
+    ) -> SendResult:
+        """Send messages of one topic as one request: all of them are stored, or none.
+
+        They take consecutive places in one queue. Arguments and errors are those of ``send``
+        (a selector is shown the first message); together they may have at most
+        ``message_bytes_max`` bytes.
+        """
+        return self._bridge.call(
+            self._core.send_batch, messages, queue=queue, queue_key=queue_key, timeout_s=timeout_s
+        )
+
+    def send_batches(
+        self,
+        messages: Sequence[Message],
+        *,
+        batch_bytes: int = BATCH_BYTES,
+        queue: Target | None = None,
+        queue_key: str | int | None = None,
+        timeout_s: float | None = None,
+    ) -> list[SendResult]:
+        """Send any number of messages of one topic, in as few batches as hold them.
+
+        Batches have at most ``batch_bytes`` bytes each (1 MiB, and never more than
+        ``message_bytes_max``); each is stored whole or not at all, in order, one after the
+        other, within ``timeout_s`` seconds each. Nothing is sent if one of the messages cannot
+        be. An error in between has a note that says how many messages were stored before it.
+        """
+        return self._bridge.call(
+            self._core.send_batches,
+            messages,
+            batch_bytes=batch_bytes,
+            queue=queue,
+            queue_key=queue_key,
+            timeout_s=timeout_s,
+        )
+
+    def send_oneway(
+        self, message: Message, *, queue: Target | None = None, queue_key: str | int | None = None
+    ) -> str:
+        """Send one message without waiting for an answer; return its unique key.
+
+        It may be lost without notice. Raises as ``send`` where it could not even be written.
+        """
+        return self._bridge.call(self._core.send_oneway, message, queue=queue, queue_key=queue_key)
+
+    def request(
+        self,
+        message: Message,
+        *,
+        queue: Target | None = None,
+        queue_key: str | int | None = None,
+        timeout_s: float = 3.0,
+    ) -> ReceivedMessage:
+        """Send a message and wait until one of its consumers replies (see `reply_to`).
+
+        Raises ``NoReply`` when the message was stored and no reply came within ``timeout_s``
+        seconds, all together; otherwise as ``send``.
+        """
+        return self._bridge.call(
+            self._core.request, message, queue=queue, queue_key=queue_key, timeout_s=timeout_s
+        )
+
+    def publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues that a message of ``topic`` may be sent to.
+
+        For a topic that does not exist yet: those it would get. Raises ``NoRoute``,
+        ``BrokerUnreachable``, ``RequestTimedOut``.
+        """
+        return self._bridge.call(self._core.publish_queues, topic)
+
+    def staged(
+        self,
+        queue_key: str | int | MessageQueue,
+        definitions: Iterable[int],
+        *,
+        concurrency: int = 64,
+        attempts: int = 5,
+    ) -> AbstractContextManager[StagedSender]:
+        """Send messages of one topic to one queue, stage by stage.
+
+        ``with producer.staged("prizes", [10, 20, 70]) as stage: stage.send(...)``
+        sends the first 10 messages at once, up to ``concurrency`` of them, and begins with the
+        next 20 when all of them are stored; what follows the last stage has no order. The queue
+        is that of ``queue_key``'s hash, or ``queue_key`` itself. A send that fails retriably is
+        repeated inside its stage, ``attempts`` times in all; a message whose answer was lost
+        may be stored twice, and then counts twice.
+
+        The block ends when everything is stored. Raises ``StagedSendFailed`` at the end of the
+        stage in which a message failed for good, and ``ValueError`` for sizes below 1.
+        """
+        return self._bridge.open(
+            StagedSender,
+            self._core.staged,
+            queue_key,
+            definitions,
+            concurrency=concurrency,
+            attempts=attempts,
+        )

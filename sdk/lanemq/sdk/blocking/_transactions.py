@@ -1,0 +1,48 @@
+"""Written after lanemq.sdk._transactions by sdk/tools/generate_faces.py; change it there."""
+
+from typing import final
+
+from .. import _transactions as _core
+from .._messages import Message
+from .._transactions import TransactionResult
+from ._bridge import Bridge
+from ._callables import Execute
+from ._producer import Producer
+
+
+@final
+class TransactionProducer:
+    """Sends messages in transactions; made by `open_transaction_producer`."""
+
+    def __init__(self, core: _core.TransactionProducer, bridge: Bridge) -> None:
+        self._core = core
+        self._bridge = bridge
+
+    @property
+    def producer(self) -> Producer:
+        """The producer under it, for ordinary messages."""
+        return Producer(self._core.producer, self._bridge)
+
+    @property
+    def client_id(self) -> str:
+        """By which brokers know this producer."""
+        return self._bridge.run(lambda: self._core.client_id)
+
+    def send_in_transaction(
+        self, message: Message, execute: Execute, *, timeout_s: float | None = None
+    ) -> TransactionResult:
+        """Store the half message, call ``execute``, and tell the broker what it returned.
+
+        When ``execute`` raises, the state is UNKNOWN, since it may have got far enough; the
+        exception leaves this call after the broker was told. A half message that was stored
+        less safely than asked for is rolled back without ``execute`` being called.
+
+        Raises as ``Producer.send``, before ``execute`` is called; ``RefusedByBroker`` from
+        brokers without transactions. Telling the broker may fail unnoticed: it asks then.
+        """
+        return self._bridge.call(
+            self._core.send_in_transaction,
+            message,
+            self._bridge.callback(execute),
+            timeout_s=timeout_s,
+        )

@@ -1,0 +1,46 @@
+"""lanemq.sdk.admin for programs without an event loop.
+
+Written by sdk/tools/generate_faces.py.
+"""
+
+from ...admin._client import (
+    ORDER_TOPIC_NAMESPACE,
+    UnknownCluster,
+    addresses_of,
+    chosen_address,
+    queues_of,
+)
+from ...admin._messages import Pulled, PullStatus, message_id
+from ...admin._reset import ResetOffsets, Rollback
+from ...admin._tracks import MessageTrack, TrackType
+from ._broker import BrokerRequests
+from ._client import AdminClient
+from ._consumers import ConsumerRequests
+from ._messages import MessageRequests
+from ._name_server import NameServerRequests
+from ._open import open_admin
+from ._reset import reset_offsets_by_time
+from ._tracks import tracks_of
+
+__all__ = [
+    "ORDER_TOPIC_NAMESPACE",
+    "AdminClient",
+    "BrokerRequests",
+    "ConsumerRequests",
+    "MessageRequests",
+    "MessageTrack",
+    "NameServerRequests",
+    "PullStatus",
+    "Pulled",
+    "ResetOffsets",
+    "Rollback",
+    "TrackType",
+    "UnknownCluster",
+    "addresses_of",
+    "chosen_address",
+    "message_id",
+    "open_admin",
+    "queues_of",
+    "reset_offsets_by_time",
+    "tracks_of",
+]

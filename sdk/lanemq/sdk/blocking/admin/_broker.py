@@ -1,0 +1,96 @@
+"""Written after lanemq.sdk.admin._broker by sdk/tools/generate_faces.py; change it there."""
+
+from collections.abc import Mapping
+
+from lanemq.wire import (
+    BrokerStatsData,
+    ProducerTable,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+    TopicConfig,
+    TopicConfigWrapper,
+    TopicStatsTable,
+)
+
+from ...admin._client import AdminClient
+from .._bridge import Bridge
+
+
+class BrokerRequests:
+    """One method per request."""
+
+    _core: AdminClient
+
+    _bridge: Bridge
+
+    def put_topic(self, address: str, config: TopicConfig) -> None:
+        """Create a topic, or change it (17)."""
+        self._bridge.call(self._core.put_topic, address, config)
+
+    def delete_topic(self, address: str, topic: str) -> None:
+        """Delete a topic with its messages (215)."""
+        self._bridge.call(self._core.delete_topic, address, topic)
+
+    def topic_configs(self, address: str) -> TopicConfigWrapper:
+        """Return the configuration of all topics (21)."""
+        return self._bridge.call(self._core.topic_configs, address)
+
+    def topic_config(self, address: str, topic: str) -> TopicConfig:
+        """Return the configuration of one topic (351, not known to brokers before 5.0)."""
+        return self._bridge.call(self._core.topic_config, address, topic)
+
+    def system_topics(self, address: str) -> list[str]:
+        """Return the topics that the broker keeps for itself (305)."""
+        return self._bridge.call(self._core.system_topics, address)
+
+    def topic_offsets(self, address: str, topic: str) -> TopicStatsTable:
+        """Return the bounds of each queue of a topic and when it was last written (202)."""
+        return self._bridge.call(self._core.topic_offsets, address, topic)
+
+    def groups_of_topic(self, address: str, topic: str) -> list[str]:
+        """Return the consumer groups that read a topic or once did (300)."""
+        return self._bridge.call(self._core.groups_of_topic, address, topic)
+
+    def put_group(self, address: str, config: SubscriptionGroupConfig) -> None:
+        """Create a consumer group, or change it (200)."""
+        self._bridge.call(self._core.put_group, address, config)
+
+    def groups(self, address: str) -> SubscriptionGroupWrapper:
+        """Return the configuration of all consumer groups (201)."""
+        return self._bridge.call(self._core.groups, address)
+
+    def delete_group(self, address: str, group: str, *, remove_offsets: bool = False) -> None:
+        """Delete the configuration of a consumer group (207), and its offsets if asked to."""
+        self._bridge.call(self._core.delete_group, address, group, remove_offsets=remove_offsets)
+
+    def runtime(self, address: str) -> dict[str, str]:
+        """Return what the broker reports about itself (28)."""
+        return self._bridge.call(self._core.runtime, address)
+
+    def config(self, address: str) -> dict[str, str]:
+        """Return the broker's configuration (26)."""
+        return self._bridge.call(self._core.config, address)
+
+    def update_config(self, address: str, values: Mapping[str, str]) -> None:
+        """Change the configuration of a running broker (25)."""
+        self._bridge.call(self._core.update_config, address, values)
+
+    def producers(self, address: str) -> ProducerTable:
+        """Return all connected producers by group (328)."""
+        return self._bridge.call(self._core.producers, address)
+
+    def statistics(self, address: str, name: str, key: str) -> BrokerStatsData:
+        """Return one counter (315), such as TOPIC_PUT_NUMS of a topic."""
+        return self._bridge.call(self._core.statistics, address, name, key)
+
+    def clean_expired_queues(self, address: str) -> None:
+        """Remove queue files whose messages are gone (306)."""
+        self._bridge.call(self._core.clean_expired_queues, address)
+
+    def clean_unused_topics(self, address: str) -> None:
+        """Remove queue files of topics that do not exist any more (316)."""
+        self._bridge.call(self._core.clean_unused_topics, address)
+
+    def delete_expired_log(self, address: str) -> None:
+        """Remove log files past their time now (329)."""
+        self._bridge.call(self._core.delete_expired_log, address)

@@ -1,0 +1,74 @@
+"""Written after lanemq.sdk.admin._messages by sdk/tools/generate_faces.py; change it there."""
+
+from lanemq.wire import MessageQueue, QueryConsumeQueueBody, StoredMessage, SystemGroup
+
+from ...admin._client import AdminClient
+from ...admin._messages import LONG_MAX, Pulled
+from .._bridge import Bridge
+
+
+class MessageRequests:
+    """One method per request."""
+
+    _core: AdminClient
+
+    _bridge: Bridge
+
+    def message_at(
+        self, address: str, log_position: int, *, topic: str = ""
+    ) -> StoredMessage | None:
+        """Return the message at a byte of the commit log (33), None where there is none."""
+        return self._bridge.call(self._core.message_at, address, log_position, topic=topic)
+
+    def query(
+        self,
+        address: str,
+        topic: str,
+        key: str,
+        *,
+        unique: bool = False,
+        max_count: int = 64,
+        begin_ms: int = 0,
+        end_ms: int = LONG_MAX,
+    ) -> list[StoredMessage]:
+        """Return messages of ``topic`` with a key, or with a unique key (12), newest first.
+
+        The broker's index knows hashes only; messages with another key are left out here.
+        """
+        return self._bridge.call(
+            self._core.query,
+            address,
+            topic,
+            key,
+            unique=unique,
+            max_count=max_count,
+            begin_ms=begin_ms,
+            end_ms=end_ms,
+        )
+
+    def pull(
+        self,
+        address: str,
+        queue: MessageQueue,
+        queue_offset: int,
+        *,
+        expression: str = "*",
+        max_count: int = 32,
+        group: str = SystemGroup.TOOLS_CONSUMER,
+    ) -> Pulled:
+        """Read a queue from ``queue_offset`` on (11), without waiting for new messages."""
+        return self._bridge.call(
+            self._core.pull,
+            address,
+            queue,
+            queue_offset,
+            expression=expression,
+            max_count=max_count,
+            group=group,
+        )
+
+    def queue_units(
+        self, address: str, queue: MessageQueue, start: int, count: int
+    ) -> QueryConsumeQueueBody:
+        """Return entries of a queue's index (321)."""
+        return self._bridge.call(self._core.queue_units, address, queue, start, count)

@@ -1,0 +1,508 @@
+"""Writes the clients of `lanemq.sdk.blocking` and `lanemq.sdk.aio` after those of the core.
+
+    python sdk/tools/generate_faces.py            # write them
+    python sdk/tools/generate_faces.py --check    # say which are not as they would be written
+
+Each public method of a client of the core gets one with the same name, parameters and
+documentation, which forwards to it. What does not follow from the core (the way into it, the
+``open_…`` functions) is written by hand beside them. Run it when a client of the core changes; a
+test says when that was forgotten.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+SDK: Final = Path(__file__).parents[1] / "lanemq" / "sdk"
+FACES: Final = ("blocking", "aio")
+
+CLIENTS: Final = {
+    "_producer.py": ["Producer"],
+    "_staged_producer.py": ["StagedSender"],
+    "_transactions.py": ["TransactionProducer"],
+    "_push_consumer.py": ["PushConsumer"],
+    "_lite_pull.py": ["LitePullConsumer"],
+    "admin/_broker.py": ["BrokerRequests"],
+    "admin/_consumers.py": ["ConsumerRequests"],
+    "admin/_messages.py": ["MessageRequests"],
+    "admin/_name_server.py": ["NameServerRequests"],
+    "admin/_client.py": ["AdminClient"],
+}
+"""Modules of the core, and the classes of each that have a face."""
+
+FUNCTIONS: Final = {
+    "admin/_reset.py": ["reset_offsets_by_time"],
+    "admin/_tracks.py": ["tracks_of"],
+}
+"""Coroutine functions that take such a client first."""
+
+LISTENERS: Final = (
+    ("_listener.py", ["ConcurrentListener"]),
+    (
+        "_ordered_listeners.py",
+        ["OrderlyListener", "StagedConcurrentListener"],
+    ),
+)
+"""Listeners; those of the blocking face have functions that are not async."""
+
+HOMES: Final = {name: module for module, names in CLIENTS.items() for name in names}
+CALLBACKS: Final = {"Execute"}  # parameters that run where the caller waits
+GIVE_BACK: Final = {"poll": "give_back", "__anext__": "give_one_back"}
+PLAIN_TYPES: Final = {"Execute", "Handle", "StageOffsetStore"}  # blocking has its own
+ITERATION: Final = {"__aiter__": "__iter__", "__anext__": "__next__"}
+
+LISTENER_IMPORTS: Final = {
+    "CoreHandle": "from .._listener import Handle as CoreHandle",
+    "CoreStore": "from .._stage_offsets import StageOffsetStore as CoreStore",
+    "check_plain": "from ._callables import check_plain",
+    "no_handle": "from ._callables import no_handle",
+}
+
+TRIO_ONLY: Final = {"RemotingClient", "dial_tcp", "open_remoting_client"}
+"""What is below the clients, and has no face: single frames, and trio's streams."""
+
+OPENERS: Final = {
+    "open_lite_pull_consumer": "_open",
+    "open_producer": "_open",
+    "open_push_consumer": "_open",
+    "open_transaction_producer": "_open",
+    "open_admin": "_open",
+}
+FORWARDING: Final = {name: Path(module).stem for module, names in CLIENTS.items() for name in names}
+FUNCTION_HOMES: Final = {
+    name: Path(module).stem for module, names in FUNCTIONS.items() for name in names
+}
+OWN: Final = {
+    "aio": {**OPENERS, **FORWARDING, **FUNCTION_HOMES},
+    "blocking": {
+        **OPENERS,
+        **FORWARDING,
+        **FUNCTION_HOMES,
+        **{name: "_listeners" for _, names in LISTENERS for name in names},
+        "StageOffsetStore": "_callables",
+    },
+}
+"""Names that a face does not share with the core, and their modules there."""
+
+NAMES_ARE: Final = "The names are those of lanemq.sdk, and so are options, messages and errors"
+PACKAGE_DOCUMENTATION: Final = {
+    (
+        "blocking",
+        "",
+    ): f'''"""lanemq.sdk without an event loop: threads, ``with``, ``for``.
+
+{NAMES_ARE}
+themselves. Clients may be used from any number of threads. Written by
+sdk/tools/generate_faces.py. See docs/sdk.md.
+"""''',
+    ("blocking", "admin"): '''"""lanemq.sdk.admin for programs without an event loop.
+
+Written by sdk/tools/generate_faces.py.
+"""''',
+    ("aio", ""): f'''"""lanemq.sdk for asyncio.
+
+{NAMES_ARE}
+themselves. Written by sdk/tools/generate_faces.py. See docs/sdk.md.
+"""''',
+    ("aio", "admin"): '''"""lanemq.sdk.admin for asyncio.
+
+Written by sdk/tools/generate_faces.py.
+"""''',
+}
+
+PLAIN_WORDS: Final = (
+    (r"``async with", "``with"),
+    (r"``async for", "``for"),
+    (r"``await ", "``"),
+    (r" await stage\.", " stage."),
+    (r"await ``(\w+)``", r"call ``\1``"),
+    (r"is awaited", "is called"),
+    (r"`async with` block", "`with` block"),
+    (r"one task that reads", "one thread that reads"),
+    (r"tasks that send", "threads that send"),
+    (r"number of tasks", "number of threads"),
+    (r"``(\w+)`` tasks at once", r"``\1`` threads at once"),
+    (r"the listener is cancelled", "the listener is not waited for"),
+)
+"""What documentation of the core says, and what it has to say where nothing is async."""
+
+
+@dataclass
+class Output:
+    """One module that is written."""
+
+    face: str
+    source: str
+    """The module of the core, relative to the SDK's folder."""
+    tree: ast.Module
+    text: str
+    used: set[str] = field(default_factory=set)
+    """Names of the core's module that the written one needs."""
+    helpers: set[str] = field(default_factory=set)
+    core: set[str] = field(default_factory=set)
+    """Classes and functions that are forwarded to."""
+    body: list[str] = field(default_factory=list)
+
+    @property
+    def blocking(self) -> bool:
+        return self.face == "blocking"
+
+    @property
+    def up(self) -> str:
+        """The SDK's package, seen from the written module."""
+        return "..." if "/" in self.source else ".."
+
+    def expression(self, node: ast.expr) -> str:
+        """The text of an annotation or default value; notes which names it has."""
+        for part in ast.walk(node):
+            if isinstance(part, ast.Name):
+                self.used.add(part.id)
+        return ast.unparse(node)
+
+    def documentation(self, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+        first = node.body[0]
+        assert isinstance(first, ast.Expr), f"{node.name} needs a docstring"
+        text = ast.get_source_segment(self.text, first)
+        assert text is not None
+        return self.words(text)
+
+    def words(self, text: str) -> str:
+        if self.blocking:
+            for pattern, word in PLAIN_WORDS:
+                text = re.sub(pattern, word, text)
+        return text
+
+
+def signature(output: Output, arguments: ast.arguments) -> tuple[str, str]:
+    """Parameters as they are declared, and as they are passed on."""
+    for argument in (*arguments.args, *arguments.kwonlyargs):
+        if argument.annotation is not None:
+            output.expression(argument.annotation)
+    for default in (*arguments.defaults, *arguments.kw_defaults):
+        if default is not None:
+            output.expression(default)
+    passed = [passing(output, argument) for argument in arguments.args[1:]]
+    passed += [f"{a.arg}={passing(output, a)}" for a in arguments.kwonlyargs]
+    return ast.unparse(arguments), ", ".join(passed)
+
+
+def passing(output: Output, argument: ast.arg) -> str:
+    annotation = argument.annotation
+    if isinstance(annotation, ast.Name) and annotation.id in CALLBACKS:
+        return f"self._bridge.callback({argument.arg})"
+    return argument.arg
+
+
+def is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(isinstance(d, ast.Name) and d.id == "property" for d in node.decorator_list)
+
+
+def write_method(output: Output, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """One method that forwards."""
+    assert node.returns is not None
+    declared, passed = signature(output, node.args)
+    returns = output.expression(node.returns)
+    opened = re.fullmatch(r"AbstractAsyncContextManager\[(\w+)\]", returns)
+    name, keyword, wait = node.name, "def", ""
+    target = f"self._core.{name}"
+    if isinstance(node, ast.AsyncFunctionDef) and not output.blocking:
+        keyword, wait = "async def", "await "
+    if output.blocking:
+        name = ITERATION.get(name, name)
+        returns = returns.replace("AbstractAsyncContextManager", "AbstractContextManager")
+    if node.name == "__aiter__":
+        body = "return self"
+    elif is_property(node):
+        body = f"return self._bridge.run(lambda: {target})"
+        declared = "self"
+    elif opened is not None:
+        output.used.add("AbstractContextManager" if output.blocking else "")
+        body = f"return self._bridge.open({opened[1]}, {target}, {passed})"
+    elif isinstance(node, ast.AsyncFunctionDef) and node.name in GIVE_BACK:
+        helper = GIVE_BACK[node.name]
+        output.helpers.add(helper)
+        body = f"return {wait}self._bridge.take({helper}(self._core), {target}, {passed})"
+    elif isinstance(node, ast.AsyncFunctionDef):
+        body = f"return {wait}self._bridge.call({target}, {passed})"
+    else:
+        body = f"return self._bridge.run({target}, {passed})"
+    if returns == "None":
+        body = body.removeprefix("return ")
+    lines = ["@property"] if is_property(node) else []
+    lines.append(f"{keyword} {name}({declared}) -> {returns}:")
+    if ast.get_docstring(node) is not None:
+        lines.append(f"    {output.documentation(node)}")
+    lines.append(f"    {body}")
+    return "\n".join(lines)
+
+
+def public_attributes(output: Output, node: ast.ClassDef) -> list[str]:
+    """Properties for what ``__init__`` sets under a public name and documents."""
+    written = []
+    init = next((n for n in node.body if getattr(n, "name", "") == "__init__"), None)
+    if not isinstance(init, ast.FunctionDef):
+        return []
+    types = {a.arg: a.annotation for a in (*init.args.args, *init.args.kwonlyargs)}
+    for statement, following in zip(init.body, init.body[1:], strict=False):
+        match statement:
+            case ast.Assign(
+                targets=[ast.Attribute(value=ast.Name("self"), attr=name)], value=ast.Name(given)
+            ) if not name.startswith("_"):
+                kind = types[given]
+                assert kind is not None
+                assert isinstance(following, ast.Expr), f"{node.name}.{name} needs a docstring"
+                text = ast.get_source_segment(output.text, following)
+                returns = output.expression(kind)
+                value = f"self._core.{name}"
+                body = f"self._bridge.run(lambda: {value})"
+                if returns in HOMES:
+                    body = f"{returns}({value}, self._bridge)"
+                written.append(
+                    f"@property\ndef {name}(self) -> {returns}:\n    {text}\n    return {body}"
+                )
+    return written
+
+
+def write_class(output: Output, node: ast.ClassDef) -> None:
+    """One client: its ``__init__``, and every public method."""
+    output.core.add(node.name)
+    bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
+    output.used.update(bases)
+    lines = [f"class {node.name}({', '.join(bases)}):" if bases else f"class {node.name}:"]
+    if not any(isinstance(d, ast.Name) and d.id == "final" for d in node.decorator_list):
+        members = ["_core: AdminClient", "_bridge: Bridge"]  # of the class that has it as base
+    else:
+        output.used.add("final")
+        lines.insert(0, "@final")
+        members = [
+            f"""def __init__(self, core: _core.{node.name}, bridge: Bridge) -> None:
+    self._core = core
+    self._bridge = bridge""",
+            *public_attributes(output, node),
+        ]
+    lines.append(f"    {output.documentation(node)}")
+    for statement in node.body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and (
+            not statement.name.startswith("_") or statement.name in ITERATION
+        ):
+            members.append(write_method(output, statement))
+    output.body.append("\n".join(lines) + "\n\n" + "\n\n".join(map(indent, members)))
+
+
+def write_function(output: Output, node: ast.AsyncFunctionDef) -> None:
+    """A function that takes a client first."""
+    output.core.add(node.name)
+    declared, passed = signature(output, node.args)
+    assert node.returns is not None
+    client = node.args.args[0].arg
+    wait = "" if output.blocking else "await "
+    output.body.append(
+        f"{'' if output.blocking else 'async '}def {node.name}({declared})"
+        f" -> {output.expression(node.returns)}:\n"
+        f"    {output.documentation(node)}\n"
+        f"    return {wait}{client}._bridge.call("
+        f"_core.{node.name}, {client}._core, {passed})"
+    )
+
+
+def write_listener(output: Output, node: ast.ClassDef) -> None:
+    """A listener whose functions are plain, and its likeness for the core."""
+    output.core.add(node.name)
+    output.used.update({"dataclass"})
+    lines = [
+        "@dataclass(frozen=True, slots=True)",
+        f"class {node.name}:",
+        f"    {output.documentation(node)}\n",
+    ]
+    fields = []
+    for statement in node.body[1:]:
+        if isinstance(statement, ast.AnnAssign):
+            assert isinstance(statement.target, ast.Name)
+            output.expression(statement.annotation)
+            if statement.value is not None:
+                output.expression(statement.value)
+            fields.append(statement.target.id)
+            lines.append(f"    {ast.unparse(statement)}")
+        elif isinstance(statement, ast.Expr):
+            text = ast.get_source_segment(output.text, statement)
+            assert text is not None
+            lines.append(f"    {output.words(text)}")
+    output.used.update({"CoreHandle", "check_plain", "no_handle"})
+    if "store" in fields:
+        output.used.add("CoreStore")
+    arguments = ", ".join("handle=handle" if f == "handle" else f"{f}=self.{f}" for f in fields)
+    declared = "handle: CoreHandle"
+    if "store" in fields:
+        arguments = arguments.replace("store=self.store", "store=store")
+        declared += ", store: CoreStore | None"
+    lines.append(
+        "\n    def __post_init__(self) -> None:\n"
+        "        check_plain(self.handle, 'the listener')\n"
+        "        self.for_core(no_handle" + (", None" if "store" in fields else "") + ")"
+    )
+    lines.append(
+        f"\n    def for_core(self, {declared}) -> _core.{node.name}:\n"
+        f'        """The same for the core, with functions that forward to these."""\n'
+        f"        return _core.{node.name}({arguments})"
+    )
+    output.body.append("\n".join(lines))
+
+
+def indent(text: str) -> str:
+    """Indent code; the lines of its docstrings are where they belong already."""
+    lines, inside = [], False
+    for line in text.split("\n"):
+        lines.append(line if inside or not line else "    " + line)
+        if line.count('"""') % 2:
+            inside = not inside
+    return "\n".join(lines)
+
+
+def imports(output: Output) -> list[str]:
+    """Where the names that were used come from: as in the core's module, or a face of it."""
+    lines = ["from ._bridge import Bridge" if output.up == ".." else "from .._bridge import Bridge"]
+    if output.source.startswith("listeners"):
+        lines = []
+    module = output.source.removesuffix(".py").replace("/", ".")
+    wanted = {name for name in output.used if name} - output.core
+    for name in sorted(wanted & PLAIN_TYPES) if output.blocking else ():
+        lines.append(f"from ._callables import {name}")
+        wanted.discard(name)
+    for name in sorted(wanted & set(HOMES)):
+        lines.append(f"from .{Path(HOMES[name]).stem} import {name}")
+        wanted.discard(name)
+    for name, line in LISTENER_IMPORTS.items():
+        if name in wanted:
+            lines.append(line)
+            wanted.discard(name)
+    if output.helpers:
+        lines.append(f"from {output.up}_give_back import {', '.join(sorted(output.helpers))}")
+    if "AbstractContextManager" in wanted:
+        lines.append("from contextlib import AbstractContextManager")
+        wanted -= {"AbstractContextManager", "AbstractAsyncContextManager"}
+    for statement in output.tree.body:
+        match statement:
+            case ast.ImportFrom(module=origin, names=names, level=level):
+                for alias in names:
+                    if (alias.asname or alias.name) in wanted:
+                        lines.append(import_of(output, level, origin or "", alias.name))
+                        wanted.discard(alias.name)
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) if name in wanted:
+                lines.append(f"from {output.up}{module} import {name}")
+                wanted.discard(name)
+            case ast.Assign(targets=[ast.Name(name)]) | ast.AnnAssign(target=ast.Name(name)) if (
+                name in wanted
+            ):
+                lines.append(f"from {output.up}{module} import {name}")
+                wanted.discard(name)
+    unknown = wanted - set(dir(__builtins__))
+    assert not unknown, f"{output.source}: where do {sorted(unknown)} come from?"
+    return lines
+
+
+def import_of(output: Output, level: int, origin: str, name: str) -> str:
+    if level == 0:
+        return f"from {origin} import {name}"
+    folder = "admin." if "/" in output.source and level == 1 else ""
+    return f"from {output.up}{folder}{origin} import {name}"
+
+
+def write_module(face: str, source: str) -> str:
+    """The text of one module of a face, not formatted yet."""
+    text = (SDK / source).read_text()
+    output = Output(face, source, ast.parse(text), text)
+    wanted = CLIENTS.get(source, []) + FUNCTIONS.get(source, [])
+    for statement in output.tree.body:
+        if isinstance(statement, ast.ClassDef) and statement.name in wanted:
+            write_class(output, statement)
+        elif isinstance(statement, ast.AsyncFunctionDef) and statement.name in wanted:
+            write_function(output, statement)
+    module = source.removesuffix(".py").replace("/", ".")
+    package, _, name = module.rpartition(".")
+    core = f"from {output.up}{package} import {name} as _core"
+    if any("_core: AdminClient" in body for body in output.body):
+        core = f"from {output.up}admin._client import AdminClient"
+    return "\n".join([header(f"lanemq.sdk.{module}"), core, *imports(output), *output.body])
+
+
+def write_listeners() -> str:
+    """The listeners of the blocking face."""
+    lines, bodies = [], []
+    for source, names in LISTENERS:
+        text = (SDK / source).read_text()
+        output = Output("blocking", source, ast.parse(text), text)
+        for statement in output.tree.body:
+            if isinstance(statement, ast.ClassDef) and statement.name in names:
+                write_listener(output, statement)
+        module = "_core_" + source.removesuffix(".py").lstrip("_")
+        lines.append(f"from .. import {source.removesuffix('.py')} as {module}")
+        lines += [line for line in imports(output) if "Bridge" not in line]
+        bodies += [body.replace("_core.", f"{module}.") for body in output.body]
+    return "\n".join([header("lanemq.sdk's listeners"), *lines, *bodies])
+
+
+def header(source: str) -> str:
+    return f'"""Written after {source} by sdk/tools/generate_faces.py; change it there."""'
+
+
+def write_package(face: str, folder: str) -> str:
+    """The ``__init__`` of a face: the names of the core's package, its own where it has them."""
+    tree = ast.parse((SDK / folder / "__init__.py").read_text())
+    up = "..." if folder else ".."
+    lines, names = [PACKAGE_DOCUMENTATION[face, folder]], []
+    for statement in tree.body:
+        if not isinstance(statement, ast.ImportFrom):
+            continue
+        origin = f"{up}{folder}{'.' if folder else ''}" if statement.level else ""
+        for alias in statement.names:
+            if alias.name in TRIO_ONLY:
+                continue
+            names.append(alias.name)
+            home = OWN[face].get(alias.name)
+            source = f"{origin}{statement.module}" if home is None else f".{home}"
+            lines.append(f"from {source} import {alias.name}")
+    lines.append(f"__all__ = {sorted(names)!r}")
+    return "\n".join(lines)
+
+
+def ruff(*arguments: str, text: str, path: Path) -> str:
+    command = [sys.executable, "-m", "ruff", *arguments, "--stdin-filename", str(path), "-"]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+
+
+def generated() -> dict[Path, str]:
+    """Every module that is written, by its path."""
+    texts = {
+        SDK / face / source: write_module(face, source)
+        for face in FACES
+        for source in (*CLIENTS, *FUNCTIONS)
+    }
+    texts[SDK / "blocking" / "_listeners.py"] = write_listeners()
+    for face, folder in PACKAGE_DOCUMENTATION:
+        texts[SDK / face / folder / "__init__.py"] = write_package(face, folder)
+    for path, text in texts.items():
+        rules = "I,RUF022" if path.name == "__init__.py" else "I,F401"
+        sorted_text = ruff("check", "--quiet", "--fix", "--select", rules, text=text, path=path)
+        texts[path] = ruff("format", "--quiet", text=sorted_text, path=path)
+    return texts
+
+
+def main() -> int:
+    check = sys.argv[1:] == ["--check"]
+    stale = []
+    for path, text in generated().items():
+        if not path.exists() or path.read_text() != text:
+            stale.append(str(path.relative_to(SDK)))
+            if not check:
+                path.write_text(text)
+    if stale:
+        print("not as they would be written:" if check else "written:", *stale)
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
