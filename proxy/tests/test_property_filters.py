@@ -56,7 +56,13 @@ def bodies(answer: Frame) -> list[bytes]:
     return [message.body for message in decode_messages(answer.body)]
 
 
-MIXED: tuple[dict[str, str], ...] = ({"a": "1"}, {"a": "7"}, {}, {"a": "9", "b": "x"}, {"a": "many"})
+MIXED: tuple[dict[str, str], ...] = (
+    {"a": "1"},
+    {"a": "7"},
+    {},
+    {"a": "9", "b": "x"},
+    {"a": "many"},
+)
 
 
 async def test_a_pull_that_brings_its_filter_gets_what_matches(client: Client) -> None:
