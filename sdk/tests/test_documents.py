@@ -15,6 +15,9 @@ EXAMPLES = {
     "orderly.py": "every order went step by step",
     "staged.py": "{'laptop': 10, 'tablet': 20, 'nothing': 10}",
     "lite_pull.py": "5 messages of queue 0 again",
+    "iterate.py": "20 messages are done with",
+    "sql_filter.py": "delivered: order 1, order 3",
+    "pause_and_resize.py": "paused: 0 of 40 done",
     "ordered_send.py": "every order in order",
     "delay.py": "all three are there",
 }
@@ -52,19 +55,22 @@ def test_an_example_does_what_it_says(name: str, name_server: str, tmp_path: Pat
 
 
 def test_the_documented_code_runs_from_top_to_bottom(name_server: str, tmp_path: Path) -> None:
-    assert len(BLOCKS) == 6
+    assert len(BLOCKS) == 9
     outputs = []
     for number, block in enumerate(BLOCKS):
         path = tmp_path / f"block_{number}.py"
         path.write_text(block.replace("127.0.0.1:9876", name_server))
         outputs.append(run(str(path), home=tmp_path))
-    sent, _, ordered, watched, listened, polled = outputs
+    sent, _, ordered, watched, listened, filtered, polled, iterated, operated = outputs
     assert "SendStatus.OK" in sent
     assert "offset 3 after all the others" in ordered
     assert "3000 messages in 4 batches" in ordered
     assert "ms SendStatus.OK" in watched
     assert "Orders Created b'a new order' 0" in listened
+    assert "delivered b'120 euro' 120" in filtered
     assert "MessageQueue(topic='Orders'" in polled
+    assert "b'a new order'" in iterated
+    assert "shop: b'in a namespace'" in operated
 
 
 def test_the_code_of_the_readme_runs(name_server: str, tmp_path: Path) -> None:
