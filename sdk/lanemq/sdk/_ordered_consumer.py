@@ -19,7 +19,7 @@ from ._offsets import LocalOffsets
 from ._options import MessageModel, PushOptions
 from ._ordered_listeners import AbandonMessage, LockLoss, OrderlyListener, StagedConcurrentListener
 from ._ordered_pool import OrderedPool, Scheduler
-from ._queue_locks import QueueLocks
+from ._queue_locks import Lease, QueueLocks
 from ._send_back import SendBack
 from ._stage_counter import StageCounter
 from ._stage_offsets import BrokerStageOffsets, LocalCommits, LocalStageOffsets
@@ -102,10 +102,10 @@ class OrderedConsumer:
             nursery,
             listener,
             schedule=self._scheduler,
-            progress=self._progress,
+            lease=self._lease,
+            commit=None if isinstance(core.offsets, StagedOffsets) else core.offsets.update,
             save=self._save,
             bury=partial(_dead_letters(core).send, delay_level=-1),
-            may_run=self.owns,
             stats=core.topic_stats,
             clock_ms=core.client.clock_ms,
             timeout_s=options.consume_timeout_s,
@@ -142,12 +142,15 @@ class OrderedConsumer:
             )
         assert isinstance(offsets, StagedOffsets)
         retries = queue.topic.startswith(RETRY_PREFIX)
-        return StageScheduler(
+        scheduler: Scheduler = StageScheduler(
             NO_STAGES if retries else Stages(listener.stages),
-            StageRecord(0, offsets.stage_offset(queue)),
+            StageRecord(offsets.get(queue) or 0, offsets.stage_offset(queue)),
             batch_messages=listener.batch_messages,
             reset=None if retries else self._reset(listener, queue.topic),
         )
+        # What is to be committed is asked for when it is, not noted after each message.
+        offsets.follow(queue, lambda: scheduler.record)
+        return scheduler
 
     @staticmethod
     def _reset(listener: StagedConcurrentListener, topic: str) -> Reset | None:
@@ -163,21 +166,15 @@ class OrderedConsumer:
 
         return reset
 
-    def _progress(self, held: HeldQueue, record: StageRecord) -> None:
-        if held.dropped:
-            return
-        offsets = self._core.offsets
-        if isinstance(offsets, StagedOffsets):
-            offsets.note(held.queue, record)
-        else:
-            offsets.update(held.queue, record.queue_offset)
-
     async def _save(self, queue: MessageQueue) -> bool:
         offsets = self._core.offsets
         assert isinstance(offsets, StagedOffsets)
         return await offsets.save(queue)
 
     # Owning queues
+
+    def _lease(self, queue: MessageQueue) -> Lease | None:
+        return None if self._locks is None else self._locks.lease(queue)
 
     def owns(self, queue: MessageQueue) -> bool:
         """Whether messages of ``queue`` may be handed out at this moment."""

@@ -3,14 +3,14 @@
 Source for orderly listeners: RocketMQ 4.9.8, ConsumeMessageOrderlyService.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from math import inf
 from typing import final
 
 import trio
 
-from lanemq.wire import MessageQueue, StageRecord
+from lanemq.wire import MessageQueue
 
 from ._consume_stats import TopicStats
 from ._held_queue import HeldQueue
@@ -18,6 +18,7 @@ from ._listener import BATCHES_PER_TURN
 from ._log import get_logger
 from ._messages import Outcome, ReceivedMessage
 from ._ordered_listeners import AbandonMessage, OrderlyListener, StagedConcurrentListener
+from ._queue_locks import Lease
 from ._stage_scheduler import Batch, StageScheduler
 
 LOGGER = get_logger("lanemq.sdk.listener")
@@ -30,15 +31,50 @@ SAVE_RETRY_S = 1.0
 
 
 @final
+class _Place:
+    """One queue, however often it is lost and held again."""
+
+    __slots__ = ("lane",)
+
+    def __init__(self) -> None:
+        self.lane: _Lane | None = None  # of the time when it was held last
+
+
+@final
 class _Lane:
     """One queue while it is held: its scheduler, and how many handlers run."""
 
-    __slots__ = ("held", "idle", "queued", "retired", "running", "saving", "scheduler")
+    __slots__ = (
+        "before",
+        "held",
+        "idle",
+        "lease",
+        "place",
+        "queued",
+        "retired",
+        "running",
+        "saving",
+        "scheduler",
+        "stats",
+    )
 
-    def __init__(self, held: HeldQueue, scheduler: Scheduler) -> None:
+    def __init__(
+        self,
+        held: HeldQueue,
+        scheduler: Scheduler,
+        place: _Place,
+        lease: Lease | None,
+        stats: TopicStats,
+    ) -> None:
         self.held = held
         self.scheduler = scheduler
+        self.place = place
+        self.lease = lease
+        self.stats = stats
         self.running = 0
+        # Handlers that still run from when the queue was held before; nothing begins beside them.
+        last = place.lane
+        self.before: int = 0 if last is None else last.before + last.running
         self.queued = False  # among those that workers look at next
         self.retired = False  # nothing is handed out any more
         self.saving = False
@@ -49,22 +85,28 @@ class _Lane:
 class _Worker:
     """One task of the pool, and what it is at."""
 
-    __slots__ = ("job", "outcome", "scope", "since_s")
+    __slots__ = ("cancelled", "job", "outcome", "scope", "since_s")
 
     def __init__(self) -> None:
         self.scope = trio.CancelScope()
+        self.cancelled = False  # what the scope says as well, but slowly
         self.job: tuple[_Lane, Messages] | None = None
         self.outcome: Outcome | AbandonMessage | None = None
         self.since_s = inf  # when the listener was called; inf while it does not run
+
+    def cancel(self) -> None:
+        """Cancel the listener that runs."""
+        self.cancelled = True
+        self.scope.cancel()
 
 
 @final
 class OrderedPool:
     """Tasks that run one listener; they start when first needed.
 
-    ``schedule`` makes the scheduler of a queue that was not read before, ``progress`` takes
-    what is to be committed, ``save`` makes it last at once, ``bury`` puts a message with the
-    dead letters, and ``may_run`` says whether the queue's lock is ours at the moment.
+    ``schedule`` makes the scheduler of a queue that was not read before, ``lease`` gives its
+    lock (None where nobody locks), ``commit`` takes what offset is reached, ``save`` makes that
+    last at once, and ``bury`` puts a message with the dead letters.
     """
 
     def __init__(
@@ -73,10 +115,10 @@ class OrderedPool:
         listener: OrderlyListener | StagedConcurrentListener,
         *,
         schedule: Callable[[HeldQueue], Scheduler],
-        progress: Callable[[HeldQueue, StageRecord], None],
+        lease: Callable[[MessageQueue], Lease | None],
+        commit: Callable[[MessageQueue, int], None] | None,
         save: Callable[[MessageQueue], Awaitable[bool]],
         bury: Callable[[ReceivedMessage], Awaitable[bool]],
-        may_run: Callable[[MessageQueue], bool],
         stats: Callable[[str], TopicStats],
         clock_ms: Callable[[], int],
         timeout_s: float,
@@ -86,17 +128,15 @@ class OrderedPool:
         self.concurrency = listener.concurrency
         """How many listeners may run at once; ``resize`` changes it."""
         self._schedule = schedule
-        self._progress = progress
+        self._lease = lease
+        self._commit = commit
         self._save = save
         self._bury = bury
-        self._may_run = may_run
         self._stats = stats
         self._clock_ms = clock_ms
         self._timeout_s = timeout_s
-        self._lanes: dict[MessageQueue, _Lane] = {}
+        self._places: dict[MessageQueue, _Place] = {}
         self._turns: deque[_Lane] = deque()
-        # Handlers that run, by queue: those of a queue lost and held again count as well.
-        self._running: Counter[MessageQueue] = Counter()
         self._workers: list[_Worker] = []
         self._active = 0  # workers that are not parked
         self._parked = trio.lowlevel.ParkingLot()
@@ -109,26 +149,36 @@ class OrderedPool:
         """Have ``messages``, the next of their queue, consumed when their turn comes."""
         lane = self._lane(held)
         lane.scheduler.put(messages, held.messages.next_offset)
-        self._kick(lane)
+        self._kick(lane, lane.scheduler.width)
 
     def passed(self, held: HeldQueue) -> None:
         """A pull found nothing for the listener, but the next offset may have moved."""
         if not held.dropped:
             lane = self._lane(held)
             lane.scheduler.skip_to(held.messages.next_offset)
-            self._progress(held, lane.scheduler.record)
+            if self._commit is not None:
+                self._commit(held.queue, held.messages.commit_offset)
 
     def _lane(self, held: HeldQueue) -> _Lane:
-        lane = self._lanes.get(held.queue)
+        queue = held.queue
+        place = self._places.get(queue)
+        if place is None:
+            place = self._places[queue] = _Place()
+        lane = place.lane
         if lane is None or lane.held is not held:
-            lane = self._lanes[held.queue] = _Lane(held, self._schedule(held))
+            lane = place.lane = _Lane(
+                held, self._schedule(held), place, self._lease(queue), self._stats(queue.topic)
+            )
         return lane
 
     # What becomes of queues
 
     async def retire(self, held: HeldQueue) -> None:
         """Hand out nothing of ``held`` any more; return when its handlers have returned."""
-        lane = self._lane(held)
+        place = self._places.get(held.queue)
+        lane = place.lane if place is not None else None
+        if lane is None or lane.held is not held:
+            return  # it never had a message
         lane.retired = True
         while lane.running:
             lane.idle = trio.Event()
@@ -139,13 +189,7 @@ class OrderedPool:
         assert held.dropped
         for worker in self._workers:
             if worker.job is not None and worker.job[0].held is held and worker.since_s != inf:
-                worker.scope.cancel()
-
-    def wake(self, queue: MessageQueue) -> None:
-        """What ``may_run`` says of ``queue`` may have changed."""
-        lane = self._lanes.get(queue)
-        if lane is not None:
-            self._kick(lane)
+                worker.cancel()
 
     async def close(self) -> None:
         """Begin nothing more, and return when the listeners that run have returned."""
@@ -164,14 +208,17 @@ class OrderedPool:
         self._turns.append(lane)
         return True
 
-    def _kick(self, lane: _Lane) -> None:
-        """Have a worker look at ``lane`` now, if one is free."""
-        if not self._line_up(lane):
-            return
-        if self._parked:
-            self._active += len(self._parked.unpark(count=1))
-        elif len(self._workers) < self.concurrency and not self._closing:
-            self._hire()
+    def _kick(self, lane: _Lane, batches: int = 1) -> None:
+        """Have workers look at ``lane`` now, for so many batches, if some are free."""
+        if self._line_up(lane):
+            self._wake_workers(batches)
+
+    def _wake_workers(self, count: int) -> None:
+        woken = len(self._parked.unpark(count=count))
+        self._active += woken
+        for _ in range(min(count - woken, self.concurrency - len(self._workers))):
+            if not self._closing:
+                self._hire()
 
     def _hire(self) -> None:
         self._active += 1
@@ -194,30 +241,32 @@ class OrderedPool:
         """Whether a worker that has nothing in hand is to stay."""
         return not self._closing and len(self._workers) <= self.concurrency
 
-    def _next(self) -> tuple[_Lane, Messages] | None:
+    def _next(self, now_s: float) -> tuple[_Lane, Messages] | None:
         """The next batch that may run, of the lanes in turn."""
         turns = self._turns
         while turns:
-            lane = turns.popleft()
+            lane = turns[0]
+            batch, scheduler, lease = None, lane.scheduler, lane.lease
+            is_ours = lease is None or now_s < lease.until_s
+            if is_ours and not (lane.before or lane.retired or lane.held.messages.dropped):
+                batch = scheduler.take()
+                if batch is not None and scheduler.has_more:
+                    if len(turns) > 1:
+                        turns.rotate(-1)
+                    if self._active < self.concurrency:
+                        self._wake_workers(1)
+                    return lane, batch
+                if scheduler.must_save and not lane.saving:
+                    lane.saving = True
+                    self._nursery.start_soon(self._save_reset, lane)
+            turns.popleft()
             lane.queued = False
-            held = lane.held
-            if held.dropped or lane.retired or not self._may_run(held.queue):
-                continue
-            if self._running[held.queue] != lane.running:
-                continue  # a handler still runs from when the queue was held before
-            batch = lane.scheduler.take()
             if batch is not None:
-                if lane.scheduler.has_more:
-                    self._kick(lane)  # for another worker
                 return lane, batch
-            if lane.scheduler.must_save and not lane.saving:
-                lane.saving = True
-                self._nursery.start_soon(self._save_reset, lane)
         return None
 
     async def _save_reset(self, lane: _Lane) -> None:
         """Make the record of a counter that was reset last; then its queue goes on."""
-        self._progress(lane.held, lane.scheduler.record)
         while not lane.held.dropped and not lane.retired:
             if await self._save(lane.held.queue):
                 lane.scheduler.saved()
@@ -236,13 +285,14 @@ class OrderedPool:
             for worker in self._workers:
                 if now_s - worker.since_s >= self._timeout_s:
                     LOGGER.warning("the listener took too long on %s", worker.job)
-                    worker.scope.cancel()
+                    worker.cancel()
 
     async def _work(self, worker: _Worker) -> None:
         while self._goes_on():
+            worker.cancelled = False
             with trio.CancelScope() as worker.scope:
                 await self._run_batches(worker)
-            if worker.scope.cancel_called and worker.job is not None:
+            if worker.cancelled and worker.job is not None:
                 self._settle(*worker.job, worker.outcome)
                 worker.job = None
         self._workers.remove(worker)
@@ -257,28 +307,29 @@ class OrderedPool:
 
     async def _run_batches(self, worker: _Worker) -> None:
         """Run the listener until the pool closes, or until it was cancelled."""
-        turn = 0
+        turn, now_s = 0, trio.current_time()
         while self._goes_on():
-            job = worker.job = self._next()
+            job = worker.job = self._next(now_s)
             if job is None:
                 self._rest()
                 await self._parked.park()
+                now_s = trio.current_time()
                 continue
             lane, batch = job
-            await self._consume(worker, lane, batch)
-            if worker.scope.cancel_called:
+            now_s = await self._consume(worker, lane, batch)
+            if worker.cancelled:
                 return  # perhaps with an outcome: a new scope is needed all the same
             self._settle(lane, batch, worker.outcome)
             worker.job = None
             turn += 1
             if turn % BATCHES_PER_TURN == 0:
                 await trio.lowlevel.checkpoint()
+                now_s = trio.current_time()
 
-    async def _consume(self, worker: _Worker, lane: _Lane, batch: Messages) -> None:
-        held = lane.held
-        held.last_consume_ms = self._clock_ms()
+    async def _consume(self, worker: _Worker, lane: _Lane, batch: Messages) -> float:
+        """Run the listener over a batch; when it ended, in seconds."""
+        lane.held.last_consume_ms = self._clock_ms()
         lane.running += 1
-        self._running[held.queue] += 1
         worker.outcome = Outcome.SUSPEND_CURRENT_QUEUE  # what a cancellation leaves behind
         worker.since_s = started_s = trio.current_time()
         try:
@@ -291,19 +342,17 @@ class OrderedPool:
             worker.since_s = inf
             now_s = trio.current_time()
             ok = worker.outcome is None or worker.outcome is Outcome.SUCCESS
-            self._stats(held.queue.topic).consumed(
-                now_s, len(batch.messages), now_s - started_s, ok=ok
-            )
+            lane.stats.consumed(now_s, len(batch.messages), now_s - started_s, ok=ok)
             lane.running -= 1
-            self._running[held.queue] -= 1
+        return now_s
 
     # What becomes of batches
 
     def _settle(self, lane: _Lane, batch: Messages, outcome: object) -> None:
-        if lane.held.dropped:
+        if lane.held.messages.dropped:
             LOGGER.info("%s is not ours any more; %s may come again", lane.held.queue, batch)
         elif outcome is None or outcome is Outcome.SUCCESS:
-            self._finish(lane, batch, batch.messages)
+            self._finish(lane, batch)
         elif isinstance(outcome, AbandonMessage):
             LOGGER.warning("the listener abandoned %s: %s", batch.messages, outcome)
             self._nursery.start_soon(self._give_up, lane, batch, batch.messages)
@@ -313,14 +362,21 @@ class OrderedPool:
             self._fail(lane, batch)
         if lane.idle is not None and not lane.running:
             lane.idle.set()
-        current = self._lanes.get(lane.held.queue)
-        if current is not None:
+        current = lane.place.lane
+        assert current is not None
+        if current is not lane:
+            current.before -= 1
+        if not current.queued:
             self._line_up(current)  # the worker that calls this looks next
 
-    def _finish(self, lane: _Lane, batch: Messages, messages: Sequence[ReceivedMessage]) -> None:
+    def _finish(
+        self, lane: _Lane, batch: Messages, messages: Sequence[ReceivedMessage] | None = None
+    ) -> None:
+        """``messages`` of ``batch``, all of them if None, need nothing more."""
         lane.scheduler.finish(batch, messages)
-        lane.held.settle(messages)
-        self._progress(lane.held, lane.scheduler.record)
+        offset = lane.held.settle(batch.messages if messages is None else messages)
+        if self._commit is not None:
+            self._commit(lane.held.queue, offset)
 
     def _fail(self, lane: _Lane, batch: Messages) -> None:
         limit = self._listener.max_reconsume_times

@@ -3,6 +3,7 @@
 Source: RocketMQ 4.9.8, RebalanceImpl.lock, lockAll, unlock; ConsumeMessageOrderlyService.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, final
 
@@ -26,8 +27,20 @@ LOGGER = get_logger("lanemq.sdk.locks")
 RENEW_INTERVAL_S: Final = 20.0
 LOCK_LIFE_S: Final = 30.0
 """Not renewed for so long, a lock counts as lost; a broker gives it to others after 60 s."""
+NEVER_S: Final = -math.inf
 RETRY_S: Final = 1.0
 """A renewal that failed is tried again after this, where the reference waits for the next."""
+
+
+@final
+class Lease:
+    """The lock of one queue, for as long as it is ours without a break."""
+
+    __slots__ = ("until_s",)
+
+    def __init__(self, until_s: float) -> None:
+        self.until_s = until_s
+        """When it counts as lost, by trio's clock; in the past once it was."""
 
 
 @final
@@ -38,12 +51,16 @@ class QueueLocks:
         self._client = client
         self._group = group
         self._lost = lost
-        self._renewed_s: dict[MessageQueue, float] = {}
+        self._leases: dict[MessageQueue, Lease] = {}
 
     def holds(self, queue: MessageQueue) -> bool:
         """Whether the lock is ours at this moment."""
-        renewed_s = self._renewed_s.get(queue)
-        return renewed_s is not None and trio.current_time() - renewed_s < LOCK_LIFE_S
+        lease = self._leases.get(queue)
+        return lease is not None and trio.current_time() < lease.until_s
+
+    def lease(self, queue: MessageQueue) -> Lease:
+        """What says so from now on; of a queue that was never ours, one that has ended."""
+        return self._leases.get(queue) or Lease(NEVER_S)
 
     async def claim(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
         """Ask for the locks of ``queues``; those that are ours now. Failures are logged."""
@@ -53,19 +70,28 @@ class QueueLocks:
             asked_s = trio.current_time()  # the lock's life begins no earlier
             answer = await self._ask(broker_name, wanted) or set()
             granted.update(answer)
-            self._renewed_s.update(dict.fromkeys(answer, asked_s))
+            for queue in answer:
+                lease = self._leases.setdefault(queue, Lease(NEVER_S))
+                lease.until_s = asked_s + LOCK_LIFE_S
 
         await self._each_broker(ask, queues)
         return granted
 
     async def release(self, queues: Iterable[MessageQueue]) -> None:
         """Give locks back; failures are logged, and end with the locks' life."""
-        given = [queue for queue in queues if self._renewed_s.pop(queue, None) is not None]
+        given = [queue for queue in queues if self._end(queue)]
         await self._each_broker(self._give_back, given)
 
     async def release_all(self) -> None:
         """Give all locks back."""
-        await self.release(tuple(self._renewed_s))
+        await self.release(tuple(self._leases))
+
+    def _end(self, queue: MessageQueue) -> bool:
+        lease = self._leases.pop(queue, None)
+        if lease is None:
+            return False
+        lease.until_s = NEVER_S
+        return True
 
     async def run(self) -> None:
         """Renew the locks until cancelled."""
@@ -74,7 +100,7 @@ class QueueLocks:
             await trio.sleep(pause_s)
             answered = await self._renew()
             pause_s = RENEW_INTERVAL_S if answered else RETRY_S
-            for queue in tuple(self._renewed_s):
+            for queue in tuple(self._leases):
                 if not self.holds(queue):
                     LOGGER.warning("the lock of %s could not be renewed in time", queue)
                     self._lose(queue)
@@ -90,19 +116,20 @@ class QueueLocks:
                 complete = False
                 return
             for queue in wanted:
-                if queue not in self._renewed_s:
+                lease = self._leases.get(queue)
+                if lease is None:
                     continue  # given back meanwhile
                 if queue in answer:
-                    self._renewed_s[queue] = asked_s
+                    lease.until_s = asked_s + LOCK_LIFE_S
                 else:
                     LOGGER.warning("the lock of %s is another consumer's", queue)
                     self._lose(queue)
 
-        await self._each_broker(ask, tuple(self._renewed_s))
+        await self._each_broker(ask, tuple(self._leases))
         return complete
 
     def _lose(self, queue: MessageQueue) -> None:
-        del self._renewed_s[queue]
+        self._end(queue)
         self._lost(queue)
 
     async def _each_broker(

@@ -39,18 +39,36 @@ class BatchState(Enum):
     RUNNING = "running"
     SUSPENDED = "suspended"
     READY = "ready"
+    GONE = "gone"
+
+
+RUNNING, GONE = BatchState.RUNNING, BatchState.GONE  # looked up for every message
 
 
 @final
 class Batch(Generic[M]):
     """Messages handed out together; neighbours in their queue, and all of one stage."""
 
-    __slots__ = ("messages", "numbers", "state")
+    __slots__ = ("_numbers", "first_number", "messages", "state")
 
     def __init__(self, messages: tuple[M, ...], first_number: int) -> None:
         self.messages = messages
-        self.numbers: Sequence[int] = range(first_number, first_number + len(messages))
-        self.state = BatchState.RUNNING
+        self.first_number = first_number
+        self._numbers: Sequence[int] | None = None  # they follow each other, until some are gone
+        self.state = RUNNING
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """The numbers of ``messages``."""
+        if self._numbers is None:
+            return range(self.first_number, self.first_number + len(self.messages))
+        return self._numbers
+
+    def keep(self, left: Sequence[tuple[M, int]]) -> None:
+        """Go on with these messages and their numbers only."""
+        self.messages = tuple(message for message, _ in left)
+        self._numbers = [number for _, number in left]
+        self.first_number = self._numbers[0]
 
     def __repr__(self) -> str:
         offsets = ", ".join(str(message.queue_offset) for message in self.messages)
@@ -125,7 +143,7 @@ class StageScheduler(Generic[M]):
         """Hand out the next batch, or None while there is none that may run."""
         if self._ready:
             batch = self._ready.popleft()
-            batch.state = BatchState.RUNNING
+            batch.state = RUNNING
             return batch
         if not self._waiting:
             return None
@@ -138,18 +156,17 @@ class StageScheduler(Generic[M]):
                 return None
         elif self._number >= self._end:
             self._end = self._end_of(self._number)
-        return self._hand_out()
-
-    def _hand_out(self) -> Batch[M]:
-        waiting, number = self._waiting, self._number
-        # The number stops where no stage is: there it does not limit the batch.
-        room = self._end - number if self._end != _ENDLESS else self._batch_messages
-        size = min(self._batch_messages, len(waiting), room)
-        if size == 1:
-            batch = Batch((waiting.popleft(),), number)
+        number = self._number
+        if self._batch_messages == 1:
+            batch = Batch((self._waiting.popleft(),), number)
+            number += 1
         else:
-            batch = Batch(tuple(waiting.popleft() for _ in range(size)), number)
-        self._number = min(number + size, STAGE_OFFSET_MAX)
+            # The number stops where no stage is: there it does not limit the batch.
+            room = self._end - number if self._end != _ENDLESS else self._batch_messages
+            size = min(self._batch_messages, len(self._waiting), room)
+            batch = Batch(tuple(self._waiting.popleft() for _ in range(size)), number)
+            number += size
+        self._number = number if number < STAGE_OFFSET_MAX else STAGE_OFFSET_MAX
         self._in_flight[batch] = None
         return batch
 
@@ -162,8 +179,9 @@ class StageScheduler(Generic[M]):
 
     def finish(self, batch: Batch[M], messages: Sequence[M] | None = None) -> None:
         """``messages`` of ``batch`` (all of them if None) succeeded or were given up."""
-        assert batch in self._in_flight, f"{batch} is finished already"
-        assert batch.state is not BatchState.READY, f"{batch} waits to run"
+        assert batch.state is RUNNING or batch.state is BatchState.SUSPENDED, (
+            f"not running: {batch}"
+        )
         if messages is not None:
             gone = {message.queue_offset for message in messages}
             left = [
@@ -172,21 +190,19 @@ class StageScheduler(Generic[M]):
                 if message.queue_offset not in gone
             ]
             if left:
-                batch.messages = tuple(message for message, _ in left)
-                batch.numbers = [number for _, number in left]
+                batch.keep(left)
                 return
+        batch.state = GONE
         del self._in_flight[batch]
 
     def suspend(self, batch: Batch[M]) -> None:
         """The batch has to run again, later."""
-        assert batch in self._in_flight
-        assert batch.state is BatchState.RUNNING
+        assert batch.state is RUNNING, f"not running: {batch}"
         batch.state = BatchState.SUSPENDED
 
     def resume(self, batch: Batch[M]) -> None:
         """Later is now."""
-        assert batch in self._in_flight
-        assert batch.state is BatchState.SUSPENDED
+        assert batch.state is BatchState.SUSPENDED, f"not suspended: {batch}"
         batch.state = BatchState.READY
         self._ready.append(batch)
 
@@ -197,7 +213,7 @@ class StageScheduler(Generic[M]):
         """The pair to commit: the first message that is not finished, and its number."""
         if self._in_flight:
             first = next(iter(self._in_flight))
-            return StageRecord(first.messages[0].queue_offset, first.numbers[0])
+            return StageRecord(first.messages[0].queue_offset, first.first_number)
         if self._waiting:
             return StageRecord(self._waiting[0].queue_offset, self._number)
         return StageRecord(self._next_offset, self._number)
@@ -214,8 +230,15 @@ class StageScheduler(Generic[M]):
         self._end = self._end_of(self._number)
 
     @property
+    def width(self) -> int:
+        """How many batches ``take`` might have one after the other, at least 1."""
+        if self._serial:
+            return 1
+        return max(1, min(len(self._waiting), self._end - self._number) // self._batch_messages)
+
+    @property
     def has_more(self) -> bool:
         """Whether ``take`` may have another batch, after it had one."""
-        if self._ready:
-            return True
-        return bool(self._waiting) and self._number < self._end and not self._serial
+        if self._waiting and self._number < self._end:
+            return not self._serial
+        return bool(self._ready)

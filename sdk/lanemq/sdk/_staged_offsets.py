@@ -4,7 +4,7 @@ The record of a queue (``lanemq.wire.StageRecord``) is the authority. The ordina
 lag tools and for a later change of listener; it may lag the record by a commit, and never leads.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol, final
 
 import trio
@@ -53,6 +53,7 @@ class StagedOffsets:
         self._ordinary = ordinary
         self._group_offset_wins = group_offset_wins
         self._records: dict[MessageQueue, StageRecord] = {}
+        self._sources: dict[MessageQueue, Callable[[], StageRecord]] = {}
         self._saved: dict[MessageQueue, StageRecord] = {}
         # Two saves of one queue must not overtake each other on their way.
         self._saving: dict[MessageQueue, trio.Lock] = {}
@@ -63,6 +64,7 @@ class StagedOffsets:
 
     async def load(self, queue: MessageQueue) -> int | None:
         """Where to go on; what stage that is can be asked by ``stage_offset`` afterwards."""
+        self._sources.pop(queue, None)
         group_offset = await self._ordinary.committed_offset(queue)
         record = await self._store.load(queue) if self._has_stages(queue) else None
         if record is not None:
@@ -87,28 +89,39 @@ class StagedOffsets:
         self._records[queue] = record
         return record.queue_offset
 
+    def follow(self, queue: MessageQueue, source: Callable[[], StageRecord]) -> None:
+        """Ask ``source`` where the queue is, from now on, until another method sets it."""
+        self._sources[queue] = source
+
+    def _now(self, queue: MessageQueue) -> StageRecord | None:
+        source = self._sources.get(queue)
+        if source is not None:
+            self._records[queue] = source()
+        return self._records.get(queue)
+
     def stage_offset(self, queue: MessageQueue) -> int:
         """The number of the message where ``get`` is; 0 for a queue never read."""
-        record = self._records.get(queue)
+        record = self._now(queue)
         return 0 if record is None else record.stage_offset
 
     def get(self, queue: MessageQueue) -> int | None:
-        record = self._records.get(queue)
+        record = self._now(queue)
         return None if record is None else record.queue_offset
-
-    def note(self, queue: MessageQueue, record: StageRecord) -> None:
-        """Set the pair in memory."""
-        self._records[queue] = record
 
     def update(self, queue: MessageQueue, offset: int) -> None:
         """Set the consumer offset; the number of the next message stays."""
-        self._records[queue] = StageRecord(offset, self.stage_offset(queue))
+        self._set(queue, StageRecord(offset, self.stage_offset(queue)))
 
     def reset(self, queue: MessageQueue, offset: int) -> None:
         """Set the consumer offset as an operator wishes; numbers begin again at 0."""
-        self._records[queue] = StageRecord(offset, 0)
+        self._set(queue, StageRecord(offset, 0))
+
+    def _set(self, queue: MessageQueue, record: StageRecord) -> None:
+        self._sources.pop(queue, None)
+        self._records[queue] = record
 
     def forget(self, queue: MessageQueue) -> None:
+        self._sources.pop(queue, None)
         self._records.pop(queue, None)
         self._saved.pop(queue, None)
         self._saving.pop(queue, None)
@@ -119,7 +132,8 @@ class StagedOffsets:
         With ``wait`` the ordinary offsets are awaited too, and the records say so: whoever
         comes next can tell a crash from a move by somebody else.
         """
-        chosen = tuple(self._records) if queues is None else tuple(queues)
+        known = dict.fromkeys((*self._records, *self._sources))
+        chosen = tuple(known) if queues is None else tuple(queues)
         if wait:
             async with trio.open_nursery() as nursery:
                 for queue in chosen:
@@ -134,7 +148,7 @@ class StagedOffsets:
 
     async def _persist(self, queue: MessageQueue, settle: bool) -> bool:
         async with self._saving.setdefault(queue, trio.Lock()):
-            record = self._records.get(queue)
+            record = self._now(queue)
             if record is None:
                 return True
             try:
