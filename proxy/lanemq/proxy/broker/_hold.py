@@ -137,20 +137,23 @@ class Holds(Generic[OwnerT]):
     ) -> bool:
         """A message with ``tags_code`` is in the queue, which now ends at ``max_offset``.
 
-        ``properties`` gives its property string; it is called if a pull needs to know. The
+        ``properties`` gives its property string; it is called once if a pull needs to know. The
         pulls that want it wait in ``take_woken`` from now on. Returns whether any other
         expires earlier than it did.
         """
         waiting = self._queues.get((topic, queue_id))
         if waiting is None:
             return False
-        hurried = False
+        hurried, data = False, None
         for hold in list(waiting):
             if max_offset <= hold.queue_offset:
                 continue
-            if (hold.tag_codes is None or tags_code in hold.tag_codes) and (
-                hold.matches is None or hold.matches(properties())
-            ):
+            wanted = hold.tag_codes is None or tags_code in hold.tag_codes
+            if wanted and hold.matches is not None:
+                if data is None:
+                    data = properties()
+                wanted = hold.matches(data)
+            if wanted:
                 self._leave(hold)
                 self._woken[hold] = None
             elif math.ceil((now_s + RECHECK_S) / SLOT_S) < hold.slot:
