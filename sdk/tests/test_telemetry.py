@@ -306,3 +306,20 @@ async def test_where_opentelemetry_is_missing_the_error_says_what_to_install(
     with pytest.raises(WrongUse, match=r"pip install 'lanemq\[otel\]'"):
         async with producer(cluster):
             pass
+
+
+async def test_what_is_sent_for_message_traces_is_not_watched(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    cluster.create_topic("Traced", 1)
+    async with open_producer(
+        "pg",
+        name_servers=cluster.name_servers,
+        options=ProducerOptions(client=ClientOptions(telemetry=True, trace=True)),
+        dial=cluster.dial,
+        clock_ms=clock_ms,
+    ) as sender:
+        await sender.send(Message(topic="Traced", body=b"x"))
+        await trio.sleep(2)
+    assert cluster.bodies("RMQ_SYS_TRACE_TOPIC")
+    assert set(spans()) == {"send Traced"}

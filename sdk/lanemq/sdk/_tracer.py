@@ -6,6 +6,7 @@ Source: RocketMQ 4.9.8, AsyncTraceDispatcher.
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final, final
 
 import trio
@@ -50,7 +51,8 @@ class Tracer:
     def __init__(self, client: Client, group: str, role: str) -> None:
         self._client = client
         self._group = group
-        self._options = ProducerOptions(client=client.options)
+        # What is sent for traces is not watched itself.
+        self._options = ProducerOptions(client=replace(client.options, telemetry=False))
         name = f"_INNER_TRACE_PRODUCER-{group}-{role}-{next(_NUMBERS)}"
         self._sender = Sender(client, name, self._options)
         self._topic = client.options.trace_topic
