@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
+from lanemq.proxy._connection import ServerConnection
 from lanemq.proxy._dispatch import Handler, Handlers
 from lanemq.proxy._limits import Limits
 from lanemq.proxy._listen import AddressUnavailable, listen, listen_with_vip
@@ -579,3 +580,75 @@ async def test_work_nobody_waits_for_comes_last_and_costs_no_connection(
     assert "could not finish a batch" in caplog.text
     assert (await peer.call(echo(2))).opaque == 2
     assert server.in_batch is False
+
+
+class Looked:
+    """A transport with bytes in stock, which counts how it is asked for them."""
+
+    def __init__(self, chunks: list[bytes]) -> None:
+        self.chunks = chunks
+        self.waits = self.looks = 0
+        self.sent: list[bytes] = []
+
+    def _next(self) -> bytes:
+        return self.chunks.pop(0) if self.chunks else b""
+
+    async def receive(self) -> bytes:
+        self.waits += 1
+        await trio.lowlevel.checkpoint()
+        return self._next()
+
+    def try_receive(self) -> bytes | None:
+        self.looks += 1
+        return self._next()
+
+    def try_send(self, data: bytes | memoryview) -> int:
+        self.sent.append(bytes(data))
+        return len(data)
+
+    async def send(self, data: memoryview) -> int:
+        return len(data)
+
+    async def close(self) -> None:
+        pass
+
+
+def looked_at(server: Server, chunks: int) -> tuple[Looked, ServerConnection]:
+    transport = Looked([encode_frame(echo(number)) for number in range(chunks)])
+    peer = HostAddress("127.0.0.1", 1)
+    return transport, ServerConnection(server, transport, session_id=1, peer=peer, local_port=1)
+
+
+async def test_a_lonely_peer_is_looked_for_but_others_have_their_turn() -> None:
+    server = Handled().server()
+    transport, connection = looked_at(server, 200)
+    with trio.fail_after(5):
+        await connection.run()
+    assert len(transport.sent) == 200
+    # 17 reads until it counts as alone; then eight without waiting, one with.
+    assert transport.waits == 17 + (201 - 17) // 9
+    assert transport.looks == 201 - transport.waits
+
+
+async def test_peers_that_take_turns_are_not_looked_for() -> None:
+    server = Handled().server()
+    pairs = [looked_at(server, 100) for _ in range(2)]
+    for _ in range(100):
+        for _, connection in pairs:
+            assert connection._process(await connection._receive())
+    assert [transport.looks for transport, _ in pairs] == [0, 0]
+
+
+async def test_a_look_that_finds_nothing_is_not_repeated_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Handled().server()
+    transport, connection = looked_at(server, 40)
+    monkeypatch.setattr(transport, "try_receive", lambda: None)
+    for _ in range(17):
+        await connection._receive()
+    counts = []
+    for _ in range(10):
+        await connection._receive()
+        counts.append(server.served_reads)
+    assert counts == [12, 13, 14, 15, 16, 12, 13, 14, 15, 16]

@@ -58,6 +58,10 @@ class Server:
         self.in_batch = False
         """True while handlers run: what they send to any peer is held back until the hooks ran."""
         self.dirty: list[ServerConnection] = []
+        self.served: ServerConnection | None = None
+        """Whose bytes were read last,"""
+        self.served_reads = 0
+        """and how many reads in a row before that were its own (up to a bound)."""
         self._sessions_opened = 0
         self._nursery: trio.Nursery | None = None
         self._accepting = trio.CancelScope()

@@ -20,6 +20,9 @@ class Transport(Protocol):
     async def receive(self) -> bytes:
         """Wait for bytes; none mean that the peer has finished."""
 
+    def try_receive(self) -> bytes | None:
+        """Bytes that are there now; none mean that the peer has finished, None that it may send."""
+
     def try_send(self, data: bytes | memoryview) -> int:
         """Send what can go at once and return how many bytes that was."""
 
@@ -40,13 +43,17 @@ class SocketTransport:
     async def receive(self) -> bytes:
         sock = self._socket
         while True:
-            # Asking the kernel first would save nothing: after an answer the next request is
-            # at least one round trip away.
             await wait_readable(sock)
             try:
                 return sock.recv(READ_BYTES)
             except BlockingIOError:
                 continue
+
+    def try_receive(self) -> bytes | None:
+        try:
+            return self._socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return None
 
     def try_send(self, data: bytes | memoryview) -> int:
         try:
@@ -72,6 +79,9 @@ class StreamTransport:
 
     async def receive(self) -> bytes:
         return bytes(await self._stream.receive_some(READ_BYTES))
+
+    def try_receive(self) -> bytes | None:
+        return None
 
     def try_send(self, data: bytes | memoryview) -> int:
         return 0
