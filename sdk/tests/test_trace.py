@@ -34,7 +34,7 @@ TRACED = ClientOptions(trace=True)
 def read(cluster: FakeCluster, topic: str = TRACE) -> list[list[str]]:
     """Every record in the topic, as its fields, the way Java splits them."""
     records = []
-    for message in cluster.broker.messages(topic):
+    for message in sorted(cluster.broker.messages(topic), key=lambda one: one.log_position):
         for record in message.decompressed_body().decode().removesuffix("\x02").split("\x02"):
             fields = record.split("\x01")
             assert all(fields), "a reader would not count an empty field at the end"
