@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -23,11 +24,10 @@ def cluster(nursery: trio.Nursery) -> FakeCluster:
     return cluster
 
 
-@pytest.fixture(scope="session")
-def name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@contextmanager
+def serving(folder: Path, *options: str) -> Iterator[str]:
     """The address of a `lanemq serve` of its own."""
-    folder: Path = tmp_path_factory.mktemp("serve")
-    command = [sys.executable, "-c", SERVE, "serve", "--port", "0", "--json"]
+    command = [sys.executable, "-c", SERVE, "serve", "--port", "0", "--json", *options]
     with (
         (folder / "stderr").open("wb") as errors,
         subprocess.Popen(
@@ -42,3 +42,20 @@ def name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         finally:
             process.terminate()
             assert process.wait(30) == 0, (folder / "stderr").read_text()
+
+
+@pytest.fixture(scope="session")
+def name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server as it comes."""
+    with serving(tmp_path_factory.mktemp("serve")) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def quick_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server with delays of a second at most: messages that are retried come soon."""
+    folder = tmp_path_factory.mktemp("quick")
+    configuration = folder / "broker.conf"
+    configuration.write_text("messageDelayLevel=" + "1s " * 17 + "1s\n")
+    with serving(folder, "-c", str(configuration)) as address:
+        yield address

@@ -33,8 +33,9 @@ class TransactionProducer:
         """Store the half message, await ``execute``, and tell the broker what it returned.
 
         When ``execute`` raises, the state is UNKNOWN, since it may have got far enough; the
-        exception leaves this call after the broker was told. A half message that was stored
-        less safely than asked for is rolled back without ``execute`` being called.
+        exception leaves this call after the broker was told. After a cancellation the broker is
+        not told, and asks. A half message that was stored less safely than asked for is rolled
+        back without ``execute`` being called.
 
         Raises as ``Producer.send``, before ``execute`` is called; ``RefusedByBroker`` from
         brokers without transactions. Telling the broker may fail unnoticed: it asks then.

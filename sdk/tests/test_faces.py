@@ -1,0 +1,12 @@
+"""What users do works the same over trio, asyncio and threads, against `lanemq serve`."""
+
+import pytest
+
+from lanemq.sdk._testing_faces import FACES, run_scenario
+from lanemq.sdk._testing_scenarios import SCENARIOS
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("name", [scenario.__name__ for scenario in SCENARIOS])
+def test_every_face_does_what_the_core_does(face: str, name: str, quick_server: str) -> None:
+    run_scenario(face, name, name_servers=quick_server, run=face)

@@ -1,0 +1,658 @@
+"""The thread behind the blocking and asyncio clients: when it is there, and how calls end."""
+
+import asyncio
+import contextvars
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+import trio
+
+import lanemq.sdk
+from lanemq.sdk import (
+    ClientClosed,
+    ConsumeFrom,
+    LitePullOptions,
+    Message,
+    NoRoute,
+    Outcome,
+    ProducerOptions,
+    PushOptions,
+    ReceivedMessage,
+    SendAttempt,
+    SendHook,
+    TransactionState,
+    WrongUse,
+    _portal,
+    _portal_calls,
+    aio,
+    blocking,
+)
+from lanemq.sdk._testing import FakeCluster, clock_ms
+from lanemq.sdk._testing_producer import FakeProducers, FakeTransactions
+
+FIRST = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
+MESSAGE = Message(topic="PortalTopic", body=b"x")
+
+
+def core_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "lanemq"]
+
+
+def run(script: str, *arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), *arguments],
+        env={"HOME": str(home), "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that another thread does; what is tested is that it happens at all."""
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not happen within 10 s")
+
+
+# The thread
+
+
+def test_the_thread_lives_from_the_first_client_to_the_last(name_server: str) -> None:
+    assert not core_threads()
+    with blocking.open_producer("pg", name_servers=name_server) as first:
+        (thread,) = core_threads()
+        assert thread.daemon
+        with blocking.open_producer("pg2", name_servers=name_server):
+            assert core_threads() == [thread]
+        assert core_threads() == [thread]
+        first.send(MESSAGE)
+    assert not core_threads()
+
+
+def test_blocking_and_asyncio_clients_share_it(name_server: str) -> None:
+    async def main() -> None:
+        async with aio.open_producer("pg", name_servers=name_server) as theirs:
+            await theirs.send(MESSAGE)
+            with blocking.open_producer("pg2", name_servers=name_server) as ours:
+                assert len(core_threads()) == 1
+                ours.send(MESSAGE)
+
+    asyncio.run(main())
+    assert not core_threads()
+
+
+def test_a_client_that_cannot_be_opened_leaves_no_thread() -> None:
+    with (
+        pytest.raises(ValueError, match="group"),
+        blocking.open_producer("bad group", name_servers="127.0.0.1:1"),
+    ):
+        raise AssertionError
+    assert not core_threads()
+
+
+def test_a_client_opens_once(name_server: str) -> None:
+    opening = blocking.open_producer("pg", name_servers=name_server)
+    with opening, pytest.raises(WrongUse, match="once"):
+        opening.__enter__()
+
+
+def test_a_program_that_closes_nothing_ends_and_its_progress_is_kept(
+    name_server: str, tmp_path: Path
+) -> None:
+    script = """
+        import sys, threading
+        from lanemq.sdk import blocking
+        from lanemq.sdk.blocking import ConcurrentListener, ConsumeFrom, Message, PushOptions
+        producer = blocking.open_producer("pg", name_servers=sys.argv[1]).__enter__()
+        producer.send(Message(topic="ExitTopic", body=b"x"))
+        settled = threading.Event()
+        opening = blocking.open_push_consumer(
+            "ExitGroup", name_servers=sys.argv[1], subscriptions={"ExitTopic": "*"},
+            listener=ConcurrentListener(lambda messages: settled.set()),
+            options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET))
+        consumer = opening.__enter__()
+        assert settled.wait(20)
+        import time
+        while not any(consumer.committed_offset(queue) for queue in consumer.queues):
+            time.sleep(0.01)
+        print("ends")
+        """
+    started_s = time.monotonic()
+    done = run(script, name_server, home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout, done.stderr) == ("ends\n", "")
+    assert time.monotonic() - started_s < 15
+    with blocking.open_lite_pull_consumer("ExitGroup", name_servers=name_server) as consumer:
+        queues = consumer.queues_of("ExitTopic")
+        assert sum(consumer.committed(queue) or 0 for queue in queues) == 1
+
+
+def test_a_program_ends_beside_a_listener_that_does_not(name_server: str, tmp_path: Path) -> None:
+    script = """
+        import sys, threading
+        from lanemq.sdk import blocking
+        from lanemq.sdk.blocking import ConsumeFrom, Message, OrderlyListener, PushOptions
+        begun = threading.Event()
+        def handle(messages):
+            begun.set()
+            threading.Event().wait()
+        blocking.open_push_consumer(
+            "StuckGroup", name_servers=sys.argv[1], subscriptions={"StuckTopic": "*"},
+            listener=OrderlyListener(handle),
+            options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET)).__enter__()
+        with blocking.open_producer("pg", name_servers=sys.argv[1]) as producer:
+            producer.send(Message(topic="StuckTopic", body=b"x"))
+        assert begun.wait(40)
+        print("ends")
+        """
+    with blocking.open_producer("pg", name_servers=name_server) as producer:
+        producer.send(Message(topic="StuckTopic", body=b"makes the topic"))
+    done = run(script, name_server, home=tmp_path)
+    assert (done.stdout, done.returncode) == ("ends\n", 0), done.stderr
+
+
+def test_a_forked_process_has_no_client_and_opens_its_own(name_server: str, tmp_path: Path) -> None:
+    script = """
+        import os, sys, warnings
+        from lanemq.sdk import ClientClosed, Message, blocking
+        warnings.simplefilter("ignore", DeprecationWarning)  # that there are threads is the point
+        with blocking.open_producer("pg", name_servers=sys.argv[1]) as producer:
+            producer.send(Message(topic="ForkTopic", body=b"parent"))
+            child = os.fork()
+            if child == 0:
+                try:
+                    producer.send(Message(topic="ForkTopic", body=b"x"))
+                except ClientClosed:
+                    print("not the child's", flush=True)
+            else:
+                assert os.waitpid(child, 0)[1] == 0
+                producer.send(Message(topic="ForkTopic", body=b"parent again"))
+        if child == 0:
+            with blocking.open_producer("pg", name_servers=sys.argv[1]) as own:
+                own.send(Message(topic="ForkTopic", body=b"child"))
+            print("the child's own", flush=True)
+            sys.exit(0)
+        print("the parent's still")
+        """
+    done = run(script, name_server, home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:3] == [
+        "not the child's",
+        "the child's own",
+        "the parent's still",
+    ]
+
+
+# Errors and interruptions
+
+
+def test_an_error_shows_the_callers_lines_and_the_cores(name_server: str) -> None:
+    async def nowhere() -> None:
+        async with aio.open_lite_pull_consumer("rg", name_servers=name_server) as consumer:
+            await consumer.queues_of("NoSuchTopic")
+
+    with pytest.raises(NoRoute) as caught:
+        asyncio.run(nowhere())
+    lines = [entry.name for entry in caught.traceback]
+    assert lines.index("nowhere") < lines.index("queues_of") < len(lines) - 1
+    assert Path(caught.traceback[-1].path).name == "_lite_pull.py"
+    assert caught.value.__context__ is None
+
+
+def interrupted(call: Callable[[], object]) -> float:
+    """How long ``call`` took to be left after an interruption, in seconds."""
+    main = threading.main_thread().ident
+    assert main is not None
+    sent_s = []
+
+    def interrupt() -> None:
+        sent_s.append(time.monotonic())
+        signal.pthread_kill(main, signal.SIGINT)
+
+    timer = threading.Timer(0.3, interrupt)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        call()
+    timer.join()
+    return time.monotonic() - sent_s[0]
+
+
+def test_an_interruption_cancels_the_call_and_leaves_the_client_usable(name_server: str) -> None:
+    with blocking.open_lite_pull_consumer("ig", name_servers=name_server) as consumer:
+        assert interrupted(lambda: consumer.poll(timeout_s=60)) < 5
+        assert consumer.poll(timeout_s=0.01) == []
+
+
+def test_an_interruption_ends_a_block_that_waits_for_its_listeners(name_server: str) -> None:
+    with blocking.open_producer("pg", name_servers=name_server) as producer:
+        producer.send(MESSAGE)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def handle(messages: Sequence[ReceivedMessage]) -> None:
+        begun.set()
+        go_on.wait()
+
+    def consume() -> None:
+        with blocking.open_push_consumer(
+            "interrupted-at-close",
+            name_servers=name_server,
+            subscriptions={MESSAGE.topic: "*"},
+            listener=blocking.ConcurrentListener(handle),
+            options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, shutdown_grace_s=600),
+        ):
+            assert begun.wait(20)
+
+    assert interrupted(consume) < 20
+    go_on.set()
+    assert not core_threads()
+
+
+def test_a_cancelled_task_cancels_its_call(name_server: str) -> None:
+    async def main() -> None:
+        async with aio.open_lite_pull_consumer("cg", name_servers=name_server) as consumer:
+            started_s = time.monotonic()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await consumer.poll(timeout_s=60)
+            task = asyncio.create_task(consumer.poll(timeout_s=60))
+            await asyncio.sleep(0.1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert time.monotonic() - started_s < 10
+            assert await consumer.poll(timeout_s=0.01) == []
+
+    asyncio.run(main())
+
+
+def test_messages_are_not_lost_by_cancelled_polls(name_server: str) -> None:
+    count = 200
+    with blocking.open_producer("pg", name_servers=name_server) as producer:
+        queue = producer.publish_queues("CancelTopic")[0]
+        for number in range(count):
+            producer.send(Message(topic="CancelTopic", body=b"%d" % number), queue=queue)
+
+    async def main() -> list[int]:
+        got: list[int] = []
+        options = LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
+        async with aio.open_lite_pull_consumer(
+            "cancelled-polls", name_servers=name_server, options=options
+        ) as consumer:
+            await consumer.assign([queue])
+            pause_s = 0.0
+            while len(got) < count:
+                task = asyncio.ensure_future(anext(consumer))
+                await asyncio.sleep(pause_s)
+                pause_s = (pause_s + 0.0001) % 0.002
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    got.append(int((await task).body))
+        return got
+
+    assert asyncio.run(main()) == list(range(count))
+
+
+# Listeners
+
+
+@pytest.fixture
+def filled(name_server: str) -> str:
+    """A topic with messages."""
+    with blocking.open_producer("pg", name_servers=name_server) as producer:
+        producer.send_batch([Message(topic="ListenerTopic", body=b"%d" % n) for n in range(8)])
+    return "ListenerTopic"
+
+
+def consumer_of(
+    name_server: str,
+    topic: str,
+    group: str,
+    listener: blocking.ConcurrentListener | blocking.OrderlyListener,
+    options: PushOptions = FIRST,
+) -> AbstractContextManager[blocking.PushConsumer]:
+    return blocking.open_push_consumer(
+        group,
+        name_servers=name_server,
+        subscriptions={topic: "*"},
+        listener=listener,
+        options=options,
+    )
+
+
+def test_a_listener_that_is_too_slow_keeps_its_place_but_not_its_message(
+    quick_server: str,
+) -> None:
+    with blocking.open_producer("pg", name_servers=quick_server) as producer:
+        producer.send(Message(topic="SlowTopic", body=b"x"))
+    times, go_on = [], threading.Event()
+    running: list[int] = []
+    again = threading.Event()
+
+    def handle(messages: Sequence[ReceivedMessage]) -> None:
+        running.append(1)
+        assert len(running) <= 2
+        times.append(messages[0].reconsume_times)
+        if len(times) == 1:
+            go_on.wait()  # much longer than it may
+        else:
+            again.set()
+        running.pop()
+
+    options = PushOptions(
+        consume_from=ConsumeFrom.FIRST_OFFSET, consume_timeout_s=0.3, shutdown_grace_s=0.1
+    )
+    listener = blocking.ConcurrentListener(handle, concurrency=2)
+    with consumer_of(quick_server, "SlowTopic", "slow", listener, options):
+        assert again.wait(30)
+        assert times[:2] == [0, 1]
+        go_on.set()
+
+
+def test_an_orderly_listener_that_is_too_slow_is_waited_for(name_server: str, filled: str) -> None:
+    overlaps, seen, done = [], [], threading.Event()
+    inside = threading.Lock()
+
+    def handle(messages: Sequence[ReceivedMessage]) -> Outcome:
+        if not inside.acquire(blocking=False):
+            overlaps.append(messages)
+        time.sleep(0.1)  # longer than it may
+        inside.release()
+        seen.append(int(messages[0].body))
+        if len(seen) == 8:
+            done.set()
+        return Outcome.SUCCESS
+
+    options = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, consume_timeout_s=0.03)
+    with consumer_of(
+        name_server, filled, "slow-orderly", blocking.OrderlyListener(handle), options
+    ):
+        assert done.wait(20)
+    assert not overlaps
+    assert seen == list(range(8))
+
+
+def test_an_asyncio_listener_that_is_too_slow_is_cancelled(quick_server: str) -> None:
+    ended: list[str] = []
+
+    async def main() -> None:
+        again = asyncio.Event()
+
+        async def handle(messages: Sequence[ReceivedMessage]) -> None:
+            if messages[0].reconsume_times:
+                again.set()
+                return
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                ended.append("cancelled")
+                raise
+
+        options = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, consume_timeout_s=0.3)
+        async with aio.open_producer("pg", name_servers=quick_server) as producer:
+            await producer.send(Message(topic="SlowAioTopic", body=b"x"))
+        async with aio.open_push_consumer(
+            "slow-aio",
+            name_servers=quick_server,
+            subscriptions={"SlowAioTopic": "*"},
+            listener=aio.ConcurrentListener(handle),
+            options=options,
+        ):
+            await asyncio.wait_for(again.wait(), 30)
+
+    asyncio.run(main())
+    assert ended == ["cancelled"]
+
+
+def test_listeners_see_the_context_of_whoever_opened_them(name_server: str, filled: str) -> None:
+    tenant: contextvars.ContextVar[str] = contextvars.ContextVar("tenant", default="nobody")
+    seen: list[str] = []
+
+    def look(messages: Sequence[ReceivedMessage]) -> None:
+        seen.append(tenant.get())
+        there.set()
+
+    there = threading.Event()
+    tenant.set("blue")
+    with consumer_of(name_server, filled, "context", blocking.ConcurrentListener(look)):
+        assert there.wait(20)
+
+    async def main() -> None:
+        done = asyncio.Event()
+
+        async def look(messages: Sequence[ReceivedMessage]) -> None:
+            seen.append(tenant.get())
+            done.set()
+
+        async with aio.open_push_consumer(
+            "context-aio",
+            name_servers=name_server,
+            subscriptions={filled: "*"},
+            listener=aio.ConcurrentListener(look),
+            options=FIRST,
+        ):
+            await asyncio.wait_for(done.wait(), 20)
+
+    tenant.set("green")
+    asyncio.run(main())
+    assert set(seen) == {"blue", "green"}
+
+
+async def not_plain(*arguments: object) -> None:
+    """What the blocking face has no use for."""
+
+
+def test_async_functions_are_refused_where_nobody_would_await_them(name_server: str) -> None:
+    with pytest.raises(WrongUse, match="plain"):
+        blocking.ConcurrentListener(not_plain)  # type: ignore[arg-type]
+    with pytest.raises(WrongUse, match="plain"):
+        blocking.open_transaction_producer("pg", check=not_plain)  # type: ignore[arg-type]
+    options = ProducerOptions(hooks=(SendHook(before=not_plain),))
+    with (
+        pytest.raises(WrongUse, match="plain"),
+        blocking.open_producer("pg", name_servers=name_server, options=options),
+    ):
+        raise AssertionError
+
+
+def test_a_listener_that_makes_no_sense_is_refused_when_it_is_made() -> None:
+    with pytest.raises(ValueError, match="concurrency"):
+        blocking.ConcurrentListener(lambda messages: None, concurrency=0)
+    with pytest.raises(ValueError, match="stage"):
+        blocking.StagedConcurrentListener(lambda messages: None, [0])
+
+
+def test_a_selector_must_not_wait_for_the_core_it_runs_in(name_server: str) -> None:
+    with blocking.open_producer("pg", name_servers=name_server) as producer:
+
+        def select(
+            queues: Sequence[lanemq.sdk.MessageQueue], message: Message
+        ) -> lanemq.sdk.MessageQueue:
+            assert producer.group == "pg"  # what does not wait may be asked
+            producer.send(message)
+            return queues[0]
+
+        with pytest.raises(WrongUse, match="selectors"):
+            producer.send(MESSAGE, queue=select)
+
+
+def test_hooks_run_outside_of_the_core(name_server: str) -> None:
+    threads: list[str] = []
+    told = threading.Event()
+
+    def after(attempt: SendAttempt) -> None:
+        threads.append(threading.current_thread().name)
+        told.set()
+
+    options = ProducerOptions(hooks=(SendHook(after=after),))
+    with blocking.open_producer("pg", name_servers=name_server, options=options) as producer:
+        producer.send(MESSAGE)
+        assert told.wait(10)
+    assert threads
+    assert threads[0] != "lanemq"
+
+
+# Event loops
+
+
+def test_a_loop_that_hangs_does_not_hold_up_the_core(name_server: str, filled: str) -> None:
+    async def main() -> None:
+        hung = threading.Event()
+
+        async def handle(messages: Sequence[ReceivedMessage]) -> None:
+            if not hung.is_set():
+                hung.set()
+                with blocking.open_producer("pg", name_servers=name_server) as producer:
+                    # The loop waits for this, and so for the core; the core waits for no loop.
+                    producer.send(MESSAGE)
+            done.set()
+
+        done = asyncio.Event()
+        async with aio.open_push_consumer(
+            "hanging",
+            name_servers=name_server,
+            subscriptions={filled: "*"},
+            listener=aio.ConcurrentListener(handle),
+            options=FIRST,
+        ):
+            await asyncio.wait_for(done.wait(), 20)
+
+    asyncio.run(main())
+
+
+def test_a_client_whose_loop_is_gone_is_closed(
+    name_server: str, filled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_portal_calls, "LOOK_S", 0.05)
+    kept = []
+
+    async def handle(messages: Sequence[ReceivedMessage]) -> None:
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        opening = aio.open_push_consumer(
+            "abandoned",
+            name_servers=name_server,
+            subscriptions={filled: "*"},
+            listener=aio.ConcurrentListener(handle),
+            options=FIRST,
+        )
+        kept.append(await opening.__aenter__())
+
+    asyncio.run(main())
+    until(lambda: not core_threads())
+    with pytest.raises(ClientClosed):
+        kept[0].pause()
+
+
+def test_a_client_may_be_used_from_another_loop(name_server: str) -> None:
+    async def main() -> None:
+        async with aio.open_producer("pg", name_servers=name_server) as producer:
+
+            async def send() -> None:
+                await producer.send(MESSAGE)
+
+            await asyncio.to_thread(asyncio.run, send())
+
+    asyncio.run(main())
+
+
+# Transactions, which lanemq's broker does not have: at a broker in memory
+
+
+@asynccontextmanager
+async def transactions_in_memory(
+    ended: list[int], check: Callable[[ReceivedMessage], Awaitable[TransactionState]]
+) -> AsyncIterator[lanemq.sdk.TransactionProducer]:
+    async with trio.open_nursery() as nursery:
+        cluster = FakeCluster(nursery)
+        cluster.add_name_server()
+        cluster.add_broker()
+        cluster.create_topic("T", 1)
+        transactions = FakeTransactions(FakeProducers(cluster.broker))
+        async with lanemq.sdk.open_transaction_producer(
+            "pg",
+            check=check,
+            name_servers=cluster.name_servers,
+            dial=cluster.dial,
+            clock_ms=clock_ms,
+        ) as producer:
+            yield producer
+        ended += [header.commit_or_rollback for header in transactions.ended]
+        nursery.cancel_scope.cancel()
+
+
+async def unknown(message: ReceivedMessage) -> TransactionState:
+    return TransactionState.UNKNOWN
+
+
+def test_a_local_transaction_runs_in_the_thread_that_waits() -> None:
+    from lanemq.sdk.blocking._bridge import Opening
+
+    ended: list[int] = []
+    threads: list[threading.Thread] = []
+
+    def execute(message: Message, transaction_id: str) -> TransactionState:
+        threads.append(threading.current_thread())
+        if message.body == b"fails":
+            raise ZeroDivisionError
+        return TransactionState.COMMIT
+
+    with Opening(
+        blocking.TransactionProducer, lambda _: transactions_in_memory(ended, unknown)
+    ) as producer:
+        result = producer.send_in_transaction(Message(topic="T", body=b"x"), execute)
+        assert result.state is TransactionState.COMMIT
+        with pytest.raises(ZeroDivisionError):
+            producer.send_in_transaction(Message(topic="T", body=b"fails"), execute)
+    assert threads == [threading.current_thread()] * 2
+    assert ended == [TransactionState.COMMIT.value, TransactionState.UNKNOWN.value]
+
+
+def test_a_local_transaction_runs_in_the_task_that_waits() -> None:
+    from lanemq.sdk.aio._bridge import Opening
+
+    ended: list[int] = []
+
+    async def main() -> None:
+        tasks = []
+
+        async def execute(message: Message, transaction_id: str) -> TransactionState:
+            tasks.append(asyncio.current_task())
+            await asyncio.sleep(0)
+            return TransactionState.ROLLBACK
+
+        async def hang(message: Message, transaction_id: str) -> TransactionState:
+            await asyncio.sleep(60)
+            return TransactionState.COMMIT
+
+        async with Opening(
+            aio.TransactionProducer, lambda _: transactions_in_memory(ended, unknown)
+        ) as producer:
+            message = Message(topic="T", body=b"x")
+            result = await producer.send_in_transaction(message, execute)
+            assert result.state is TransactionState.ROLLBACK
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await producer.send_in_transaction(message, hang)
+        assert tasks == [asyncio.current_task()]
+
+    asyncio.run(main())
+    assert ended == [TransactionState.ROLLBACK.value]  # the other is left to the checks
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    yield
+    until(lambda: not core_threads())
+    assert _portal._current is None
