@@ -11,6 +11,7 @@ from trio.testing import MockClock
 
 from lanemq.sdk import (
     AbandonMessage,
+    ClientOptions,
     ConsumeFrom,
     InvalidName,
     LockLoss,
@@ -651,3 +652,23 @@ async def test_after_a_crash_another_waits_for_the_lock_and_repeats_what_was_not
         await second.all_of(6)
     assert second.times == {0: [2, 3, 4], 1: [5, 6, 7]}
     assert second.started[0][0] >= 54, "the lock of the dead lives a minute"
+
+
+async def test_in_a_namespace_the_reset_is_told_the_topic_as_the_application_knows_it(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    topics: set[str] = set()
+
+    def reset(topic: str, counter: StageCounter) -> None:
+        topics.add(topic)
+
+    for number in range(3):
+        cluster.broker.put("ns%T", 0, b"%d" % number)
+    log = Log()
+    listener = StagedConcurrentListener(log, [2], reset_current_stage_offset_if_needed=reset)
+    options = replace(FIRST, client=ClientOptions(namespace="ns"))
+    async with consumer_of(cluster, listener, options):
+        await log.all_of(3)
+    assert topics == {"T"}
+    number = cluster.broker.offsets["%STAGE%ns%cg", "ns%T", 0]
+    assert StageRecord.unpack(number) == StageRecord(3, 3, settled=True)

@@ -15,6 +15,7 @@ from ._held_queue import HeldQueue
 from ._listener import ConcurrentListener
 from ._log import get_logger
 from ._messages import Outcome, ReceivedMessage
+from ._namespace import queue_out
 from ._offsets import LocalOffsets
 from ._options import MessageModel, PushOptions
 from ._ordered_listeners import AbandonMessage, LockLoss, OrderlyListener, StagedConcurrentListener
@@ -146,17 +147,17 @@ class OrderedConsumer:
             NO_STAGES if retries else Stages(listener.stages),
             StageRecord(offsets.get(queue) or 0, offsets.stage_offset(queue)),
             batch_messages=listener.batch_messages,
-            reset=None if retries else self._reset(listener, queue.topic),
+            reset=None if retries else self._reset(listener, queue),
         )
         # What is to be committed is asked for when it is, not noted after each message.
         offsets.follow(queue, lambda: scheduler.record)
         return scheduler
 
-    @staticmethod
-    def _reset(listener: StagedConcurrentListener, topic: str) -> Reset | None:
+    def _reset(self, listener: StagedConcurrentListener, queue: MessageQueue) -> Reset | None:
         wish = listener.reset_current_stage_offset_if_needed
         if wish is None:
             return None
+        topic = queue_out(self._core.client.options.namespace, queue).topic
 
         def reset(counter: StageCounter) -> None:
             try:
