@@ -20,6 +20,8 @@ EXAMPLES = {
     "pause_and_resize.py": "paused: 0 of 40 done",
     "ordered_send.py": "every order in order",
     "delay.py": "all three are there",
+    "blocking.py": "all ten are done, and read",
+    "asyncio_web.py": "all ten orders are done",
 }
 # They need what only Apache brokers have; compat_tests/tests/test_sdk_producer.py runs them.
 AGAINST_APACHE = {"transaction.py", "request_reply.py"}
@@ -55,13 +57,13 @@ def test_an_example_does_what_it_says(name: str, name_server: str, tmp_path: Pat
 
 
 def test_the_documented_code_runs_from_top_to_bottom(name_server: str, tmp_path: Path) -> None:
-    assert len(BLOCKS) == 9
+    assert len(BLOCKS) == 11
     outputs = []
     for number, block in enumerate(BLOCKS):
         path = tmp_path / f"block_{number}.py"
         path.write_text(block.replace("127.0.0.1:9876", name_server))
         outputs.append(run(str(path), home=tmp_path))
-    sent, _, ordered, watched, listened, filtered, polled, iterated, operated = outputs
+    sent, _, ordered, watched, listened, filtered, polled, iterated, operated, *faces = outputs
     assert "SendStatus.OK" in sent
     assert "offset 3 after all the others" in ordered
     assert "3000 messages in 4 batches" in ordered
@@ -71,6 +73,12 @@ def test_the_documented_code_runs_from_top_to_bottom(name_server: str, tmp_path:
     assert "MessageQueue(topic='Orders'" in polled
     assert "b'a new order'" in iterated
     assert "shop: b'in a namespace'" in operated
+    in_threads, on_asyncio = faces
+    assert "stored: OK" in in_threads
+    assert "in a thread: b'from a thread'" in in_threads
+    assert "read b'from a thread'" in in_threads
+    assert "on the loop: b'from asyncio'" in on_asyncio
+    assert "not stored in time" in on_asyncio
 
 
 def test_the_code_of_the_readme_runs(name_server: str, tmp_path: Path) -> None:
