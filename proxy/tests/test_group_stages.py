@@ -19,12 +19,15 @@ from lanemq.proxy.broker._testing import (
 )
 from lanemq.wire import (
     Frame,
+    GroupList,
     RequestCode,
     ResponseCode,
+    StageRecord,
     Stages,
     SubscriptionGroupConfig,
     UpdateConsumerOffset,
     decode_messages,
+    stage_group,
 )
 from lanemq.wire.headers import DeleteSubscriptionGroup, ResetOffset
 
@@ -347,3 +350,13 @@ def test_a_plain_client_consumes_in_stages_whatever_it_commits_and_forgets(
             raise AssertionError("the client never came to the end")
 
     trio.run(main)
+
+
+async def test_records_of_stages_are_no_groups_of_a_topic(client: Client) -> None:
+    await fill(client, 4)
+    await set_stages(client, [2])
+    assert await found(client, 0) == [0, 1]
+    await commit(client, 2)
+    await commit(client, StageRecord(2, 2).pack(), group=stage_group("other"))
+    answer = await client.call(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "T"})
+    assert GroupList.decode(answer.body).group_list == ("g",)

@@ -7,6 +7,7 @@ import logging
 from dataclasses import replace
 
 from lanemq.wire import (
+    STAGE_PREFIX,
     Frame,
     GroupList,
     MessageQueue,
@@ -31,6 +32,7 @@ from lanemq.wire.headers import (
 from .._dispatch import Handlers, typed
 from .._session import Session
 from ._context import BrokerContext
+from ._stages import SHADOW_PREFIX
 
 LOGGER = logging.getLogger("lanemq.proxy.admin")
 
@@ -119,12 +121,16 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
         return frame.reply(body=TopicStatsTable(table, tps).encode())
 
     def groups(header: QueryTopicConsumeByWho, frame: Frame, session: Session) -> Frame:
-        """Answer the groups that subscribe to a topic now, and those that have offsets in it."""
+        """Answer the groups that subscribe to a topic now, and those that have offsets in it.
+
+        Records of stages are kept as offsets of groups that nobody is in; they are left out.
+        """
         names = {
             *broker.clients.groups_of_topic(header.topic),
             *tables.consumer_offsets.groups_of(header.topic),
         }
-        return frame.reply(body=GroupList(tuple(sorted(names))).encode())
+        real = (name for name in names if not name.startswith((STAGE_PREFIX, SHADOW_PREFIX)))
+        return frame.reply(body=GroupList(tuple(sorted(real))).encode())
 
     def clean_now(frame: Frame, session: Session) -> Frame:
         """Have the store remove what is past its time; it does so beside the requests.
