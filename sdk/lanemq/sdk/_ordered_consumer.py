@@ -12,6 +12,7 @@ from ._client import Client
 from ._consumer_core import PERSIST_TIMEOUT_S, ConsumerCore
 from ._group_calls import GroupCalls
 from ._held_queue import HeldQueue
+from ._lanes import Scheduler
 from ._listener import ConcurrentListener
 from ._log import get_logger
 from ._messages import Outcome, ReceivedMessage
@@ -19,7 +20,7 @@ from ._namespace import queue_out
 from ._offsets import LocalOffsets
 from ._options import MessageModel, PushOptions
 from ._ordered_listeners import AbandonMessage, LockLoss, OrderlyListener, StagedConcurrentListener
-from ._ordered_pool import OrderedPool, Scheduler
+from ._ordered_pool import OrderedPool
 from ._queue_locks import Lease, QueueLocks
 from ._send_back import SendBack
 from ._stage_counter import StageCounter

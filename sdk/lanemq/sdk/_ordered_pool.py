@@ -14,90 +14,17 @@ from lanemq.wire import MessageQueue
 
 from ._consume_stats import TopicStats
 from ._held_queue import HeldQueue
+from ._lanes import Lane, Messages, Place, Scheduler, Worker
 from ._listener import BATCHES_PER_TURN
 from ._log import get_logger
 from ._messages import Outcome, ReceivedMessage
 from ._ordered_listeners import AbandonMessage, OrderlyListener, StagedConcurrentListener
 from ._queue_locks import Lease
-from ._stage_scheduler import Batch, StageScheduler
 
 LOGGER = get_logger("lanemq.sdk.listener")
 
-Scheduler = StageScheduler[ReceivedMessage]
-Messages = Batch[ReceivedMessage]
-
 # A record that has to last before anything goes on could not be saved: again after this.
 SAVE_RETRY_S = 1.0
-
-
-@final
-class _Place:
-    """One queue, however often it is lost and held again."""
-
-    __slots__ = ("lane",)
-
-    def __init__(self) -> None:
-        self.lane: _Lane | None = None  # of the time when it was held last
-
-
-@final
-class _Lane:
-    """One queue while it is held: its scheduler, and how many handlers run."""
-
-    __slots__ = (
-        "before",
-        "held",
-        "idle",
-        "lease",
-        "place",
-        "queued",
-        "retired",
-        "running",
-        "saving",
-        "scheduler",
-        "stats",
-    )
-
-    def __init__(
-        self,
-        held: HeldQueue,
-        scheduler: Scheduler,
-        place: _Place,
-        lease: Lease | None,
-        stats: TopicStats,
-    ) -> None:
-        self.held = held
-        self.scheduler = scheduler
-        self.place = place
-        self.lease = lease
-        self.stats = stats
-        self.running = 0
-        # Handlers that still run from when the queue was held before; nothing begins beside them.
-        last = place.lane
-        self.before: int = 0 if last is None else last.before + last.running
-        self.queued = False  # among those that workers look at next
-        self.retired = False  # nothing is handed out any more
-        self.saving = False
-        self.idle: trio.Event | None = None
-
-
-@final
-class _Worker:
-    """One task of the pool, and what it is at."""
-
-    __slots__ = ("cancelled", "job", "outcome", "scope", "since_s")
-
-    def __init__(self) -> None:
-        self.scope = trio.CancelScope()
-        self.cancelled = False  # what the scope says as well, but slowly
-        self.job: tuple[_Lane, Messages] | None = None
-        self.outcome: Outcome | AbandonMessage | None = None
-        self.since_s = inf  # when the listener was called; inf while it does not run
-
-    def cancel(self) -> None:
-        """Cancel the listener that runs."""
-        self.cancelled = True
-        self.scope.cancel()
 
 
 @final
@@ -135,9 +62,9 @@ class OrderedPool:
         self._stats = stats
         self._clock_ms = clock_ms
         self._timeout_s = timeout_s
-        self._places: dict[MessageQueue, _Place] = {}
-        self._turns: deque[_Lane] = deque()
-        self._workers: list[_Worker] = []
+        self._places: dict[MessageQueue, Place] = {}
+        self._turns: deque[Lane] = deque()
+        self._workers: list[Worker] = []
         self._active = 0  # workers that are not parked
         self._parked = trio.lowlevel.ParkingLot()
         self._closing = False
@@ -159,14 +86,14 @@ class OrderedPool:
             if self._commit is not None:
                 self._commit(held.queue, held.messages.commit_offset)
 
-    def _lane(self, held: HeldQueue) -> _Lane:
+    def _lane(self, held: HeldQueue) -> Lane:
         queue = held.queue
         place = self._places.get(queue)
         if place is None:
-            place = self._places[queue] = _Place()
+            place = self._places[queue] = Place()
         lane = place.lane
         if lane is None or lane.held is not held:
-            lane = place.lane = _Lane(
+            lane = place.lane = Lane(
                 held, self._schedule(held), place, self._lease(queue), self._stats(queue.topic)
             )
         return lane
@@ -200,7 +127,7 @@ class OrderedPool:
 
     # Workers
 
-    def _line_up(self, lane: _Lane) -> bool:
+    def _line_up(self, lane: Lane) -> bool:
         """Let ``lane`` be looked at by the next worker that looks; whether it was not yet."""
         if lane.queued or lane.retired or lane.held.dropped:
             return False
@@ -208,7 +135,7 @@ class OrderedPool:
         self._turns.append(lane)
         return True
 
-    def _kick(self, lane: _Lane, batches: int = 1) -> None:
+    def _kick(self, lane: Lane, batches: int = 1) -> None:
         """Have workers look at ``lane`` now, for so many batches, if some are free."""
         if self._line_up(lane):
             self._wake_workers(batches)
@@ -222,7 +149,7 @@ class OrderedPool:
 
     def _hire(self) -> None:
         self._active += 1
-        worker = _Worker()
+        worker = Worker()
         self._workers.append(worker)
         self._nursery.start_soon(self._work, worker)
 
@@ -241,7 +168,7 @@ class OrderedPool:
         """Whether a worker that has nothing in hand is to stay."""
         return not self._closing and len(self._workers) <= self.concurrency
 
-    def _next(self, now_s: float) -> tuple[_Lane, Messages] | None:
+    def _next(self, now_s: float) -> tuple[Lane, Messages] | None:
         """The next batch that may run, of the lanes in turn."""
         turns = self._turns
         while turns:
@@ -265,7 +192,7 @@ class OrderedPool:
                 return lane, batch
         return None
 
-    async def _save_reset(self, lane: _Lane) -> None:
+    async def _save_reset(self, lane: Lane) -> None:
         """Make the record of a counter that was reset last; then its queue goes on."""
         while not lane.held.dropped and not lane.retired:
             if await self._save(lane.held.queue):
@@ -287,7 +214,7 @@ class OrderedPool:
                     LOGGER.warning("the listener took too long on %s", worker.job)
                     worker.cancel()
 
-    async def _work(self, worker: _Worker) -> None:
+    async def _work(self, worker: Worker) -> None:
         while self._goes_on():
             worker.cancelled = False
             with trio.CancelScope() as worker.scope:
@@ -305,7 +232,7 @@ class OrderedPool:
         if not self._active:
             self._quiet.set()
 
-    async def _run_batches(self, worker: _Worker) -> None:
+    async def _run_batches(self, worker: Worker) -> None:
         """Run the listener until the pool closes, or until it was cancelled."""
         turn, now_s = 0, trio.current_time()
         while self._goes_on():
@@ -326,7 +253,7 @@ class OrderedPool:
                 await trio.lowlevel.checkpoint()
                 now_s = trio.current_time()
 
-    async def _consume(self, worker: _Worker, lane: _Lane, batch: Messages) -> float:
+    async def _consume(self, worker: Worker, lane: Lane, batch: Messages) -> float:
         """Run the listener over a batch; when it ended, in seconds."""
         lane.held.last_consume_ms = self._clock_ms()
         lane.running += 1
@@ -348,7 +275,7 @@ class OrderedPool:
 
     # What becomes of batches
 
-    def _settle(self, lane: _Lane, batch: Messages, outcome: object) -> None:
+    def _settle(self, lane: Lane, batch: Messages, outcome: object) -> None:
         if lane.held.messages.dropped:
             LOGGER.info("%s is not ours any more; %s may come again", lane.held.queue, batch)
         elif outcome is None or outcome is Outcome.SUCCESS:
@@ -370,7 +297,7 @@ class OrderedPool:
             self._line_up(current)  # the worker that calls this looks next
 
     def _finish(
-        self, lane: _Lane, batch: Messages, messages: Sequence[ReceivedMessage] | None = None
+        self, lane: Lane, batch: Messages, messages: Sequence[ReceivedMessage] | None = None
     ) -> None:
         """``messages`` of ``batch``, all of them if None, need nothing more."""
         lane.scheduler.finish(batch, messages)
@@ -378,7 +305,7 @@ class OrderedPool:
         if self._commit is not None:
             self._commit(lane.held.queue, offset)
 
-    def _fail(self, lane: _Lane, batch: Messages) -> None:
+    def _fail(self, lane: Lane, batch: Messages) -> None:
         limit = self._listener.max_reconsume_times
         over = [
             message
@@ -393,17 +320,17 @@ class OrderedPool:
         else:
             self._suspend(lane, batch)
 
-    def _suspend(self, lane: _Lane, batch: Messages) -> None:
+    def _suspend(self, lane: Lane, batch: Messages) -> None:
         lane.scheduler.suspend(batch)
         self._nursery.start_soon(self._resume_later, lane, batch)
 
-    async def _resume_later(self, lane: _Lane, batch: Messages) -> None:
+    async def _resume_later(self, lane: Lane, batch: Messages) -> None:
         await trio.sleep(self._listener.suspend_s)
         lane.scheduler.resume(batch)
         self._kick(lane)
 
     async def _give_up(
-        self, lane: _Lane, batch: Messages, messages: Sequence[ReceivedMessage]
+        self, lane: Lane, batch: Messages, messages: Sequence[ReceivedMessage]
     ) -> None:
         """Put ``messages`` with the dead letters, however long that takes; go on with the rest."""
         for message in messages:
