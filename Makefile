@@ -3,14 +3,19 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+DOCS_READY := .venv/.docs-ready
 PARTS := wire storage sdk proxy compat_tests bench examples
 
-.PHONY: demo test test-fast lint serve bench clean
+.PHONY: demo test test-fast lint serve bench docs clean
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lanemq needs Python 3.11 or newer; set PYTHON=/path/to/it")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+$(DOCS_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
 lint: $(READY)
@@ -20,7 +25,7 @@ lint: $(READY)
 	@for part in $(PARTS); do $(BIN)/mypy $$part || exit 1; done
 	$(BIN)/lint-imports
 
-test: lint test-fast
+test: lint test-fast $(DOCS_READY)
 	$(BIN)/pytest -m 'peers or slow'
 
 test-fast: $(READY)
@@ -35,5 +40,8 @@ demo: $(READY)
 bench: $(READY)
 	$(BIN)/lanemq bench broker --against apache
 
+docs: $(DOCS_READY)
+	$(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf .venv .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis build
