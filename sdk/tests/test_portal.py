@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import itertools
 import signal
 import subprocess
 import sys
@@ -40,6 +41,7 @@ from lanemq.sdk._testing_producer import FakeProducers, FakeTransactions
 
 FIRST = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
 MESSAGE = Message(topic="PortalTopic", body=b"x")
+NUMBERS = itertools.count()
 
 
 def core_threads() -> list[threading.Thread]:
@@ -258,6 +260,32 @@ def test_an_interruption_ends_a_block_that_waits_for_its_listeners(name_server: 
     assert not core_threads()
 
 
+def test_interruptions_at_any_moment_leave_the_core_awake(name_server: str, tmp_path: Path) -> None:
+    script = """
+        import random, signal, sys, threading
+        from lanemq.sdk import blocking
+        signal.signal(signal.SIGALRM, signal.default_int_handler)  # raises KeyboardInterrupt
+        interruptions, rng = 0, random.Random(7)
+        def strike():
+            signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.00002, 0.003))
+        with blocking.open_lite_pull_consumer("strikes", name_servers=sys.argv[1]) as consumer:
+            for _ in range(400):
+                try:
+                    strike()
+                    for _ in range(50):
+                        consumer.poll(timeout_s=0)
+                        consumer.client_id
+                except KeyboardInterrupt:
+                    interruptions += 1
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+        assert [thread.name for thread in threading.enumerate()] == ["MainThread"]
+        print("interrupted" if interruptions > 200 else interruptions)
+        """
+    done = run(script, name_server, home=tmp_path)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+
+
 def test_a_cancelled_task_cancels_its_call(name_server: str) -> None:
     async def main() -> None:
         async with aio.open_lite_pull_consumer("cg", name_servers=name_server) as consumer:
@@ -308,10 +336,11 @@ def test_messages_are_not_lost_by_cancelled_polls(name_server: str) -> None:
 
 @pytest.fixture
 def filled(name_server: str) -> str:
-    """A topic with messages."""
+    """A topic of its own, with eight messages in one queue."""
+    topic = f"ListenerTopic{next(NUMBERS)}"
     with blocking.open_producer("pg", name_servers=name_server) as producer:
-        producer.send_batch([Message(topic="ListenerTopic", body=b"%d" % n) for n in range(8)])
-    return "ListenerTopic"
+        producer.send_batch([Message(topic=topic, body=b"%d" % n) for n in range(8)])
+    return topic
 
 
 def consumer_of(
@@ -533,7 +562,7 @@ def test_a_loop_that_hangs_does_not_hold_up_the_core(name_server: str, filled: s
 def test_a_client_whose_loop_is_gone_is_closed(
     name_server: str, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_portal_calls, "LOOK_S", 0.05)
+    monkeypatch.setattr(_portal_calls, "LOOK_S", 0.2)
     kept = []
 
     async def handle(messages: Sequence[ReceivedMessage]) -> None:
@@ -544,7 +573,7 @@ def test_a_client_whose_loop_is_gone_is_closed(
             "abandoned",
             name_servers=name_server,
             subscriptions={filled: "*"},
-            listener=aio.ConcurrentListener(handle),
+            listener=aio.ConcurrentListener(handle, concurrency=2),
             options=FIRST,
         )
         kept.append(await opening.__aenter__())
@@ -553,6 +582,20 @@ def test_a_client_whose_loop_is_gone_is_closed(
     until(lambda: not core_threads())
     with pytest.raises(ClientClosed):
         kept[0].pause()
+
+    # Nothing was settled, and nothing was sent back.
+    times: list[int] = []
+    done = threading.Event()
+
+    def count(messages: Sequence[ReceivedMessage]) -> None:
+        times.append(messages[0].reconsume_times)
+        if len(times) == 8:
+            done.set()
+
+    listener = blocking.ConcurrentListener(count, concurrency=1)
+    with consumer_of(name_server, filled, "abandoned", listener):
+        assert done.wait(20)
+    assert times == [0] * 8
 
 
 def test_a_client_may_be_used_from_another_loop(name_server: str) -> None:

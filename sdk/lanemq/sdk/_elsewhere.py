@@ -11,6 +11,7 @@ import trio
 from lanemq.wire import MessageQueue, StageRecord
 
 from ._consume_hooks import ConsumeHook
+from ._errors import ClientClosed
 from ._listener import Handle
 from ._messages import Outcome, ReceivedMessage
 from ._options import ProducerOptions, PushOptions
@@ -116,9 +117,9 @@ class Gate:
         errand.at_end(partial(limiter.release_on_behalf_of, errand))
         try:
             self._place.start(errand)
-        except BaseException:
+        except ClientClosed:  # its loop is gone; soon its client is, and then nothing was settled
             limiter.release_on_behalf_of(errand)
-            raise
+            await trio.sleep_forever()
         try:
             await errand.over.wait()
         except trio.Cancelled:

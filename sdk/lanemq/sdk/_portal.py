@@ -39,7 +39,6 @@ class Portal:
         """Nothing runs any more."""
         self._pid = os.getpid()
         self._inbox: deque[Callable[[], object]] = deque()
-        self._drain_due = False
         self._token: trio.lowlevel.TrioToken | None = None
         self._started = threading.Event()
         self._at_end: list[Callable[[], object]] = []
@@ -65,11 +64,11 @@ class Portal:
         self._inbox.append(job)
         if self.over:  # looked at after the append: the last drain takes what was before
             raise ClientClosed("client")
-        if not self._drain_due:
-            self._drain_due = True  # one wake-up brings everything that gathers meanwhile
-            assert self._token is not None
-            with suppress(trio.RunFinishedError):  # then the last drain is still to come
-                self._token.run_sync_soon(self._drain)
+        assert self._token is not None
+        # Always, and not only if no drain is due: a signal could strike between a mark that says
+        # so and the call, and then nothing would ever wake the core again.
+        with suppress(trio.RunFinishedError):  # then the last drain is still to come
+            self._token.run_sync_soon(self._drain, idempotent=True)
 
     def at_end(self, callback: Callable[[], object]) -> None:
         """Have ``callback`` called, in any thread, when nothing runs any more."""
@@ -110,7 +109,6 @@ class Portal:
     # The core's thread
 
     def _drain(self) -> None:
-        self._drain_due = False
         for _ in range(len(self._inbox)):
             self._inbox.popleft()()
 

@@ -47,9 +47,11 @@ class Call(Generic[T]):
         self._caller = caller
         self._scope = trio.CancelScope()
         self._context = copy_context()  # a span that is open there is open here
+        self._begun = False
 
     def start(self) -> None:
         """Begin. Called in the core's thread, as everything below."""
+        self._begun = True
         try:
             if self._portal.over:
                 raise RuntimeError
@@ -58,8 +60,13 @@ class Call(Generic[T]):
             self._caller.deliver(None, ClientClosed("client"))
 
     def cancel(self) -> None:
-        """The caller does not want the outcome any more; it is delivered all the same."""
-        if not self._portal.over:
+        """The caller does not want the outcome any more; it is delivered all the same.
+
+        Before ``start``, where the caller was interrupted in between, there will be none.
+        """
+        if not self._begun:
+            self._caller.deliver(None, ClientClosed("client"))
+        elif not self._portal.over:
             self._scope.cancel()
 
     async def _run(self) -> None:
@@ -100,11 +107,13 @@ class Host(Generic[ClientT]):
         self._scope = trio.CancelScope()
         self._stop = trio.Event()
         self._context = copy_context()
+        self._begun = False
         self.leaving = trio.Event()
         """Set when the client is about to be closed: it waits for no listener any more."""
 
     def start(self) -> None:
         """Begin to open it. Called in the core's thread, as everything below."""
+        self._begun = True
         try:
             if self._portal.over:
                 raise RuntimeError
@@ -118,9 +127,11 @@ class Host(Generic[ClientT]):
         self._stop.set()
 
     def cancel(self) -> None:
-        """Leave the block as by a cancellation."""
+        """Leave the block as by a cancellation; before ``start``, never enter it."""
         self.leaving.set()
-        if not self._portal.over:
+        if not self._begun:
+            self._end(ClientClosed("client"))
+        elif not self._portal.over:
             self._scope.cancel()
 
     async def _run(self) -> None:
@@ -137,7 +148,11 @@ class Host(Generic[ClientT]):
             error = failure
         self.leaving.set()
         self._portal.at_leave.discard(self.leaving)
+        self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
         if self._counts:
+            self._counts = False
             self._portal.release()
         self._ended(error)
 
