@@ -68,9 +68,7 @@ def encode_json_header(frame: Frame) -> bytes:
         if frame.extra:
             header = header[:-1] + b"," + _ENCODER.encode(frame.extra)[1:]
     except (TypeError, UnicodeEncodeError, RecursionError) as error:
-        raise LocalProtocolError(
-            f"no JSON header for code {frame.code}: {error}"
-        ) from error
+        raise LocalProtocolError(f"no JSON header for code {frame.code}: {error}") from error
     return header
 
 
