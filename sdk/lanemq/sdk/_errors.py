@@ -12,7 +12,7 @@ LanemqError
  +- MessageRejected     a message that cannot be sent as it is (also a ValueError)
  +- InvalidName         a topic, group or address that cannot be used (also a ValueError)
  +- WrongUse            a call that the state of the client does not allow
-     +- ClientClosed    the client was used after its ``async with`` block
+     +- ClientClosed    the client was used after its block ended
 
 ``retriable`` says whether the same request may succeed elsewhere or later; the producer's retry
 loop reads that flag and no list of classes.
@@ -148,7 +148,7 @@ class WrongUse(LanemqError):
 
 
 class ClientClosed(WrongUse):
-    """Used after its ``async with`` block ended."""
+    """Used after its block ended."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"this {what} is closed: use it inside its `async with` block")
+        super().__init__(f"this {what} is closed: use it inside the block that opens it")

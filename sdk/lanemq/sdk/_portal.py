@@ -22,16 +22,26 @@ LOGGER = logging.getLogger("lanemq.sdk.portal")
 
 # What open clients get to report their progress when the program ends without closing them.
 EXIT_GRACE_S = 5.0
+# A core that was started and then not used, its opener having been interrupted, ends after this.
+UNUSED_S = 1.0
+
+
+class PortalEnded(ClientClosed):
+    """The core has ended, or is about to. Whoever opens a client takes the next portal."""
+
+    def __init__(self) -> None:
+        super().__init__("client")
 
 
 @final
 class Portal:
-    """The thread, and the way into it. Made by `acquire`."""
+    """The thread, and the way into it. Made by `find_portal`."""
 
     def __init__(self) -> None:
-        self.users = 0
         self.ending = False
         """The last client has closed; whoever opens one gets another portal."""
+        self._users = 0
+        self._used = trio.Event()
         self.at_leave: set[trio.Event] = set()
         """What to set before everything that runs is cancelled."""
         self._leaving = trio.Event()
@@ -44,6 +54,9 @@ class Portal:
         self._at_end: list[Callable[[], object]] = []
         # A daemon: what is not closed ends at exit, and does not keep the program from it.
         self._thread = threading.Thread(target=self._run, name="lanemq", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread, and wait until it takes jobs."""
         self._thread.start()
         self._started.wait()
 
@@ -57,13 +70,14 @@ class Portal:
     def post(self, job: Callable[[], object]) -> None:
         """Have ``job`` called in the core's thread soon; jobs of one thread keep their order.
 
-        It must not raise. Raises ``ClientClosed`` when the core is over or another process's.
+        It must not raise. Raises ``ClientClosed`` in a process forked from the core's, and
+        ``PortalEnded``, which is one too, when nothing runs any more.
         """
         if self._pid != os.getpid():
             raise ClientClosed("client, opened before this process was forked,")
         self._inbox.append(job)
         if self.over:  # looked at after the append: the last drain takes what was before
-            raise ClientClosed("client")
+            raise PortalEnded
         assert self._token is not None
         # Always, and not only if no drain is due: a signal could strike between a mark that says
         # so and the call, and then nothing would ever wake the core again.
@@ -86,18 +100,6 @@ class Portal:
         """Whether it is the portal of the process that this one was forked from."""
         return self._pid != os.getpid()
 
-    def release(self) -> None:
-        """One client fewer. Called in the core's thread."""
-        global _current
-        with _lock:
-            self.users -= 1
-            if self.users > 0:
-                return
-            self.ending = True
-            if _current is self:
-                _current = None
-        self._leaving.set()
-
     def end_now(self) -> None:
         """End whatever runs; wait for it a moment. Called when the interpreter exits."""
         if self.is_elsewhere:
@@ -107,6 +109,30 @@ class Portal:
         self._thread.join(EXIT_GRACE_S)
 
     # The core's thread
+
+    def admit(self) -> None:
+        """One client more. Raises ``PortalEnded``."""
+        if self.ending or self.over:
+            raise PortalEnded
+        self._users += 1
+        self._used.set()
+
+    def release(self) -> None:
+        """One client fewer."""
+        self._users -= 1
+        if not self._users:
+            self._end()
+
+    def _end(self) -> None:
+        self._make_way()
+        self._leaving.set()
+
+    def _make_way(self) -> None:
+        global _current
+        with _lock:
+            self.ending = True
+            if _current is self:
+                _current = None
 
     def _drain(self) -> None:
         for _ in range(len(self._inbox)):
@@ -118,6 +144,7 @@ class Portal:
         except BaseException:  # nobody is above to see it
             LOGGER.exception("the core ended by an error")
         finally:
+            self._make_way()
             self.over = True
             self._started.set()
             self._drain()
@@ -127,6 +154,10 @@ class Portal:
     async def _main(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
         self._started.set()
+        with trio.move_on_after(UNUSED_S):
+            await self._used.wait()
+        if not self._used.is_set():
+            self._end()
         await self._leaving.wait()
         for event in tuple(self.at_leave):
             event.set()
@@ -137,13 +168,14 @@ _lock = threading.Lock()
 _current: Portal | None = None
 
 
-def acquire() -> Portal:
-    """The portal, with one client more; started if there is none."""
+def find_portal() -> Portal:
+    """The portal; started if there is none. It may end before it is used."""
     global _current
     with _lock:
         if _current is None:
-            _current = Portal()
-        _current.users += 1
+            portal = Portal()
+            portal.start()
+            _current = portal
         return _current
 
 

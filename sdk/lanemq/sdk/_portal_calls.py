@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar, final
 import trio
 
 from ._errors import ClientClosed
-from ._portal import Portal
+from ._portal import Portal, PortalEnded
 
 LOGGER = logging.getLogger("lanemq.sdk.portal")
 
@@ -103,7 +103,7 @@ class Host(Generic[ClientT]):
         self._opened = opened
         self._ended = ended
         self._is_abandoned = is_abandoned
-        self._counts = counts  # as a user of the portal, who releases it in the end
+        self._counts = counts  # as a user of the portal
         self._scope = trio.CancelScope()
         self._stop = trio.Event()
         self._context = copy_context()
@@ -115,11 +115,17 @@ class Host(Generic[ClientT]):
         """Begin to open it. Called in the core's thread, as everything below."""
         self._begun = True
         try:
-            if self._portal.over:
-                raise RuntimeError
+            if self._counts:
+                self._portal.admit()
+            elif self._portal.over:
+                raise PortalEnded
+        except PortalEnded as error:
+            self._ended(error)
+            return
+        try:
             trio.lowlevel.spawn_system_task(self._run, context=self._context)
-        except RuntimeError:
-            self._ended(ClientClosed("client"))
+        except RuntimeError:  # so late that no task may begin any more
+            self._end(PortalEnded())
 
     def leave(self) -> None:
         """Leave the block as after its last line."""
@@ -130,7 +136,7 @@ class Host(Generic[ClientT]):
         """Leave the block as by a cancellation; before ``start``, never enter it."""
         self.leaving.set()
         if not self._begun:
-            self._end(ClientClosed("client"))
+            self._ended(ClientClosed("client"))
         elif not self._portal.over:
             self._scope.cancel()
 
@@ -152,7 +158,6 @@ class Host(Generic[ClientT]):
 
     def _end(self, error: BaseException | None) -> None:
         if self._counts:
-            self._counts = False
             self._portal.release()
         self._ended(error)
 

@@ -20,7 +20,7 @@ import trio
 from .._elsewhere import forward_hooks, in_caller
 from .._errors import ClientClosed, WrongUse
 from .._options import ProducerOptions, PushOptions
-from .._portal import Portal, acquire
+from .._portal import Portal, PortalEnded, find_portal
 from .._portal_calls import Call, Errand, Host
 
 P = ParamSpec("P")
@@ -309,10 +309,17 @@ class Opening(AbstractAsyncContextManager[FaceT], Generic[CoreT, FaceT]):
     async def __aenter__(self) -> FaceT:
         if self._bridge is not None:
             raise WrongUse("a client opens once; call the `open_…` function again")
-        parent, loop = self._parent, running_loop()
-        if parent is not None:
-            parent._check()
-        portal = acquire() if parent is None else parent.portal
+        if self._parent is not None:
+            self._parent._check()
+            return await self._open(self._parent.portal)
+        while True:
+            try:
+                return await self._open(find_portal())
+            except PortalEnded:
+                continue  # its last client closed at this very moment; there is another now
+
+    async def _open(self, portal: Portal) -> FaceT:
+        loop = running_loop()
         bridge = self._bridge = Bridge(portal, loop, lambda: host.leaving)
         opened: _Waiter[CoreT] = _Waiter(loop)
         ended: _Waiter[None] = _Waiter(loop)
@@ -328,7 +335,7 @@ class Opening(AbstractAsyncContextManager[FaceT], Generic[CoreT, FaceT]):
             opened=lambda client: opened.deliver(client, None),
             ended=end,
             is_abandoned=lambda: loop.is_closed,
-            counts=parent is None,
+            counts=self._parent is None,
         )
         self._host, self._ended = host, ended
         portal.post(host.start)

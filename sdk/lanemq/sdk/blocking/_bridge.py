@@ -16,7 +16,7 @@ import trio
 from .._elsewhere import forward_hooks, in_caller
 from .._errors import ClientClosed, WrongUse
 from .._options import ProducerOptions, PushOptions
-from .._portal import Portal, acquire
+from .._portal import Portal, PortalEnded, find_portal
 from .._portal_calls import Call, Errand, Host
 from ._callables import check_plain
 
@@ -27,6 +27,10 @@ FaceT = TypeVar("FaceT")
 OptionsT = TypeVar("OptionsT", ProducerOptions, PushOptions)
 
 THREAD_NAME = "lanemq listener"
+INSIDE = (
+    "a blocking call inside the core, which would wait for itself: selectors, allocations and"
+    " resets of stages must not use clients"
+)
 
 
 class _Outcome(Protocol):
@@ -146,10 +150,7 @@ class Bridge:
         self._check()
         portal = self.portal
         if portal.is_this_thread:
-            raise WrongUse(
-                "a blocking call inside the core, which would wait for itself: selectors,"
-                " allocations and resets of stages must not use clients"
-            )
+            raise WrongUse(INSIDE)
         waiter: _Waiter[T] = _Waiter()
         call = Call(portal, function, waiter)
         try:
@@ -233,10 +234,18 @@ class Opening(AbstractContextManager[FaceT], Generic[CoreT, FaceT]):
     def __enter__(self) -> FaceT:
         if self._bridge is not None:
             raise WrongUse("a client opens once; call the `open_…` function again")
-        parent = self._parent
-        if parent is not None:
-            parent._check()
-        portal = acquire() if parent is None else parent.portal
+        if self._parent is not None:
+            self._parent._check()
+            return self._open(self._parent.portal)
+        while True:
+            try:
+                return self._open(find_portal())
+            except PortalEnded:
+                continue  # its last client closed at this very moment; there is another now
+
+    def _open(self, portal: Portal) -> FaceT:
+        if portal.is_this_thread:
+            raise WrongUse(INSIDE)
         bridge = self._bridge = Bridge(portal, lambda: host.leaving)
         opened: _Waiter[CoreT] = _Waiter()
         ended: _Waiter[None] = _Waiter()
@@ -251,7 +260,7 @@ class Opening(AbstractContextManager[FaceT], Generic[CoreT, FaceT]):
             lambda: self._opener(bridge),
             opened=lambda client: opened.deliver(client, None),
             ended=end,
-            counts=parent is None,
+            counts=self._parent is None,
         )
         self._host, self._ended = host, ended
         try:
