@@ -1,19 +1,15 @@
 """How asyncio tasks reach the core: a call suspends its task until the core is done with it.
 
 A task that is cancelled has the call cancelled in the core and waits for that; when it is cancelled
-once more it does not wait. An event loop that is slow, or gone, holds up nobody in the core.
+once more it does not wait.
 """
 
-import asyncio
-import inspect
-from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, TypeVar, final
-from weakref import WeakKeyDictionary, ref
+from typing import Generic, ParamSpec, TypeVar, final
 
 import trio
 
@@ -21,172 +17,15 @@ from .._elsewhere import forward_hooks, in_caller
 from .._errors import ClientClosed, WrongUse
 from .._options import ProducerOptions, PushOptions
 from .._portal import Portal, PortalEnded, find_portal
-from .._portal_calls import Call, Errand, Host
+from .._portal_calls import Call, Host
+from ._loop import Loop, running_loop
+from ._waiter import Waiter
 
 P = ParamSpec("P")
 T = TypeVar("T")
 CoreT = TypeVar("CoreT")
 FaceT = TypeVar("FaceT")
 OptionsT = TypeVar("OptionsT", ProducerOptions, PushOptions)
-
-# What a task that was cancelled gets to end, while the core waits with what it was doing.
-CANCEL_GRACE_S = 1.0
-
-
-@final
-class Loop:
-    """An event loop, from outside: a place for an application's functions."""
-
-    cancel_grace_s = CANCEL_GRACE_S
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = ref(loop)  # nobody but its owner keeps it
-        self._inbox: deque[Callable[[], object]] = deque()
-        self._drain_due = False
-        self._tasks: dict[Errand[Any], asyncio.Task[None]] = {}
-
-    @property
-    def is_closed(self) -> bool:
-        loop = self._loop()
-        return loop is None or loop.is_closed()
-
-    def post(self, job: Callable[[], object]) -> None:
-        """Have ``job`` called on the loop; in any thread. Raises ``ClientClosed`` if it is gone."""
-        self._inbox.append(job)
-        if not self._drain_due:
-            self._drain_due = True  # one wake-up brings everything that gathers meanwhile
-            loop = self._loop()
-            try:
-                if loop is None:
-                    raise RuntimeError("it was given up")
-                loop.call_soon_threadsafe(self._drain)
-            except RuntimeError as error:
-                self._drain_due = False
-                raise ClientClosed("client's event loop") from error
-
-    def _drain(self) -> None:
-        self._drain_due = False
-        for _ in range(len(self._inbox)):
-            self._inbox.popleft()()
-
-    def start(self, errand: Errand[Any]) -> None:
-        """Run ``errand`` in a task. Called in the core's thread."""
-        errand.cancel = partial(self._cancel, errand)
-        self.post(partial(self._start, errand))
-
-    def _start(self, errand: Errand[Any]) -> None:
-        loop = asyncio.get_running_loop()
-        task = self._tasks[errand] = loop.create_task(_run(errand), context=errand.context)
-        task.add_done_callback(lambda _: self._tasks.pop(errand))
-
-    def _cancel(self, errand: Errand[Any]) -> None:
-        def cancel() -> None:
-            if errand in self._tasks:
-                self._tasks[errand].cancel()
-
-        with suppress(ClientClosed):
-            self.post(cancel)
-
-
-async def _run(errand: Errand[Any]) -> None:
-    try:
-        value = errand.function()
-        if inspect.isawaitable(value):  # hooks may be plain functions
-            value = await value
-    except BaseException as error:
-        errand.finish(None, error, cancelled=isinstance(error, asyncio.CancelledError))
-        if not isinstance(error, Exception):
-            raise
-    else:
-        errand.finish(value, None)
-
-
-_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Loop] = WeakKeyDictionary()
-
-
-def running_loop() -> Loop:
-    """The loop that the caller runs on."""
-    loop = asyncio.get_running_loop()
-    found = _loops.get(loop)
-    if found is None:
-        found = _loops[loop] = Loop(loop)
-    return found
-
-
-@final
-class _Waiter(Generic[T]):
-    """A task that waits for the outcome of one call, and does what the call asks of it."""
-
-    def __init__(self, loop: Loop) -> None:
-        self._loop = loop
-        self._errands: deque[Errand[Any]] = deque()
-        self._over = False
-        self._value: T | None = None
-        self._error: BaseException | None = None
-        self._wake: asyncio.Future[None] | None = None
-
-    # The core's thread
-
-    def deliver(self, value: T | None, error: BaseException | None) -> None:
-        with suppress(ClientClosed):  # nobody is left on that loop
-            self._loop.post(partial(self._take, value, error))
-
-    def hand_over(self, errand: Errand[Any]) -> None:
-        with suppress(ClientClosed):
-            self._loop.post(partial(self._take_errand, errand))
-
-    # The loop
-
-    def _take(self, value: T | None, error: BaseException | None) -> None:
-        self._value, self._error, self._over = value, error, True
-        self._rouse()
-
-    def _take_errand(self, errand: Errand[Any]) -> None:
-        self._errands.append(errand)
-        self._rouse()
-
-    def _rouse(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
-
-    async def wait(self) -> None:
-        """Return when there is an outcome. What leaves it meanwhile was raised in this task."""
-        while not self._over:
-            while self._errands:
-                await self._run(self._errands.popleft())
-            await self._sleep()
-
-    async def wait_idly(self) -> None:
-        """The same, without doing anything for the call."""
-        while not self._over:
-            await self._sleep()
-
-    async def _sleep(self) -> None:
-        if not self._over and not self._errands:
-            self._wake = asyncio.get_running_loop().create_future()
-            await self._wake
-
-    @staticmethod
-    async def _run(errand: Errand[Any]) -> None:
-        try:
-            value = await errand.function()
-        except Exception as error:  # the application's own, and it gets it back
-            errand.finish(None, error)
-        else:
-            errand.finish(value, None)
-
-    @property
-    def has_value(self) -> bool:
-        return self._over and self._error is None
-
-    def result(self) -> T:
-        if self._error is not None:
-            error, self._error = self._error, None  # or error, frame and waiter form a ring
-            try:
-                raise error
-            finally:
-                del error
-        return self._value  # type: ignore[return-value]  # without an error there is a value
 
 
 @final
@@ -227,7 +66,7 @@ class Bridge:
     ) -> T:
         self._check()
         portal = self.portal
-        waiter: _Waiter[T] = _Waiter(running_loop())
+        waiter: Waiter[T] = Waiter(running_loop())
         call = Call(portal, function, waiter)
         portal.post(call.start)
         try:
@@ -321,8 +160,8 @@ class Opening(AbstractAsyncContextManager[FaceT], Generic[CoreT, FaceT]):
     async def _open(self, portal: Portal) -> FaceT:
         loop = running_loop()
         bridge = self._bridge = Bridge(portal, loop, lambda: host.leaving)
-        opened: _Waiter[CoreT] = _Waiter(loop)
-        ended: _Waiter[None] = _Waiter(loop)
+        opened: Waiter[CoreT] = Waiter(loop)
+        ended: Waiter[None] = Waiter(loop)
 
         def end(error: BaseException | None) -> None:
             bridge.closed = True
@@ -378,7 +217,7 @@ class Opening(AbstractAsyncContextManager[FaceT], Generic[CoreT, FaceT]):
 
 async def _end_of(portal: Portal) -> None:
     loop = running_loop()
-    over: _Waiter[None] = _Waiter(loop)
+    over: Waiter[None] = Waiter(loop)
     portal.at_end(lambda: over.deliver(None, None))
     await over.wait()
     portal.join()  # its thread is at its last line

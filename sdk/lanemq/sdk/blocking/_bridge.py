@@ -7,7 +7,6 @@ for that, and goes on its way; a second one does not wait.
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from functools import partial
-from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, final
 
@@ -19,6 +18,7 @@ from .._options import ProducerOptions, PushOptions
 from .._portal import Portal, PortalEnded, find_portal
 from .._portal_calls import Call, Errand, Host
 from ._callables import check_plain
+from ._waiter import Waiter
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -56,58 +56,6 @@ class Threads:
 
         function = partial(errand.context.run, errand.function)
         trio.lowlevel.start_thread_soon(function, finish, THREAD_NAME)
-
-
-@final
-class _Waiter(Generic[T]):
-    """A thread that waits for the outcome of one call, and does what the call asks of it."""
-
-    def __init__(self) -> None:
-        self._inbox: SimpleQueue[Errand[Any] | None] = SimpleQueue()
-        self._over = False
-        self._value: T | None = None
-        self._error: BaseException | None = None
-
-    def deliver(self, value: T | None, error: BaseException | None) -> None:
-        self._value, self._error, self._over = value, error, True
-        self._inbox.put(None)
-
-    def hand_over(self, errand: Errand[Any]) -> None:
-        self._inbox.put(errand)
-
-    def wait(self) -> None:
-        """Return when there is an outcome. What leaves it meanwhile was raised in this thread."""
-        while not self._over:
-            errand = self._inbox.get()
-            if errand is not None:
-                self._run(errand)
-
-    def wait_idly(self) -> None:
-        """The same, without doing anything for the call."""
-        while not self._over:
-            self._inbox.get()
-
-    @staticmethod
-    def _run(errand: Errand[Any]) -> None:
-        try:
-            value = errand.function()
-        except Exception as error:  # the application's own, and it gets it back
-            errand.finish(None, error)
-        else:
-            errand.finish(value, None)
-
-    @property
-    def has_value(self) -> bool:
-        return self._over and self._error is None
-
-    def result(self) -> T:
-        if self._error is not None:
-            error, self._error = self._error, None  # or error, frame and waiter form a ring
-            try:
-                raise error
-            finally:
-                del error
-        return self._value  # type: ignore[return-value]  # without an error there is a value
 
 
 @final
@@ -151,7 +99,7 @@ class Bridge:
         portal = self.portal
         if portal.is_this_thread:
             raise WrongUse(INSIDE)
-        waiter: _Waiter[T] = _Waiter()
+        waiter: Waiter[T] = Waiter()
         call = Call(portal, function, waiter)
         try:
             portal.post(call.start)
@@ -172,7 +120,7 @@ class Bridge:
         self._check()
         if self.portal.is_this_thread:
             return function(*args, **kwargs)
-        waiter: _Waiter[T] = _Waiter()
+        waiter: Waiter[T] = Waiter()
 
         def job() -> None:
             try:
@@ -247,8 +195,8 @@ class Opening(AbstractContextManager[FaceT], Generic[CoreT, FaceT]):
         if portal.is_this_thread:
             raise WrongUse(INSIDE)
         bridge = self._bridge = Bridge(portal, lambda: host.leaving)
-        opened: _Waiter[CoreT] = _Waiter()
-        ended: _Waiter[None] = _Waiter()
+        opened: Waiter[CoreT] = Waiter()
+        ended: Waiter[None] = Waiter()
 
         def end(error: BaseException | None) -> None:
             bridge.closed = True

@@ -1,0 +1,60 @@
+"""How a thread waits for the core."""
+
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar, final
+
+from .._portal_calls import Errand
+
+T = TypeVar("T")
+
+
+@final
+class Waiter(Generic[T]):
+    """A thread that waits for the outcome of one call, and does what the call asks of it."""
+
+    def __init__(self) -> None:
+        self._inbox: SimpleQueue[Errand[Any] | None] = SimpleQueue()
+        self._over = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+
+    def deliver(self, value: T | None, error: BaseException | None) -> None:
+        self._value, self._error, self._over = value, error, True
+        self._inbox.put(None)
+
+    def hand_over(self, errand: Errand[Any]) -> None:
+        self._inbox.put(errand)
+
+    def wait(self) -> None:
+        """Return when there is an outcome. What leaves it meanwhile was raised in this thread."""
+        while not self._over:
+            errand = self._inbox.get()
+            if errand is not None:
+                self._run(errand)
+
+    def wait_idly(self) -> None:
+        """The same, without doing anything for the call."""
+        while not self._over:
+            self._inbox.get()
+
+    @staticmethod
+    def _run(errand: Errand[Any]) -> None:
+        try:
+            value = errand.function()
+        except Exception as error:  # the application's own, and it gets it back
+            errand.finish(None, error)
+        else:
+            errand.finish(value, None)
+
+    @property
+    def has_value(self) -> bool:
+        return self._over and self._error is None
+
+    def result(self) -> T:
+        if self._error is not None:
+            error, self._error = self._error, None  # or error, frame and waiter form a ring
+            try:
+                raise error
+            finally:
+                del error
+        return self._value  # type: ignore[return-value]  # without an error there is a value
