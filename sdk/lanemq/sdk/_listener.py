@@ -94,6 +94,7 @@ class ListenerPool:
         self._batches: deque[tuple[HeldQueue, Sequence[ReceivedMessage]]] = deque()
         self._workers: list[_Worker] = []
         self._active = 0  # workers that are not parked
+        self._called = False  # one of them has yet to look for batches
         self._idle = trio.lowlevel.ParkingLot()
         self._closing = False
         self._quiet = trio.Event()
@@ -107,15 +108,21 @@ class ListenerPool:
             self._batches.extend(
                 (held, tuple(messages[at : at + size])) for at in range(0, len(messages), size)
             )
-        self._staff()
+        self._call_worker()
 
-    def _staff(self) -> None:
-        """Wake or start as many workers as there are batches, as far as allowed."""
-        wanted = len(self._batches)
-        woken = len(self._idle.unpark(count=wanted))
-        self._active += woken
-        while woken < wanted and len(self._workers) < self.concurrency:
-            woken += 1
+    def _call_worker(self) -> None:
+        """While there are batches, have one more worker on its way, as far as allowed.
+
+        It calls the next when it takes a batch. To wake all of them for each pull would cost
+        more than a listener that never waits.
+        """
+        if self._called or not self._batches:
+            return
+        if self._idle:
+            self._called = True
+            self._active += len(self._idle.unpark(count=1))
+        elif len(self._workers) < self.concurrency:
+            self._called = True
             self._active += 1
             worker = _Worker()
             self._workers.append(worker)
@@ -128,7 +135,7 @@ class ListenerPool:
         excess = len(self._workers) - concurrency
         if excess > 0:
             self._active += len(self._idle.unpark(count=excess))
-        self._staff()
+        self._call_worker()
 
     def _goes_on(self) -> bool:
         """Whether a worker that has nothing in hand is to stay."""
@@ -148,6 +155,7 @@ class ListenerPool:
                     worker.scope.cancel()
 
     async def _work(self, worker: _Worker) -> None:
+        self._called = False
         while self._goes_on():
             with trio.CancelScope() as worker.scope:
                 await self._run_batches(worker)
@@ -157,6 +165,7 @@ class ListenerPool:
                 await self._settle(*worker.batch, worker.outcome, timed_out=True)
         self._workers.remove(worker)
         self._rest()
+        self._call_worker()  # if this one was called, nobody is on the way now
 
     def _rest(self) -> None:
         self._active -= 1
@@ -166,38 +175,54 @@ class ListenerPool:
     async def _run_batches(self, worker: _Worker) -> None:
         """Run the listener until the pool closes, or until its time limit has struck."""
         batches, turn = self._batches, 0
+        now_s = trio.current_time()
         while self._goes_on():
             if not batches:
                 self._rest()
                 await self._idle.park()
+                self._called = False
+                now_s = trio.current_time()
                 continue
             held, messages = worker.batch = batches.popleft()
-            if held.dropped:
+            if batches and not self._called:
+                self._call_worker()
+            if held.messages.dropped:
                 continue
-            outcome = worker.outcome = await self._consume(worker, held, messages)
+            now_s = await self._consume(worker, held, messages, now_s)
             if worker.late:
                 return  # too late, yet with an outcome: a new scope is needed all the same
-            await self._settle(held, messages, outcome, timed_out=False)
+            outcome = worker.outcome
+            if (outcome is None or outcome is Outcome.SUCCESS) and not held.messages.dropped:
+                self._succeed(held, messages)
+            else:
+                await self._settle(held, messages, outcome, timed_out=False)
+                now_s = trio.current_time()
             turn += 1
             if turn % BATCHES_PER_TURN == 0:
                 await trio.lowlevel.checkpoint()
+                now_s = trio.current_time()
 
     async def _consume(
-        self, worker: _Worker, held: HeldQueue, messages: Sequence[ReceivedMessage]
-    ) -> Outcome | None:
+        self,
+        worker: _Worker,
+        held: HeldQueue,
+        messages: Sequence[ReceivedMessage],
+        started_s: float,
+    ) -> float:
+        """Run the listener, leave its outcome with the worker, and return what time it is."""
         held.last_consume_ms = self._clock_ms()
-        worker.outcome = outcome = Outcome.RETRY  # what a cancellation leaves behind
-        worker.since_s = started_s = trio.current_time()
+        worker.outcome = Outcome.RETRY  # what a cancellation leaves behind
+        worker.since_s = started_s
         try:
-            outcome = await self._listener.handle(messages)  # type: ignore[assignment]
+            worker.outcome = await self._listener.handle(messages)
         except Exception:  # the application's own; Cancelled is no Exception
             LOGGER.exception("the listener failed on %s; it will come again", messages)
         finally:
             worker.since_s = inf
             now_s = trio.current_time()
-            ok = outcome is None or outcome is Outcome.SUCCESS
+            ok = worker.outcome is None or worker.outcome is Outcome.SUCCESS
             self._stats(held.queue.topic).consumed(now_s, len(messages), now_s - started_s, ok=ok)
-        return outcome
+        return now_s
 
     async def _settle(
         self,

@@ -54,7 +54,7 @@ class HostAddress(NamedTuple):
     @classmethod
     def unpack(cls, data: bytes) -> "HostAddress":
         """Read the packed form. Raises ``RemoteProtocolError`` unless there are 8 or 20 bytes."""
-        return _unpack(bytes(data))
+        return unpack_host(bytes(data))
 
     @classmethod
     def of_peer(cls, sockaddr: tuple[Any, ...]) -> "HostAddress":
@@ -82,7 +82,8 @@ def _pack(host: str, port: int) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def _unpack(data: bytes) -> HostAddress:
+def unpack_host(data: bytes) -> HostAddress:
+    """``HostAddress.unpack`` of what is ``bytes`` for certain."""
     if len(data) == 8:
         family = socket.AF_INET
     elif len(data) == 20:

@@ -3,20 +3,32 @@
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Final, final
+from typing import Any, Final, final
 
 import msgspec
 
 from ._compression import MAX_BODY_BYTES, decompress_body
 from ._errors import RemoteProtocolError
-from ._hosts import HostAddress
+from ._hosts import HostAddress, unpack_host
 from ._ids import encode_offset_id
-from ._message_layout import HEADS, MAGIC_V1, MAGIC_V2, PROLOGUE
+from ._message_layout import EPILOGUES, MAGIC_V1, MAGIC_V2, PROLOGUE
 from ._properties import KEY_SEPARATOR, Property, decode_properties
 from ._sys_flags import SysFlag
 
 CRC_MASK: Final = 0x7FFFFFFF
+HOSTS_V6: Final = int(SysFlag.HOSTS_V6_MASK)
 INT16: Final = struct.Struct(">h")
+PROLOGUE_BYTES: Final = PROLOGUE.size_bytes
+
+# Looked up once: consumers spend a good part of their time here.
+read_int8 = struct.Struct(">b").unpack_from
+read_int16 = INT16.unpack_from
+read_prologue = PROLOGUE.struct.unpack_from
+# Host bits of the sysFlag -> reader of the fields from there to the body, size of the whole head
+EPILOGUE_READERS: Final = {
+    hosts: (layout.struct.unpack_from, PROLOGUE_BYTES + layout.size_bytes)
+    for hosts, layout in EPILOGUES.items()
+}
 
 
 def body_crc(body: bytes) -> int:
@@ -86,41 +98,47 @@ def record_size(data: bytes | bytearray | memoryview, position: int = 0) -> int:
 
     Raises ``RemoteProtocolError`` as ``decode_message`` does. Nothing else is looked at.
     """
-    return _bounds(data, position)[0]
+    prologue, *_ = _parts(data, position)
+    size: int = prologue[0]
+    return size
 
 
-def _bounds(
+def _parts(
     data: bytes | bytearray | memoryview, position: int
-) -> tuple[int, int, int, int, int, int, int]:
-    """(size, host bits, body start, body end, topic start, topic end, properties start)."""
+) -> tuple[tuple[Any, ...], tuple[Any, ...], int, int, int, int, int]:
+    """The fields up to the sysFlag, those from there to the body, and where the rest is.
+
+    Where: body start, body end, topic start, topic end, properties start.
+    """
     available = len(data) - position
-    if position < 0 or available < PROLOGUE.size_bytes:
+    if position < 0 or available < PROLOGUE_BYTES:
         raise RemoteProtocolError(f"a record at byte {position} is cut off in its head")
-    prologue = PROLOGUE.struct.unpack_from(data, position)
-    size, magic, sys_flag = prologue[0], prologue[1], prologue[-1]
+    prologue = read_prologue(data, position)
+    size, magic, hosts = prologue[0], prologue[1], prologue[7] & HOSTS_V6
     if magic != MAGIC_V1 and magic != MAGIC_V2:
         raise RemoteProtocolError(f"a record at byte {position} has magic {magic & 0xFFFFFFFF:#x}")
-    hosts = sys_flag & SysFlag.HOSTS_V6_MASK
-    head_size = HEADS[hosts].size_bytes
+    read_epilogue, head_size = EPILOGUE_READERS[hosts]
     if size > available or size < head_size:
         raise RemoteProtocolError(
             f"a record at byte {position} claims {size} bytes, {available} are there"
         )
+    epilogue = read_epilogue(data, position + PROLOGUE_BYTES)
     end = position + size
     body_at = position + head_size
-    body_end = body_at + int.from_bytes(data[body_at - 4 : body_at], "big", signed=True)
+    body_end = body_at + epilogue[6]
     topic_at = body_end + (1 if magic == MAGIC_V1 else 2)
     if body_end < body_at or topic_at > end:
         raise RemoteProtocolError(f"a record at byte {position} has a wrong body length")
-    topic_end = topic_at + int.from_bytes(data[body_end:topic_at], "big", signed=True)
+    read_size = read_int8 if magic == MAGIC_V1 else read_int16
+    topic_end = topic_at + read_size(data, body_end)[0]
     properties_at = topic_end + 2
     if topic_end < topic_at or properties_at > end:
         raise RemoteProtocolError(f"a record at byte {position} has a wrong topic length")
     # Readers take a negative length for "no properties", and so does a broker's recovery.
-    properties_size = max(INT16.unpack_from(data, topic_end)[0], 0)
-    if properties_at + properties_size != end:
+    properties_size = read_int16(data, topic_end)[0]
+    if properties_at + (properties_size if properties_size > 0 else 0) != end:
         raise RemoteProtocolError(f"a record at byte {position} has a wrong properties length")
-    return size, hosts, body_at, body_end, topic_at, topic_end, properties_at
+    return prologue, epilogue, body_at, body_end, topic_at, topic_end, properties_at
 
 
 def record_properties(data: bytes | bytearray | memoryview, position: int = 0) -> bytes:
@@ -128,8 +146,8 @@ def record_properties(data: bytes | bytearray | memoryview, position: int = 0) -
 
     Raises ``RemoteProtocolError`` as ``decode_message`` does.
     """
-    bounds = _bounds(data, position)
-    return bytes(data[bounds[6] : position + bounds[0]])
+    prologue, *_, properties_at = _parts(data, position)
+    return bytes(data[properties_at : position + prologue[0]])
 
 
 def decode_message(
@@ -141,24 +159,11 @@ def decode_message(
     do not add up, its topic is not UTF-8 or, if ``check_crc``, its body is not the one that
     was stored.
     """
-    size, hosts, body_at, body_end, topic_at, topic_end, properties_at = _bounds(data, position)
-    (
-        _,
-        magic,
-        crc,
-        queue_id,
-        flag,
-        queue_offset,
-        log_position,
-        sys_flag,
-        born_timestamp_ms,
-        born_host,
-        store_timestamp_ms,
-        store_host,
-        reconsume_times,
-        prepared_transaction_offset,
-        _,
-    ) = HEADS[hosts].struct.unpack_from(data, position)
+    prologue, epilogue, body_at, body_end, topic_at, topic_end, properties_at = _parts(
+        data, position
+    )
+    size, magic, crc, queue_id, flag, queue_offset, log_position, sys_flag = prologue
+    born_ms, born_host, store_ms, store_host, reconsume_times, prepared_offset, _ = epilogue
     body = bytes(data[body_at:body_end])
     if check_crc and crc != body_crc(body):
         raise RemoteProtocolError(f"a record at byte {position} has a body that fails its CRC")
@@ -175,12 +180,12 @@ def decode_message(
         queue_offset=queue_offset,
         log_position=log_position,
         sys_flag=sys_flag,
-        born_timestamp_ms=born_timestamp_ms,
-        born_host=HostAddress.unpack(born_host),
-        store_timestamp_ms=store_timestamp_ms,
-        store_host=HostAddress.unpack(store_host),
+        born_timestamp_ms=born_ms,
+        born_host=unpack_host(born_host),
+        store_timestamp_ms=store_ms,
+        store_host=unpack_host(store_host),
         reconsume_times=reconsume_times,
-        prepared_transaction_offset=prepared_transaction_offset,
+        prepared_transaction_offset=prepared_offset,
         body=body,
         topic=topic,
         properties_data=bytes(data[properties_at : position + size]),

@@ -65,9 +65,12 @@ RECORD_LAYOUTS: Final = {
 HEADS: Final[dict[int, FixedLayout]] = {
     hosts: fixed_prefix(RECORD_LAYOUTS[MAGIC_V1, hosts]) for hosts in HOSTS
 }
-PROLOGUE: Final = fixed_prefix(
-    cs.Struct(*RECORD_LAYOUTS[MAGIC_V1, 0].subcons[:8])  # up to the sysFlag, which tells the rest
-)
+# The same in two: up to the sysFlag, which tells the host sizes, and from there to the body.
+PROLOGUE: Final = fixed_prefix(cs.Struct(*RECORD_LAYOUTS[MAGIC_V1, 0].subcons[:8]))
+EPILOGUES: Final[dict[int, FixedLayout]] = {
+    hosts: fixed_prefix(cs.Struct(*RECORD_LAYOUTS[MAGIC_V1, hosts].subcons[8:])) for hosts in HOSTS
+}
 
 assert HEADS[0].size_bytes == 88
 assert PROLOGUE.names[-1] == "sys_flag"
+assert EPILOGUES[0].names[-1] == "body_size"
