@@ -16,7 +16,7 @@ from lanemq.bench._results import Machine, SdkBench
 from lanemq.bench._sdk import JAVA, MEASURES, PYROCKETMQ
 from lanemq.bench._sdk_client import answer
 from lanemq.bench.cli import bench, show_sdk_bench
-from lanemq.compat import missing_tools, peers_required
+from lanemq.compat import CommandRefused, missing_tools, peers_required
 
 RESULT = SdkBench(
     machine=Machine("a processor", 2, 7.7, "Linux", "3.11", 0.1),
@@ -78,6 +78,20 @@ def test_the_client_program_says_what_went_wrong() -> None:
     assert (failed["id"], failed["error"], failed["code"]) == (7, "BrokerUnreachable", -1)
     assert "127.0.0.1:1" in failed["message"]
     assert ask("dance")["error"] == "KeyError"
+
+
+def test_a_client_that_fails_ends_the_bench_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object) -> SdkBench:
+        error = CommandRefused("send", "IllegalStateException", -1, "1 of 64 threads failed")
+        error.add_note("measuring send_64")
+        raise ExceptionGroup("a nursery", [ExceptionGroup("another", [error])])
+
+    monkeypatch.setattr("lanemq.bench.cli.bench_sdk", fail)
+    result = CliRunner().invoke(bench, ["sdk"], catch_exceptions=False)
+    assert result.exit_code == 1
+    assert "1 of 64 threads failed" in result.output
+    assert "measuring send_64" in result.output
+    assert "Traceback" not in result.output
 
 
 @pytest.mark.peers

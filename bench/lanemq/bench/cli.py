@@ -2,6 +2,8 @@
 
 import functools
 import statistics
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import click
 import msgspec
@@ -15,6 +17,8 @@ from ._broker import Plan, bench_broker
 from ._results import BrokerBench, Machine, SdkBench
 from ._sdk import OURS, bench_sdk
 from ._wire import wire
+
+Result = TypeVar("Result")
 
 
 @click.group()
@@ -51,10 +55,7 @@ def broker(against: str, rounds: int, seconds: float, warm_up_s: float, as_json:
     """
     plan = Plan(rounds=rounds, seconds=seconds, warm_up_s=warm_up_s)
     progress = Console(stderr=True)
-    try:
-        result = trio.run(functools.partial(bench_broker, plan, progress.print))
-    except CompatError as error:
-        raise click.ClickException(str(error)) from None
+    result = _run(functools.partial(bench_broker, plan, progress.print))
     if as_json:
         click.echo(msgspec.json.encode(result).decode())
     else:
@@ -87,14 +88,28 @@ def sdk(against: str, rounds: int, seconds: float, warm_up_s: float, as_json: bo
     """
     plan = Plan(rounds=rounds, seconds=seconds, warm_up_s=warm_up_s)
     progress = Console(stderr=True)
-    try:
-        result = trio.run(functools.partial(bench_sdk, plan, progress.print))
-    except CompatError as error:
-        raise click.ClickException(str(error)) from None
+    result = _run(functools.partial(bench_sdk, plan, progress.print))
     if as_json:
         click.echo(msgspec.json.encode(result).decode())
     else:
         show_sdk_bench(Console(), result)
+
+
+def _run(measure: Callable[[], Awaitable[Result]]) -> Result:
+    """Run a bench; what its servers and clients could not do is one line for people."""
+    try:
+        return trio.run(measure)
+    except CompatError as error:
+        failure: BaseException = error
+    except ExceptionGroup as group:
+        expected, unexpected = group.split(CompatError)
+        if expected is None or unexpected is not None:
+            raise
+        failure = expected
+        while isinstance(failure, ExceptionGroup):
+            failure = failure.exceptions[0]
+    notes = getattr(failure, "__notes__", ())
+    raise click.ClickException("; ".join([str(failure), *notes]))
 
 
 def show_sdk_bench(console: Console, result: SdkBench) -> None:
