@@ -63,6 +63,7 @@ def test_what_cannot_be_said_is_refused(properties: dict[str, str]) -> None:
         {"a": "\x01"},
         {"": "b"},
         {"a": "b", "": "c"},
+        {"0": "", "\x020": "\x01"},  # a pair is left out, and separators make up for its own
         {"a": "\ud800"},
     ],
 )

@@ -89,9 +89,9 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
     ``LocalProtocolError`` for an empty name, and for a name or value that holds 0x01 or 0x02
     or is not valid Unicode.
     """
-    text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items() if value != ""])
-    pairs = text.count("\x02")
-    if text.count("\x01") != pairs or pairs > len(properties):
+    pairs = [f"{name}\x01{value}\x02" for name, value in properties.items() if value != ""]
+    text = "".join(pairs)
+    if text.count("\x01") != len(pairs) or text.count("\x02") != len(pairs):
         raise LocalProtocolError("a property name or value holds the separator 0x01 or 0x02")
     if "" in properties or text.startswith("\x01") or "\x02\x01" in text:
         raise LocalProtocolError("a property has an empty name")
