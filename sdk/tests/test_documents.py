@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # each starts Python anew; together a third of a minute
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = {
     "quickstart.py": "all ten are there",

@@ -249,6 +249,7 @@ class Trouble:
             nursery.cancel_scope.cancel()
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 2**32),
     sizes=st.lists(st.integers(1, 6), max_size=5).filter(bool),
