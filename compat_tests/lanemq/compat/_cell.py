@@ -232,8 +232,9 @@ class Cell:
         """Open a push consumer, from the first offset.
 
         Options: ``orderly``, ``broadcasting``, ``fail_first`` (the listener fails the first so
-        many deliveries of each body), ``max_reconsume_times``, ``sql`` (in place of tags), and
-        for Java ``takes_ms`` (the listener takes up to so long, differently for each body).
+        many deliveries of each body), ``max_reconsume_times``, ``sql`` (in place of tags), for
+        the SDK ``stages`` (their sizes; the listener is then a staged one), and for Java
+        ``takes_ms`` (the listener takes up to so long, differently for each body).
         """
         consumer = Consumer(self.name("consumer"))
         self.driver.listen(consumer.name, consumer.deliver)

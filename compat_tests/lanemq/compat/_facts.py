@@ -60,3 +60,8 @@ def creates_no_topics(client: str) -> str | None:
             "on Apache 4.9.7 and 5.3.3 too"
         )
     return None
+
+
+def has_no_stages(client: str) -> str | None:
+    """Say why the client has no staged listener, if it has none."""
+    return None if client == "python" else "only lanemq's SDK has a staged listener"

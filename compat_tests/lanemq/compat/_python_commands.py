@@ -32,6 +32,7 @@ from lanemq.sdk import (
     SendResult,
     SendStatus,
     Sql,
+    StagedConcurrentListener,
     open_lite_pull_consumer,
     open_producer,
     open_push_consumer,
@@ -190,8 +191,8 @@ def _expression(arguments: Arguments) -> Expression:
 
 
 async def _open_consumer(session: Session, arguments: Arguments) -> object:
-    orderly = arguments.get("orderly", False)
-    failed = Outcome.SUSPEND_CURRENT_QUEUE if orderly else Outcome.RETRY
+    orderly, stages = arguments.get("orderly", False), arguments.get("stages")
+    failed = Outcome.SUSPEND_CURRENT_QUEUE if orderly or stages else Outcome.RETRY
     attempts: Counter[bytes] = Counter()
     failures = arguments.get("fail_first", 0)
 
@@ -216,11 +217,16 @@ async def _open_consumer(session: Session, arguments: Arguments) -> object:
         offsets_dir=Path("offsets"),
         client=_client(arguments),
     )
+    listener: ConcurrentListener | OrderlyListener | StagedConcurrentListener
+    if stages:
+        listener = StagedConcurrentListener(handle, stages)
+    else:
+        listener = OrderlyListener(handle) if orderly else ConcurrentListener(handle)
     opening = open_push_consumer(
         arguments["group"],
         name_servers=arguments["name_server"],
         subscriptions={arguments["topic"]: _expression(arguments)},
-        listener=OrderlyListener(handle) if orderly else ConcurrentListener(handle),
+        listener=listener,
         options=options,
     )
     await session.open(arguments["name"], opening)

@@ -1,10 +1,10 @@
-"""Orderly consumption: one message of a queue at a time, in its order, come what may."""
+"""Orderly and staged consumption: what of a queue may run at once, come what may."""
 
 from collections import defaultdict
 
 from .._cell import Cell, Consumer
 from .._errors import NotApplicable
-from .._facts import breaks_suspended_order
+from .._facts import breaks_suspended_order, has_no_stages
 from .._messages import Outgoing
 from .._scenario import expect_equal, scenario
 from .groups import until_consumed
@@ -75,3 +75,24 @@ async def orderly_shared(cell: Cell) -> None:
                 offsets[message.queue_id].append(message.queue_offset)
             for queue_id, found in offsets.items():
                 expect_equal(f"order in queue {queue_id}", found, sorted(found))
+
+
+@scenario("staged")
+async def staged(cell: Cell) -> None:
+    """Messages of a stage run at once, and none of them before the stage before has succeeded."""
+    if reason := has_no_stages(cell.client):
+        raise NotApplicable(reason)
+    topic, sizes = await cell.topic(queues=1), (2, 3, 4)
+    async with cell.producer() as producer:
+        for number in range(sum(sizes)):
+            await producer.send(Outgoing(topic, b"%d" % number), queue_id=0)
+    # Each message fails once, so that a stage is only over after what was retried.
+    async with cell.consumer(topic, stages=list(sizes), fail_first=1) as consumer:
+        found = [int(message.body) for message in await consumer.receive(sum(sizes))]
+    begin = 0
+    for size in sizes:
+        stage = range(begin, begin + size)
+        expect_equal(f"messages {stage}", sorted(found[begin : begin + size]), list(stage))
+        begin += size
+    firsts = [delivery for delivery in consumer.deliveries if not delivery.succeeded]
+    expect_equal("failed deliveries", len(firsts), sum(sizes))
