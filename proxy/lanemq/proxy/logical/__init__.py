@@ -1,0 +1,1 @@
+"""Logical queues on the side of the servers."""

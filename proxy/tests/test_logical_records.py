@@ -1,0 +1,105 @@
+"""What passes a logical listener: positions with a tag, records with the queue's own numbers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lanemq.proxy.logical._positions import (
+    POSITION_MASK,
+    BrokerTags,
+    broker_tag,
+    tagged,
+    untagged,
+)
+from lanemq.proxy.logical._records import rewrite_records
+from lanemq.wire import (
+    HostAddress,
+    LocalProtocolError,
+    RemoteProtocolError,
+    SysFlag,
+    decode_messages,
+    encode_record,
+)
+
+V4, V6 = HostAddress("10.0.0.9", 10921), HostAddress("2001:db8::9", 10921)
+positions = st.integers(0, POSITION_MASK)
+hosts = st.sampled_from([HostAddress("10.0.0.1", 10911), HostAddress("2001:db8::1", 10911)])
+
+
+@given(st.text(min_size=1), positions)
+def test_a_position_carries_its_broker_and_stays_positive_in_63_bits(
+    name: str, position: int
+) -> None:
+    value = tagged(broker_tag(name), position)
+    assert 0 < value < 1 << 63
+    assert untagged(value) == (broker_tag(name), position)
+    assert name in BrokerTags([name, "other"]).names(broker_tag(name))
+
+
+def test_a_position_without_a_tag_is_somebody_s_own() -> None:
+    assert untagged(12345) == (0, 12345)
+    assert BrokerTags(["broker-a"]).names(0) == ()
+
+
+def test_what_is_tagged_can_be_tagged_again() -> None:
+    assert untagged(tagged(7, tagged(3, 99))) == (7, 99)
+
+
+def test_a_negative_position_gets_no_tag() -> None:
+    with pytest.raises(LocalProtocolError, match="-1 is no position"):
+        tagged(1, -1)
+
+
+def record(number: int, born: HostAddress, store: HostAddress, *, topic: str = "Topic") -> bytes:
+    return encode_record(
+        topic=topic.encode(),
+        body=b"body %d" % number,
+        properties=b"KEYS\x01%d\x02" % number,
+        queue_id=2,
+        flag=5,
+        queue_offset=100 + number,
+        log_position=4000 + number,
+        sys_flag=SysFlag.BORN_HOST_V6 * born.is_v6 | SysFlag.STORE_HOST_V6 * store.is_v6,
+        born_timestamp_ms=1,
+        born_host=born.packed,
+        store_timestamp_ms=2,
+        store_host=store.packed,
+        reconsume_times=1,
+        prepared_transaction_offset=0,
+    )
+
+
+@given(
+    st.lists(st.tuples(hosts, hosts, st.sampled_from(["T", "x" * 200])), min_size=1),
+    st.sampled_from([V4, V6]),
+)
+def test_only_the_four_fields_of_a_record_change(
+    kinds: list[tuple[HostAddress, HostAddress, str]], listener: HostAddress
+) -> None:
+    data = b"".join(record(n, *kind[:2], topic=kind[2]) for n, kind in enumerate(kinds))
+    seen = decode_messages(
+        rewrite_records(
+            data,
+            queue_id=7,
+            to_logical=lambda offset: offset + 1000,
+            tag=3,
+            store_host=listener.packed,
+        )
+    )
+    for before, after in zip(decode_messages(data), seen, strict=True):
+        assert (after.queue_id, after.queue_offset) == (7, before.queue_offset + 1000)
+        assert untagged(after.log_position) == (3, before.log_position)
+        assert after.store_host == listener
+        for name in ("magic", "body_crc", "flag", "born_host", "born_timestamp_ms", "topic"):
+            assert getattr(after, name) == getattr(before, name)
+        for name in ("body", "store_timestamp_ms", "reconsume_times", "properties_data"):
+            assert getattr(after, name) == getattr(before, name)
+
+
+@pytest.mark.parametrize("cut", [1, 50, 90, 100])
+def test_what_is_no_record_is_refused_with_its_place(cut: int) -> None:
+    whole = record(0, V4, V4)
+    with pytest.raises(RemoteProtocolError, match=f"byte {len(whole)} of"):
+        rewrite_records(
+            whole + whole[:cut], queue_id=0, to_logical=int, tag=1, store_host=V4.packed
+        )
