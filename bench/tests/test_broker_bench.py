@@ -9,7 +9,6 @@ from rich.console import Console
 
 from lanemq.bench._results import MEASURES, BrokerBench, Machine, median_ratios, this_machine
 from lanemq.bench.cli import bench, show_broker_bench
-from lanemq.compat import missing_tools, peers_required
 
 RESULT = BrokerBench(
     machine=Machine("a processor", 2, 7.7, "Linux", "3.11", 0.1),
@@ -60,10 +59,8 @@ def test_the_machine_is_described_by_itself() -> None:
 
 @pytest.mark.peers
 @pytest.mark.slow
+@pytest.mark.usefixtures("java")
 def test_a_short_run_measures_everything_on_both_servers() -> None:
-    if missing := missing_tools("java"):
-        assert not peers_required(), missing
-        pytest.skip(missing)
     arguments = ["broker", "--rounds", "1", "--seconds", "0.3", "--warm-up", "0.3", "--json"]
     result = CliRunner().invoke(bench, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output

@@ -16,7 +16,7 @@ from lanemq.bench._results import Machine, SdkBench
 from lanemq.bench._sdk import JAVA, MEASURES, PYROCKETMQ
 from lanemq.bench._sdk_client import answer
 from lanemq.bench.cli import bench, show_sdk_bench
-from lanemq.compat import CommandRefused, missing_tools, peers_required
+from lanemq.compat import CommandRefused
 
 RESULT = SdkBench(
     machine=Machine("a processor", 2, 7.7, "Linux", "3.11", 0.1),
@@ -96,10 +96,8 @@ def test_a_client_that_fails_ends_the_bench_with_one_line(monkeypatch: pytest.Mo
 
 @pytest.mark.peers
 @pytest.mark.slow
+@pytest.mark.usefixtures("java")
 def test_a_short_run_measures_every_client() -> None:
-    if missing := missing_tools("java"):
-        assert not peers_required(), missing
-        pytest.skip(missing)
     arguments = ["sdk", "--rounds", "1", "--seconds", "0.3", "--warm-up", "0.3", "--json"]
     result = CliRunner().invoke(bench, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
