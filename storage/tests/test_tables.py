@@ -202,3 +202,46 @@ async def test_a_full_disk_leaves_the_old_file_in_place(
         files.space_bytes = None
         await trio.sleep(10)
         assert b"second" in (files.read_all(TOPICS) or b"")
+
+
+async def test_a_member_beside_the_topics_is_durable_when_put_returns_and_comes_with_them(
+    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+) -> None:
+    async with open_small() as store:
+        topics = store.tables.topics
+        assert topics.member("mapping") is None
+        await topics.put_member("mapping", {"T": {"0": [1]}}, [TopicConfig("T")])
+        assert topics.data_version.counter == 1
+        after_power_loss = files.reboot("power").read_all(TOPICS) or b""
+        assert b'"mapping"' in after_power_loss
+        assert b'"topicName":"T"' in after_power_loss
+    async with open_small() as store:
+        assert store.tables.topics.member("mapping") == {"T": {"0": [1]}}
+        assert store.tables.topics.get("T") == TopicConfig("T")
+
+
+async def test_a_member_that_cannot_be_written_leaves_all_as_it_was(
+    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+) -> None:
+    async with open_small() as store:
+        topics = store.tables.topics
+        await topics.put_member("mapping", {"T": 1}, [TopicConfig("T")])
+        files.space_bytes = 0
+        with pytest.raises(OSError, match="No space left"):
+            await topics.put_member("mapping", {"T": 2}, [TopicConfig("T", 1), TopicConfig("U")])
+        assert topics.member("mapping") == {"T": 1}
+        assert topics.get("T") == TopicConfig("T")
+        assert topics.get("U") is None
+        files.space_bytes = None
+
+
+async def test_a_user_of_the_store_may_keep_a_document_beside_the_tables(
+    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+) -> None:
+    async with open_small() as store:
+        document = store.document("journal.json")
+        assert document.load(after_crash=True) == {}
+        document.write({"entries": [1]})
+        await document.sync()
+        assert files.reboot("power").exists(CONFIG / "journal.json")
+        assert store.document("journal.json").load(after_crash=True) == {"entries": [1]}

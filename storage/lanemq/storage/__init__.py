@@ -5,6 +5,7 @@ Byte for byte what Apache RocketMQ 4.9 and 5.3 read and write.
 
 from ._config import FlushMode, StoreConfig, parse_delay_levels
 from ._consume_queue import Unit
+from ._document import Document
 from ._errors import (
     ConfigInvalid,
     MessageIllegal,
@@ -25,6 +26,7 @@ __all__ = [
     "ConfigInvalid",
     "ConfigTables",
     "DelayOffsetTable",
+    "Document",
     "Files",
     "FlushMode",
     "GetStatus",

@@ -11,6 +11,7 @@ from ._checkpoint import Checkpoint
 from ._commit_log import CommitLog
 from ._config import StoreConfig, parse_delay_levels
 from ._consume_queue import Unit
+from ._document import Document
 from ._files import Files
 from ._flusher import Flusher
 from ._housekeeping import Housekeeping
@@ -310,6 +311,10 @@ class Store:
         """Topic and id of every queue that has files or messages."""
         for queue in self._queues:
             yield queue.topic, queue.queue_id
+
+    def document(self, name: str) -> Document:
+        """A JSON file under ``config`` that belongs to its user, who writes and syncs it."""
+        return Document(self._files, self.config.root / "config" / name)
 
     def statistics(self) -> StoreStatistics:
         counters = self._counters

@@ -5,7 +5,8 @@ at once; offsets are written by the store's task. Source: RocketMQ 4.9.8, TopicC
 SubscriptionGroupManager, ConsumerOffsetManager, ScheduleMessageService.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, final
@@ -130,6 +131,41 @@ class TopicTable(_ConfigTable[TopicConfig]):
     def put(self, config: TopicConfig) -> None:
         """Add or replace a topic. Raises ``OSError`` where the file cannot be written."""
         self._put(config.topic_name, config)
+
+    def member(self, name: str) -> object | None:
+        """What the file has beside the table under ``name``; None where there is nothing."""
+        return self._rest.get(name)
+
+    async def put_member(
+        self, name: str, value: object, configs: Iterable[TopicConfig] = ()
+    ) -> None:
+        """Replace what the file has under ``name``, and topics with it, durably and in one write.
+
+        ``value`` is JSON and must not be changed any more. Raises ``OSError``; then all is as it
+        was before.
+        """
+        old_value, new = self._rest.get(name), list(configs)
+        old = {config.topic_name: self._configs.get(config.topic_name) for config in new}
+        self._rest[name] = value
+        self._configs.update((config.topic_name, config) for config in new)
+        self._changed()
+        try:
+            self.persist()
+            await self.document.sync()
+        except OSError:
+            for topic, config in old.items():
+                if config is None:
+                    self._configs.pop(topic, None)
+                else:
+                    self._configs[topic] = config
+            if old_value is None:
+                self._rest.pop(name, None)
+            else:
+                self._rest[name] = old_value
+            self._changed()
+            with suppress(OSError):  # the next change tries again
+                self.persist()
+            raise
 
 
 @final
