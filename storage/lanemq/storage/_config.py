@@ -23,6 +23,27 @@ class FlushMode(enum.Enum):
     """Before the answer; one fsync serves all who wait for it."""
 
 
+@final
+class StoreType(enum.Enum):
+    """Where queues and tables are kept. Source: RocketMQ 5.3.3, StoreType."""
+
+    FILE = "default"
+    """Queues in files, tables in JSON."""
+    ROCKSDB = "defaultRocksDB"
+    """Both in RocksDB."""
+
+
+class Stage(enum.IntEnum):
+    """A step of the upgrade of a store; each can follow each."""
+
+    FILES = 1
+    """Queues in files."""
+    BOTH = 2
+    """Queues in files, which are read, and in RocksDB."""
+    ROCKSDB = 3
+    """Queues and tables in RocksDB."""
+
+
 def parse_delay_levels(text: str) -> tuple[int, ...]:
     """The delays of levels 1, 2, ... in milliseconds, from a text such as ``1s 5s 1m 2h``.
 
@@ -59,6 +80,22 @@ class StoreConfig:
     """Size of every log file [mappedFileSizeCommitLog]."""
     consume_queue_file_bytes: int = 300_000 * QUEUE_UNIT_BYTES
     """Size of every queue file, rounded up to whole units [mappedFileSizeConsumeQueue]."""
+    store_type: StoreType = StoreType.FILE
+    """[storeType]"""
+    rocksdb_double_write: bool = False
+    """Whether queues in files are kept in RocksDB, too; without meaning where they are kept
+    there alone [rocksdbCQDoubleWriteEnable]."""
+    rocksdb_backfill: bool = True
+    """Whether double writing brings what is older into RocksDB as well, in the background
+    [rocksdbCQBackfillEnable]."""
+    rocksdb_backfill_rate: int = 20_000
+    """Messages per second that this takes from the log, beside as many as arrive meanwhile
+    [rocksdbCQBackfillRate]."""
+    allow_uncovered: bool = False
+    """Whether a store may start with RocksDB alone though this makes messages unreadable
+    [rocksdbCQAllowUncovered]."""
+    multi_dispatch: bool = False
+    """Whether messages go to light queues (LMQ), too [enableLmq with enableMultiDispatch]."""
     index_enabled: bool = True
     """Whether messages can be found by key [messageIndexEnable]."""
     max_hash_slots: int = 5_000_000
@@ -132,6 +169,7 @@ class StoreConfig:
             "offsets_persist_interval_s",
             "delay_offsets_persist_interval_s",
             "clean_interval_s",
+            "rocksdb_backfill_rate",
             "max_message_bytes",
             "tail_cache_bytes",
         )
@@ -151,6 +189,13 @@ class StoreConfig:
             if not (part.isascii() and part.isdigit()):
                 raise ConfigInvalid(f"deleteWhen is {self.delete_when!r}: {part!r} is no hour")
         return tuple(int(part) for part in parts)
+
+    @property
+    def stage(self) -> Stage:
+        """The step of the upgrade that the settings ask for."""
+        if self.store_type is StoreType.ROCKSDB:
+            return Stage.ROCKSDB
+        return Stage.BOTH if self.rocksdb_double_write else Stage.FILES
 
     @property
     def commit_log_path(self) -> Path:
