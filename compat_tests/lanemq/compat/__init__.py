@@ -15,6 +15,7 @@ from ._errors import (
     PeersMissing,
     ServerFailed,
 )
+from ._log_walk import walk_log
 from ._matrix import Selection, run_matrix
 from ._messages import Delivery, Outgoing, Pulled, Received, Sent
 from ._peers import (
@@ -29,6 +30,7 @@ from ._peers import (
 )
 from ._ports import free_port
 from ._results import CellResult
+from ._rows_walk import Row, Rows, walk_rows
 from ._servers import (
     SERVER_NAMES,
     Cluster,
@@ -39,6 +41,9 @@ from ._servers import (
     run_server,
     running,
 )
+from ._stages import Stage, recorded_store
+from ._stand import StoreStand
+from ._store_view import StoreView, view_store
 
 __all__ = [
     "APACHE_VERSIONS",
@@ -60,9 +65,14 @@ __all__ = [
     "PeersMissing",
     "Pulled",
     "Received",
+    "Row",
+    "Rows",
     "Selection",
     "Sent",
     "ServerFailed",
+    "Stage",
+    "StoreStand",
+    "StoreView",
     "apache_broker",
     "apache_cluster",
     "apache_name_server",
@@ -81,7 +91,11 @@ __all__ = [
     "open_driver",
     "peers_available",
     "peers_required",
+    "recorded_store",
     "run_matrix",
     "run_server",
     "running",
+    "view_store",
+    "walk_log",
+    "walk_rows",
 ]

@@ -1,6 +1,6 @@
 """Apache RocketMQ name servers and brokers as daemons: command lines and configuration."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ._control import Control
@@ -42,6 +42,7 @@ _LOGBACK = """<configuration>
   <appender name="out" class="{package}ch.qos.logback.core.ConsoleAppender">
     <encoder><pattern>%d{{HH:mm:ss.SSS}} %-5level %logger %msg%n</pattern></encoder>
   </appender>
+  {loggers}
   <root level="WARN"><appender-ref ref="out"/></root>
 </configuration>
 """
@@ -67,20 +68,23 @@ def apache_broker(
     folder: Path,
     *,
     port: int,
-    name_server: str,
+    name_server: str | None,
     store: Path,
     name: str = "broker-a",
     settings: Mapping[str, str] = TEST_STORE,
     heap: str = "384m",
     light: bool = True,
+    talkative: Sequence[str] = (),
 ) -> Daemon:
     """Describe an Apache broker on ``127.0.0.1:port``; not started yet.
 
     It also takes ``port + 1`` and ``port - 2``. ``settings`` are keys of broker.conf beside
     those that say where it is. ``light`` chooses a compiler and a collector for short runs,
-    and only warnings in the log; without it the JVM and the broker log as they come.
+    and only warnings in the log, but everything from the loggers in ``talkative``; without it
+    the JVM and the broker log as they come. Without a ``name_server`` the broker registers
+    nowhere, and is ready when it answers.
     """
-    home = _home(folder)
+    home = _home(folder, talkative)
     configuration = folder / "broker.conf"
     placed = {
         "brokerClusterName": CLUSTER_NAME,
@@ -88,16 +92,18 @@ def apache_broker(
         "brokerId": "0",
         "brokerIP1": "127.0.0.1",
         "listenPort": str(port),
-        "namesrvAddr": name_server,
+        **({} if name_server is None else {"namesrvAddr": name_server}),
         "storePathRootDir": str(store),
         "storePathCommitLog": str(store / "commitlog"),
         "autoCreateTopicEnable": "true",
     }
     configuration.write_text(_properties({**placed, **settings}))
-    control = Control(name_server)
+    address = f"127.0.0.1:{port}"
 
     async def ready() -> bool:
-        return await control.serves("TBW102", f"127.0.0.1:{port}")
+        if name_server is None:
+            return await Control(address).answers()
+        return await Control(name_server).serves("TBW102", address)
 
     main = "org.apache.rocketmq.broker.BrokerStartup"
     arguments = ("-c", str(configuration))
@@ -106,7 +112,7 @@ def apache_broker(
         _java(version, home, main, heap=heap, arguments=arguments, light=light),
         folder=folder,
         ready=ready,
-        environment={"NAMESRV_ADDR": name_server},
+        environment={} if name_server is None else {"NAMESRV_ADDR": name_server},
     )
 
 
@@ -146,14 +152,16 @@ def _java(
     ]
 
 
-def _home(folder: Path) -> Path:
+def _home(folder: Path, talkative: Sequence[str] = ()) -> Path:
     """Make the home directory that RocketMQ insists on: it holds only how to log."""
+    loggers = "".join(f'<logger name="{name}" level="INFO"/>' for name in talkative)
     home = folder / "home"
     conf = home / "conf"
     conf.mkdir(parents=True, exist_ok=True)
     for part in ("namesrv", "broker", "tools"):
-        (conf / f"logback_{part}.xml").write_text(_LOGBACK.format(package=""))
-    (conf / "rmq.logback.xml").write_text(_LOGBACK.format(package="org.apache.rocketmq.logging."))
+        (conf / f"logback_{part}.xml").write_text(_LOGBACK.format(package="", loggers=loggers))
+    shaded = _LOGBACK.format(package="org.apache.rocketmq.logging.", loggers=loggers)
+    (conf / "rmq.logback.xml").write_text(shaded)
     return home
 
 

@@ -34,7 +34,7 @@ class Control:
     async def answers(self) -> bool:
         """Tell whether the name server answers at all."""
         try:
-            await self._ask(self.name_server, RequestCode.GET_BROKER_CLUSTER_INFO, {})
+            await self.ask(self.name_server, RequestCode.GET_BROKER_CLUSTER_INFO, {})
         except (OSError, ServerFailed):
             return False
         return True
@@ -49,14 +49,14 @@ class Control:
     async def masters_of(self, topic: str) -> list[str]:
         """Return the addresses of the masters a topic is on; none if it has no route."""
         fields = {"topic": topic}
-        reply = await self._ask(self.name_server, RequestCode.GET_ROUTEINFO_BY_TOPIC, fields)
+        reply = await self.ask(self.name_server, RequestCode.GET_ROUTEINFO_BY_TOPIC, fields)
         if reply.code == ResponseCode.TOPIC_NOT_EXIST:
             return []
         return _masters(_checked(reply, "route")["brokerDatas"])
 
     async def masters(self) -> list[str]:
         """Return the addresses of all masters of the cluster."""
-        reply = await self._ask(self.name_server, RequestCode.GET_BROKER_CLUSTER_INFO, {})
+        reply = await self.ask(self.name_server, RequestCode.GET_BROKER_CLUSTER_INFO, {})
         return _masters(_checked(reply, "cluster info")["brokerAddrTable"].values())
 
     async def create_topic(self, topic: str, queues: int = 4) -> None:
@@ -73,7 +73,7 @@ class Control:
         }
         masters = await self.masters()
         for address in masters:
-            _accepted(await self._ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, fields))
+            _accepted(await self.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, fields))
         with trio.fail_after(30):
             # The name server tells nobody about a new route: asking again is the only way.
             while not set(masters) <= set(await self.masters_of(topic)):  # noqa: ASYNC110
@@ -95,11 +95,15 @@ class Control:
         body = json.dumps(config).encode()
         code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
         for address in await self.masters():
-            _accepted(await self._ask(address, code, {}, body))
+            _accepted(await self.ask(address, code, {}, body))
 
-    async def _ask(
+    async def ask(
         self, address: str, code: int, fields: Mapping[str, str], body: bytes = b""
     ) -> Frame:
+        """Send one request and return the answer, whatever its code.
+
+        Raises ``ServerFailed`` without an answer, ``OSError`` without a connection.
+        """
         host, _, port = address.rpartition(":")
         data = encode_frame(request(code, dict(fields), body=body, opaque=1))
         with trio.move_on_after(QUESTION_S):

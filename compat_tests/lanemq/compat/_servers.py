@@ -182,21 +182,31 @@ def lanemq_name_server(folder: Path, *, port: int) -> Daemon:
 
 
 def lanemq_broker(
-    folder: Path, *, port: int, name_server: str, name: str = "broker-a", store: Path | None = None
+    folder: Path,
+    *,
+    port: int,
+    name_server: str | None,
+    name: str = "broker-a",
+    store: Path | None = None,
+    settings: Mapping[str, str] = TEST_SETTINGS,
 ) -> Daemon:
-    """Describe ``lanemq broker`` alone, registered at ``name_server``."""
-    settings = {
+    """Describe ``lanemq broker`` alone, registered at ``name_server`` if there is one."""
+    placed = {
         "brokerClusterName": CLUSTER_NAME,
         "brokerName": name,
         "brokerId": "0",
         "brokerIP1": "127.0.0.1",
         "listenPort": str(port),
         "storePathRootDir": str(store or folder / "store"),
-        **TEST_SETTINGS,
+        **settings,
     }
-    configuration = _lanemq_configuration(folder, settings)
-    command = [*LANEMQ, "broker", "-c", str(configuration), "-n", name_server]
-    ready = _registered(name_server, port)
+    configuration = _lanemq_configuration(folder, placed)
+    command = [*LANEMQ, "broker", "-c", str(configuration)]
+    if name_server is None:
+        ready = Control(f"127.0.0.1:{port}").answers
+    else:
+        command += ["-n", name_server]
+        ready = _registered(name_server, port)
     return Daemon("lanemq-broker", command, folder=folder, ready=ready)
 
 

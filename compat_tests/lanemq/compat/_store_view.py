@@ -1,0 +1,114 @@
+"""What a broker shows of its whole store: the way to compare two brokers on one store."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lanemq.sdk.admin import AdminClient, PullStatus, open_admin
+from lanemq.wire import (
+    ConsumerOffsetTable,
+    MessageQueue,
+    RequestCode,
+    StoredMessage,
+    SubscriptionGroupConfig,
+    TopicConfig,
+)
+
+from ._control import Control
+
+Queue = tuple[str, int]
+"""Topic and queue id."""
+READER = "lanemq-compat-view"
+# These grow by themselves: brokers write them while they run.
+OWN_TOPICS = ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_", "rmq_sys_", "CID_", "OFFSET_MOVED_EVENT")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreView:
+    """Everything that clients can see of one broker at one time."""
+
+    topics: Mapping[str, TopicConfig]
+    groups: Mapping[str, SubscriptionGroupConfig]
+    offsets: Mapping[tuple[str, str], Mapping[int, int]]
+    """Group and topic -> queue id -> committed offset."""
+    bounds: Mapping[Queue, tuple[int, int]]
+    """First offset, and the offset of the next message, of every queue that has had one."""
+    slots: Mapping[Queue, Mapping[int, StoredMessage]]
+    """Offset that was asked for -> message that came."""
+
+    @property
+    def count(self) -> int:
+        """Messages that can be read."""
+        return sum(map(len, self.slots.values()))
+
+    @property
+    def positions(self) -> set[int]:
+        """Positions in the log of all messages that can be read."""
+        return {m.log_position for slots in self.slots.values() for m in slots.values()}
+
+    @property
+    def holes(self) -> list[tuple[str, int, int]]:
+        """Topic, queue id and offset of messages within the bounds that cannot be read."""
+        return [
+            (*queue, offset)
+            for queue, (begin, end) in self.bounds.items()
+            for offset in range(begin, end)
+            if offset not in self.slots[queue]
+        ]
+
+    @property
+    def shifted(self) -> list[tuple[str, int, int]]:
+        """Topic, queue id and offset of slots that hold a message of another offset."""
+        return [
+            (*queue, offset)
+            for queue, slots in self.slots.items()
+            for offset, message in slots.items()
+            if message.queue_offset != offset
+        ]
+
+
+async def view_store(address: str) -> StoreView:
+    """Read everything the broker at ``address`` has, without what it writes for itself.
+
+    Tells nothing of queues that never had a message. Raises ``ServerFailed`` and what
+    ``AdminClient`` raises.
+    """
+    async with open_admin(name_servers=address, timeout_s=20) as admin:
+        topics = (await admin.topic_configs(address)).topic_config_table
+        groups = (await admin.groups(address)).subscription_group_table
+        bounds: dict[Queue, tuple[int, int]] = {}
+        slots: dict[Queue, dict[int, StoredMessage]] = {}
+        for topic in sorted(topics):
+            table = (await admin.topic_offsets(address, topic)).offset_table
+            for queue, found in table.items():
+                if found.max_offset > 0:
+                    place = (topic, queue.queue_id)
+                    bounds[place] = (found.min_offset, found.max_offset)
+                    slots[place] = await read_queue(admin, address, queue, *bounds[place])
+    return StoreView(topics, groups, await _offsets(address), bounds, slots)
+
+
+async def read_queue(
+    admin: AdminClient, address: str, queue: MessageQueue, begin: int, end: int
+) -> dict[int, StoredMessage]:
+    """Pull one queue and return offset -> message; offsets that give nothing are left out."""
+    slots: dict[int, StoredMessage] = {}
+    offset = begin
+    while offset < end:
+        pulled = await admin.pull(address, queue, offset, group=READER)
+        if pulled.status is PullStatus.FOUND:
+            slots.update(enumerate(pulled.messages, offset))
+            offset += len(pulled.messages)
+        else:
+            offset += 1
+    return slots
+
+
+async def _offsets(address: str) -> dict[tuple[str, str], dict[int, int]]:
+    frame = await Control(address).ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET, {})
+    table = ConsumerOffsetTable.decode(frame.body).offset_table
+    return {
+        (group, topic): dict(queues)
+        for key, queues in table.items()
+        for topic, _, group in [key.rpartition("@")]
+        if group != READER
+    }
