@@ -29,7 +29,7 @@ PAIRS = [
     )
     for face in faces
 ]
-BELOW = {"RemotingClient", "dial_tcp", "open_remoting_client"}
+BELOW = {"Dial", "RemotingClient", "dial_tcp", "open_remoting_client"}
 """Single frames and trio's streams: what clients are made of, and nothing for users of a face."""
 SEAMS = {"dial", "clock_ms"}
 """Parameters for tests: they take what runs on trio."""

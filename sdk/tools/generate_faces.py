@@ -62,7 +62,7 @@ LISTENER_IMPORTS: Final = {
     "no_handle": "from ._callables import no_handle",
 }
 
-TRIO_ONLY: Final = {"RemotingClient", "dial_tcp", "open_remoting_client"}
+TRIO_ONLY: Final = {"Dial", "RemotingClient", "dial_tcp", "open_remoting_client"}
 """What is below the clients, and has no face: single frames, and trio's streams."""
 
 OPENERS: Final = {

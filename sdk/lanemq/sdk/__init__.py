@@ -34,6 +34,7 @@ from ._errors import (
 )
 from ._expressions import Expression, Sql
 from ._flow import FlowLimits
+from ._link import Dial
 from ._listener import ConcurrentListener
 from ._lite_pull import LitePullConsumer, open_lite_pull_consumer
 from ._messages import Message, Outcome, ReceivedMessage, SendResult, SendStatus
@@ -91,6 +92,7 @@ __all__ = [
     "ConsumerOptions",
     "Consumption",
     "Credentials",
+    "Dial",
     "Expression",
     "FlowLimits",
     "HashSelector",

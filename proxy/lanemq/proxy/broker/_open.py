@@ -3,20 +3,22 @@
 Source: RocketMQ 4.9.8, BrokerStartup, BrokerController.
 """
 
-from collections.abc import AsyncIterator, Mapping
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final, final
 
 import trio
 
-from lanemq.sdk import open_remoting_client
-from lanemq.storage import open_store
+from lanemq.sdk import Dial, dial_tcp, open_remoting_client
+from lanemq.storage import Files, open_store
 from lanemq.wire import HostAddress, TopicConfigWrapper
 
 from .._listen import listen_with_vip
 from ._broker import Broker
 from ._config import BrokerConfig
+from ._context import wall_clock_ms
 from ._registration import Registrar
 
 FIRST_REGISTRATION_S: Final = 3.0
@@ -51,29 +53,53 @@ async def open_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
     with main, vip:
         port, vip_port = main.getsockname()[1], vip.getsockname()[1]
         address = HostAddress(config.advertised_host, port)
-        async with open_store(config.store_config()) as store, open_remoting_client() as client:
-            tables = store.tables.topics
-            registrar = Registrar(
-                config,
-                client,
-                address=str(address),
-                ha_address=str(HostAddress(address.host, port + _HA_ABOVE)),
-                topics=lambda: TopicConfigWrapper(dict(tables.configs), tables.data_version),
-                on_order_topics=lambda table: _mark_ordered(broker, table),
-            )
-            broker = Broker(config, store, address=address, announce=registrar.announce)
-            async with trio.open_nursery() as nursery:
-                await nursery.start(broker.server.serve, [main, vip])
-                nursery.start_soon(broker.run)
-                nursery.start_soon(registrar.run)
-                await registrar.registered(FIRST_REGISTRATION_S)
-                try:
-                    yield RunningBroker(config.broker_name, address, port, vip_port, broker)
-                finally:
-                    with trio.CancelScope(shield=True):  # both calls are bounded
-                        await registrar.unregister()
-                        await broker.server.stop()
-                    nursery.cancel_scope.cancel()
+        async with run_broker(config, address=address, listeners=[main, vip]) as broker:
+            yield RunningBroker(config.broker_name, address, port, vip_port, broker)
+
+
+@asynccontextmanager
+async def run_broker(
+    config: BrokerConfig,
+    *,
+    address: HostAddress,
+    listeners: Sequence[socket.socket] = (),
+    files: Files | None = None,
+    clock_ms: Callable[[], int] = wall_clock_ms,
+    dial: Dial = dial_tcp,
+) -> AsyncIterator[Broker]:
+    """As ``open_broker``, at sockets that are open already.
+
+    A simulation passes none of them and serves streams (``Broker.server.serve_stream``), with
+    its own disk, its own time of day and its own network.
+    """
+    async with (
+        open_store(config.store_config(), files=files, clock_ms=clock_ms) as store,
+        open_remoting_client(dial=dial) as client,
+    ):
+        tables = store.tables.topics
+        registrar = Registrar(
+            config,
+            client,
+            address=str(address),
+            ha_address=str(HostAddress(address.host, address.port + _HA_ABOVE)),
+            topics=lambda: TopicConfigWrapper(dict(tables.configs), tables.data_version),
+            on_order_topics=lambda table: _mark_ordered(broker, table),
+        )
+        broker = Broker(
+            config, store, address=address, announce=registrar.announce, now_ms=clock_ms
+        )
+        async with trio.open_nursery() as nursery:
+            await nursery.start(broker.server.serve, listeners)
+            nursery.start_soon(broker.run)
+            nursery.start_soon(registrar.run)
+            await registrar.registered(FIRST_REGISTRATION_S)
+            try:
+                yield broker
+            finally:
+                with trio.CancelScope(shield=True):  # both calls are bounded
+                    await registrar.unregister()
+                    await broker.server.stop()
+                nursery.cancel_scope.cancel()
 
 
 def _mark_ordered(broker: Broker, table: Mapping[str, str]) -> None:

@@ -4,7 +4,8 @@ Source: RocketMQ 4.9.8, NamesrvController.
 """
 
 import logging
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import final
@@ -50,15 +51,27 @@ async def open_nameserver(config: NameServerConfig) -> AsyncIterator[NameServer]
     """
     config = _with_kept_changes(config)
     listener = listen(config.bind_address, config.listen_port)
+    async with run_nameserver(config, listeners=[listener]) as (_, routes):
+        yield NameServer(config.bind_address, listener.getsockname()[1], routes)
+
+
+@asynccontextmanager
+async def run_nameserver(
+    config: NameServerConfig, *, listeners: Sequence[socket.socket] = ()
+) -> AsyncIterator[tuple[Server, RouteTable]]:
+    """As ``open_nameserver``, at sockets that are open already.
+
+    A simulation passes none of them and serves streams (``Server.serve_stream``).
+    """
     routes, handlers = RouteTable(), Handlers()
     kv = KVConfig(config.kv_config_path)
     NameServerHandlers(config, routes, kv, now_s=trio.current_time).add_to(handlers)
     server = Server(handlers, name="name server", limits=config.limits())
     async with trio.open_nursery() as nursery:
-        await nursery.start(server.serve, [listener])
+        await nursery.start(server.serve, listeners)
         nursery.start_soon(_expire_brokers, config, routes)
         try:
-            yield NameServer(config.bind_address, listener.getsockname()[1], routes)
+            yield server, routes
         finally:
             with trio.CancelScope(shield=True):  # bounded by Limits.drain_s
                 await server.stop()
