@@ -5,6 +5,7 @@ The database is copied first: opening one, even to read, writes files into its f
 
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -59,10 +60,10 @@ def walk_rows(store: Path) -> Rows:
         try:
             units = {
                 _unit_key(key): Row(*_numbers(value, 8, 4, 8, 8))
-                for key, value in database.get_column_family("default").items()
+                for key, value in _items(database, "default")
             }
             last, watermark = {}, 0
-            for key, value in database.get_column_family("offset").items():
+            for key, value in _items(database, "offset"):
                 topic, kind, queue_id = _offset_key(key)
                 if topic == WATERMARK_TOPIC:
                     (watermark,) = _numbers(value, 8)
@@ -72,6 +73,12 @@ def walk_rows(store: Path) -> Rows:
         finally:
             database.close()
     return Rows(units, last, watermark)
+
+
+def _items(database: Rdict, family: str) -> Iterator[tuple[bytes, bytes]]:
+    for key, value in database.get_column_family(family).items():
+        assert isinstance(key, bytes)
+        yield key, value
 
 
 def _unit_key(key: bytes) -> tuple[str, int, int]:

@@ -202,11 +202,10 @@ def lanemq_broker(
     }
     configuration = _lanemq_configuration(folder, placed)
     command = [*LANEMQ, "broker", "-c", str(configuration)]
-    if name_server is None:
-        ready = Control(f"127.0.0.1:{port}").answers
-    else:
+    if name_server is not None:
         command += ["-n", name_server]
-        ready = _registered(name_server, port)
+    alone = Control(f"127.0.0.1:{port}")
+    ready = alone.answers if name_server is None else _registered(name_server, port)
     return Daemon("lanemq-broker", command, folder=folder, ready=ready)
 
 
