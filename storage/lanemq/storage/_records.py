@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, Protocol, final
 from zlib import crc32
 
 import msgspec
@@ -15,8 +15,6 @@ from lanemq.wire import (
     SysFlag,
     fixed_prefix,
 )
-
-from ._segments import Segments
 
 HEADS: Final = {
     hosts: fixed_prefix(RECORD_LAYOUTS[MAGIC_V1, hosts]).struct
@@ -141,6 +139,20 @@ def check_record(
     )
 
 
+class LogBytes(Protocol):
+    """What a walk needs of the log's files; meanings as in ``Segments``."""
+
+    @property
+    def starts(self) -> tuple[int, ...]: ...
+
+    @property
+    def capacity_end(self) -> int: ...
+
+    def end_of(self, position: int) -> int: ...
+
+    def read(self, position: int, size_bytes: int) -> bytes: ...
+
+
 @final
 class LogWalk:
     """Goes over the records of a log from ``position`` on, to the first that is not valid.
@@ -150,7 +162,7 @@ class LogWalk:
     """
 
     def __init__(
-        self, segments: Segments, position: int, *, check_crc: bool, end: int | None = None
+        self, segments: LogBytes, position: int, *, check_crc: bool, end: int | None = None
     ) -> None:
         self._segments = segments
         self._check_crc = check_crc
