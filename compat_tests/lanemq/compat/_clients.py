@@ -50,9 +50,23 @@ CLIENTS: dict[str, ClientFamily] = {
 }
 
 
+OTHER_CLIENTS: dict[str, ClientFamily] = {
+    family.name: family
+    for family in (
+        ClientFamily(
+            "java-5.0.0-PREVIEW-cold",
+            "java",
+            lambda: java_driver("5.0.0-PREVIEW", warm_up=False),
+        ),
+    )
+}
+"""Clients that the matrix has no use for."""
+
+
 @asynccontextmanager
 async def open_client(name: str, folder: Path) -> AsyncIterator[Driver]:
-    """Run the driver of one of ``CLIENTS``, building it first if needed."""
-    command = await trio.to_thread.run_sync(CLIENTS[name].command)
+    """Run the driver of one of ``CLIENTS`` or ``OTHER_CLIENTS``, building it first if needed."""
+    family = CLIENTS.get(name) or OTHER_CLIENTS[name]
+    command = await trio.to_thread.run_sync(family.command)
     async with open_driver(name, command, folder) as driver:
         yield driver

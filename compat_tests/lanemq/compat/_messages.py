@@ -26,6 +26,11 @@ class Sent(msgspec.Struct, frozen=True):
     offset_id: str
     queue_id: int
     queue_offset: int
+    broker_name: str = ""
+    """Only from Java clients and the SDK."""
+    origin_broker: str | None = None
+    """Of a logical queue: where the message really is."""
+    origin_queue_id: int | None = None
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -44,6 +49,8 @@ class Received(msgspec.Struct, frozen=True):
     store_timestamp_ms: int
     tags: str | None = None
     keys: str | None = None
+    broker_name: str = ""
+    """Of the queue; only from Java clients and the SDK."""
 
 
 class Pulled(msgspec.Struct, frozen=True):

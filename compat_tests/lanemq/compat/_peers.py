@@ -16,6 +16,7 @@ from xml.sax.saxutils import escape
 
 from ._build import built, run_tool
 from ._errors import PeersMissing
+from ._source_release import PREVIEW_SERVER, compile_release
 
 MAVEN_DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 ALI_ONS_VERSION = "3.12.0"
@@ -41,8 +42,11 @@ JAVA_LIBRARIES = {
     "server-5.3.3": tuple(
         f"org.apache.rocketmq:rocketmq-{part}:5.3.3" for part in ("namesrv", "broker", "tools")
     ),
+    "client-5.0.0-PREVIEW": ("org.apache.rocketmq:rocketmq-client:5.0.0-PREVIEW",),
+    "server-5.0.0-PREVIEW": PREVIEW_SERVER,
 }
-"""Names for ``java_libraries``. A server set holds the name server, the broker and mqadmin."""
+"""Names for ``java_libraries``: group, artifact, version, and for other things than jars type
+and classifier. A server set holds the name server, the broker and mqadmin."""
 
 # Clients of every version reach into these packages, which a modern JDK keeps closed.
 JAVA_OPENS = tuple(
@@ -79,6 +83,11 @@ JAVA_CLIENTS = {
             version="5.3.3",
             features=("Batches", "LitePull", "Selectors"),
             packages=(_LATER_HEARTBEAT,),
+        ),
+        JavaClient(
+            version="5.0.0-PREVIEW",
+            features=("Batches", "LitePull", "LogicalQueues", "Selectors"),
+            packages=(),
         ),
     )
 }
@@ -122,6 +131,7 @@ def java_libraries(name: str) -> Path:
         goal = f"{MAVEN_DEPENDENCY_PLUGIN}:copy-dependencies"
         options = ("-DincludeScope=runtime", f"-DoutputDirectory={folder / 'jars'}")
         run_tool(["mvn", "-q", "-B", goal, *options], folder=folder)
+        compile_release(folder / "jars")
 
     return built("java", name, [project, MAVEN_DEPENDENCY_PLUGIN], make) / "jars"
 
@@ -143,16 +153,13 @@ def java_program(name: str, sources: Mapping[str, str], libraries: str) -> str:
     return f"{built('java', name, recipe, make)}:{jars}/*"
 
 
-def java_driver(version: str) -> list[str]:
-    """Return the command line of the Java driver for one client release, building it if needed."""
-    client = JAVA_CLIENTS[version]
-    sources = {
-        name: text for name, text in driver_sources("java").items() if _belongs(name, client)
-    }
-    for name, text in sources.items():
-        for written, real in client.packages:
-            text = text.replace(written, real)
-        sources[name] = text.replace("@VERSION@", version)
+def java_driver(version: str, *, warm_up: bool = True) -> list[str]:
+    """Return the command line of the Java driver for one client release, building it if needed.
+
+    Without ``warm_up`` a client that knows logical queues is left as applications have it: it
+    cannot read their routes (see ``FeatureLogicalQueues.java``).
+    """
+    sources = client_sources(version)
     return [
         "java",
         *JAVA_LIGHT,
@@ -161,6 +168,7 @@ def java_driver(version: str) -> list[str]:
         "-Xss512k",
         "-Dfile.encoding=UTF-8",
         "-Drocketmq.client.logUseSlf4j=false",
+        *(() if warm_up else ("-Dlanemq.warmUp=false",)),
         "-cp",
         java_program(f"driver-{version}", sources, f"client-{version}"),
         "Driver",
@@ -234,9 +242,14 @@ def _belongs(source: str, client: JavaClient) -> bool:
 
 
 def _maven_project(coordinates: Iterable[str]) -> str:
+    tags = ("groupId", "artifactId", "version", "type", "classifier")
     dependencies = "".join(
-        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId>"
-        "<version>{}</version></dependency>".format(*map(escape, coordinate.split(":")))
+        "<dependency>"
+        + "".join(
+            f"<{tag}>{escape(part)}</{tag}>"
+            for tag, part in zip(tags, coordinate.split(":"), strict=False)
+        )
+        + "</dependency>"
         for coordinate in coordinates
     )
     return (

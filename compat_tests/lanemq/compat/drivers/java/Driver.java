@@ -58,7 +58,8 @@ public final class Driver {
         Sending.register(driver);
         Consuming.register(driver);
         Pulling.register(driver);
-        for (String feature : new String[] {"FeatureBatches", "FeatureLitePull", "FeatureSelectors"}) {
+        for (String feature : new String[] {
+            "FeatureBatches", "FeatureLitePull", "FeatureLogicalQueues", "FeatureSelectors"}) {
             driver.registerIfPresent(feature);
         }
         driver.serve();
@@ -195,6 +196,8 @@ public final class Driver {
         seen.put("flag", message.getFlag());
         seen.put("properties", new HashMap<String, String>(message.getProperties()));
         seen.put("queue_id", message.getQueueId());
+        Object broker = optional(message, "getBrokerName");
+        seen.put("broker_name", broker == null ? "" : broker);
         seen.put("queue_offset", message.getQueueOffset());
         seen.put("reconsume_times", message.getReconsumeTimes());
         seen.put("message_id", message.getMsgId());

@@ -107,6 +107,10 @@ final class Sending {
         Object offsetId = Driver.optional(result, "getOffsetMsgId");
         answer.put("offset_id", offsetId == null ? result.getMsgId() : offsetId);
         answer.put("queue_id", result.getMessageQueue().getQueueId());
+        answer.put("broker_name", result.getMessageQueue().getBrokerName());
+        // Of a logical queue: where the message really is.
+        answer.put("origin_broker", Driver.optional(result, "getOrigBrokerName"));
+        answer.put("origin_queue_id", Driver.optional(result, "getOrigQueueId"));
         answer.put("queue_offset", result.getQueueOffset());
         return answer;
     }
