@@ -66,7 +66,13 @@ class Appender:
         self.on_arrival: list[Arrival] = []
         self.reason = ""
         self.last_store_ms = 0
-        """Store time of the newest committed message."""
+        """Store time of the newest dispatched message."""
+        self.dispatched_end = 0
+        """Position behind the newest dispatched message."""
+
+    def start_at(self, position: int, store_ms: int) -> None:
+        """Say where recovery found the end of the log, and when its last message was stored."""
+        self.dispatched_end, self.last_store_ms = position, store_ms
 
     def forget_queues(self) -> None:
         """Look queues up again: some were removed."""
@@ -223,5 +229,6 @@ class Appender:
                 except OSError as error:  # the message waits in the backlog
                     self.refuse(f"the index cannot be written: {error}")
         self.last_store_ms = store_ms
+        self.dispatched_end = position + size
         self._counters.put_total += len(pending)
         self._counters.put_bytes += total_bytes

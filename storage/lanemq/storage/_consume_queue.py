@@ -79,6 +79,19 @@ class FileConsumeQueue:
         self.append_blanks(offset - self.end)
         self.min = offset
 
+    def restart_at(self, offset: int) -> None:
+        """Let a queue that has no message any more go on at ``offset``, behind its end.
+
+        Where that is more than a file away its files go, and a new one begins.
+        """
+        if (offset - self.end) * UNIT_BYTES > self._segments.file_bytes:
+            self._segments.remove_behind(0)
+            self.tail = bytearray()
+            self.end = 0
+            self.log_end = -1
+        if self.end == 0:
+            self.begin_at(offset)
+
     def read(self, offset: int, count: int) -> bytes | bytearray:
         """Up to ``count`` units from ``offset`` on, those below ``end``."""
         count = min(count, self.end - offset)
@@ -241,6 +254,7 @@ class FileConsumeQueue:
         self.write_out()
         self._segments.erase(offset * UNIT_BYTES)
         self._set_end(offset)
+        self.min = min(self.min, offset)
 
     def correct_min(self, log_position: int) -> None:
         """Let the queue begin at the first message that the log still has."""

@@ -1,7 +1,7 @@
 """The tasks of an open store, and how it is closed.
 
-The order makes a checkpoint safe: log data, then queue and index data, then the checkpoint that
-says so. Source: RocketMQ 4.9.8, DefaultMessageStore.FlushConsumeQueueService and its timers.
+The order makes watermarks and checkpoint safe: log data, then queue and index data, then those
+that say so. Source: RocketMQ 4.9.8, DefaultMessageStore.FlushConsumeQueueService and its timers.
 """
 
 import logging
@@ -20,6 +20,7 @@ from ._index import Index
 from ._queues import QueueTable
 from ._retention import Retention
 from ._tables import ConfigTables
+from ._watermarks import Progress
 
 LOGGER = logging.getLogger(__name__)
 INDEX_INTERVAL_S: Final = 0.25
@@ -40,6 +41,7 @@ class Housekeeping:
         queues: QueueTable,
         index: Index | None,
         checkpoint: Checkpoint,
+        progress: Progress,
         flusher: Flusher,
         retention: Retention,
         tables: ConfigTables,
@@ -50,6 +52,7 @@ class Housekeeping:
         self._queues = queues
         self._index = index
         self._checkpoint = checkpoint
+        self._progress = progress
         self._flusher = flusher
         self._retention = retention
         self._tables = tables
@@ -117,17 +120,19 @@ class Housekeeping:
             self._index.write_out()
 
     async def keep_recovery(self) -> None:
-        """Make the end that recovery gave the log durable, before anything is written there.
+        """Make durable what recovery did, before anything is written.
 
         Else a loss of power might bring back what was cut off, behind newer records. Raises
-        ``OSError``.
+        ``OSError``, ``StoreUnwritable``.
         """
         await self._log.segments.sync()
+        await self.flush_all()
 
     async def flush_all(self) -> None:
         """Make everything durable, then the checkpoint. Raises ``OSError``, ``StoreUnwritable``."""
         async with self._one_at_a_time:
             store_ms = self._appender.last_store_ms
+            position = self._appender.dispatched_end
             await self._flusher.flush()
             if self._index is not None:
                 self._index.drain()
@@ -135,6 +140,10 @@ class Housekeeping:
             await self._queues.sync()
             if self._index is not None:
                 await self._index.sync()
+                self._progress.index = position
+            self._progress.files = position
+            self._progress.checkpoint_ms = self._flusher.flushed_store_ms
+            await self._progress.save(log_begin=self._log.segments.begin)
             self._checkpoint.log_ms = self._flusher.flushed_store_ms
             self._checkpoint.queue_ms = store_ms
             self._checkpoint.write()

@@ -9,9 +9,29 @@ import trio
 
 from ._config import StoreConfig
 from ._files import Files, RealFiles
+from ._segments import is_segment_name
 from ._store import Store, system_clock_ms
+from ._watermarks import watermark_path
 
 LOGGER = logging.getLogger(__name__)
+
+
+def move_aside_without_log(config: StoreConfig, *, files: Files, now_ms: int) -> None:
+    """Move queues and index aside where there is no log: they lead to nothing.
+
+    The reference removes them.
+    """
+    if any(is_segment_name(entry.name) for entry in files.entries(config.commit_log_path)):
+        return
+    for name in ("consumequeue", "index"):
+        directory = config.root / name
+        if files.entries(directory):
+            target = directory.with_name(f"{name}.aside-{now_ms}")
+            LOGGER.warning("there is no commit log: %s is moved to %s", directory, target)
+            files.move(directory, target)
+    for path in (config.root / "checkpoint", watermark_path(config.root)):
+        if files.exists(path):
+            files.remove(path)
 
 
 @asynccontextmanager
@@ -40,11 +60,13 @@ async def open_store(
         files.make_directory(root / "consumequeue")
         clean = not files.exists(abort)
         LOGGER.info("opening %s after a %s", root, "clean stop" if clean else "crash")
-        store = Store(config, files=files, clock_ms=clock_ms)
         # Before recovery, which changes files: a crash in the middle of it is a crash.
         files.write_all(abort, str(os.getpid()).encode())
         await files.sync_path(abort)
         await files.sync_path(root)
+        move_aside_without_log(config, files=files, now_ms=clock_ms())
+        # The tables may be converted once this works: the lock is held.
+        store = Store(config, files=files, clock_ms=clock_ms)
         store.load(clean=clean)
         await store.housekeeping.keep_recovery()
         is_clean = False

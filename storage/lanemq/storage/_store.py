@@ -17,14 +17,16 @@ from ._flusher import Flusher
 from ._housekeeping import Housekeeping
 from ._index import Index
 from ._messages import Boundary, Got, NewMessage, Put, QueryResult
+from ._places import Places
 from ._queues import QueueTable
 from ._reader import WARM_BYTES_MAX, Reader
-from ._recovery import Recovery
 from ._retention import Retention
 from ._segments import Segments
+from ._startup import Startup
 from ._statistics import Counters, StoreStatistics
 from ._tables import ConfigTables
 from ._tags import TagsCodes
+from ._watermarks import Progress, WatermarkFile
 
 
 def system_clock_ms() -> int:
@@ -58,6 +60,7 @@ class Store:
             files, root / "consumequeue", file_bytes=config.consume_queue_file_bytes
         )
         self._index = index = self._new_index() if config.index_enabled else None
+        self._progress = progress = Progress(WatermarkFile(files, root), config.stage)
         self._tags = TagsCodes(parse_delay_levels(config.delay_levels))
         self._appender = Appender(
             log=log,
@@ -101,6 +104,7 @@ class Store:
             queues=queues,
             index=index,
             checkpoint=self._checkpoint,
+            progress=progress,
             flusher=self._flusher,
             retention=self._retention,
             tables=self.tables,
@@ -125,24 +129,29 @@ class Store:
 
         Only ``open_store`` calls it. Raises ``StoreCorrupted``, ``ConfigInvalid``, ``OSError``.
         """
-        self.tables.load(after_crash=not clean)
-        recovery = Recovery(
+        startup = Startup(
             files=self._files,
             root=self.config.root,
+            stage=self.config.stage,
             log=self._log,
             queues=self._queues,
             index=self._index,
             checkpoint=self._checkpoint,
+            progress=self._progress,
             tags=self._tags,
+            places=Places(
+                multi_dispatch=self.config.multi_dispatch, deleted=self._progress.deleted
+            ),
             check_crc=self.config.check_crc_on_recovery,
-            now_ms=self._clock_ms(),
         )
-        recovery.run(clean=clean)
-        self._appender.last_store_ms = recovery.last_store_ms
+        startup.run(clean=clean)
+        self._appender.start_at(self._log.end, startup.last_store_ms)
         self._flusher.start_at(
-            self._log.end if recovery.durable_to is None else recovery.durable_to,
-            recovery.last_store_ms,
+            self._log.end if startup.durable_to is None else startup.durable_to,
+            startup.last_store_ms,
         )
+        # After the queues, which may refuse the start: tables may be converted here.
+        self.tables.load(after_crash=not clean)
 
     def close_files(self) -> None:
         """Only ``open_store`` calls it, last."""
@@ -338,9 +347,11 @@ class Store:
     def delete_topic(self, topic: str) -> int:
         """Remove the queues of a topic; returns how many. Its records stay in the log.
 
-        The topic's configuration and the offsets of its groups are in ``tables``.
+        The topic's configuration and the offsets of its groups are in ``tables``. Raises
+        ``OSError``, and ``StoreUnwritable`` as ``commit`` does.
         """
         self.commit()
+        self._progress.note_deleted(topic, self._log.end)
         removed = self._queues.remove_topic(topic)
         self._appender.forget_queues()
         return removed
