@@ -3,12 +3,13 @@
 Byte for byte what Apache RocketMQ 4.9 and 5.3 read and write.
 """
 
-from ._config import FlushMode, StoreConfig, parse_delay_levels
+from ._config import FlushMode, Stage, StoreConfig, StoreType, parse_delay_levels
 from ._consume_queue import Unit
 from ._document import Document
 from ._errors import (
     ConfigInvalid,
     MessageIllegal,
+    StartRefused,
     StoreCorrupted,
     StoreError,
     StoreLocked,
@@ -37,12 +38,15 @@ __all__ = [
     "OffsetTable",
     "Put",
     "QueryResult",
+    "Stage",
+    "StartRefused",
     "Store",
     "StoreConfig",
     "StoreCorrupted",
     "StoreError",
     "StoreLocked",
     "StoreStatistics",
+    "StoreType",
     "StoreUnwritable",
     "TopicTable",
     "Unit",

@@ -3,6 +3,7 @@
 StoreError
  +-- StoreLocked        another process has the directory open
  +-- StoreCorrupted     a file is not what its name says; the message names it
+ +-- StartRefused       to start like this would lose something; the message says what to do
  +-- StoreUnwritable    writes are refused for now; reads go on
  +-- MessageIllegal     this message can never be stored
  +-- ConfigInvalid      a setting, or a file under ``config``, makes no sense
@@ -32,6 +33,14 @@ class StoreCorrupted(StoreError):  # noqa: N818 - a state of the store
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{path}: {why}")
         self.path = path
+
+
+@final
+class StartRefused(StoreError):  # noqa: N818 - a state of the store
+    """A start with these settings would lose something. Nothing was changed.
+
+    The message says what would be lost, and the ways on.
+    """
 
 
 @final
