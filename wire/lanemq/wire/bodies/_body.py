@@ -152,8 +152,9 @@ def _reader(hint: object) -> Reader:
         key_hint, value_hint = arguments
         key = _object_key_reader(key_hint) if _is_body(key_hint) else _reader(key_hint)
         return functools.partial(_read_mapping, key, _reader(value_hint))
-    if _is_body(hint):
-        return hint.from_json
+    read = getattr(hint, "from_json", None)  # a body, or what else can be read from JSON
+    if isinstance(read, types.MethodType):
+        return read
     raise TypeError(f"no way to read {hint} from JSON")
 
 
@@ -166,7 +167,7 @@ def _wrong(expected: str, value: object) -> RemoteProtocolError:
     return RemoteProtocolError(f"expected {expected}, not {shown}")
 
 
-def _read_int(value: object) -> int:
+def read_int(value: object) -> int:
     if isinstance(value, str):
         # The length is checked first: int() takes quadratic time, and refuses at 4300 digits.
         digits = value[1:] if value.startswith("-") else value
@@ -218,7 +219,7 @@ def _read_anything(value: object) -> object:
 
 
 _SCALARS: dict[object, Reader] = {
-    int: _read_int,
+    int: read_int,
     float: _read_float,
     bool: _read_bool,
     str: _read_str,

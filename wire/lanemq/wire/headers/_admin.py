@@ -43,6 +43,26 @@ class GetTopicConfig(Header, frozen=True):
 
 
 @final
+class QueryLogicalQueueMapping(Header, frozen=True):
+    """QUERY_TOPIC_LOGICAL_QUEUE_MAPPING 413.
+
+    Source: RocketMQ 5.0.0-PREVIEW, QueryTopicLogicalQueueMappingRequestHeader.
+    """
+
+    topic: str
+
+
+@final
+class DeleteLogicalQueueMapping(Header, frozen=True):
+    """DELETE_TOPIC_LOGICAL_QUEUE_MAPPING 422.
+
+    Source: RocketMQ 5.0.0-PREVIEW, DeleteTopicLogicalQueueRequestHeader.
+    """
+
+    topic: str
+
+
+@final
 class GetSubscriptionGroupConfig(Header, frozen=True):
     """GET_SUBSCRIPTIONGROUP_CONFIG 352 (5.x). Source: GetSubscriptionGroupConfigRequestHeader."""
 

@@ -124,6 +124,8 @@ class GetBrokerMemberGroup(Header, frozen=True):
 class GetRouteInfo(Header, frozen=True):
     """GET_ROUTEINFO_BY_TOPIC 105; ``sys_flag`` and ``logical_queue_ids_filter`` are of PREVIEW.
 
+    The filter reads ``[3]`` or ``[1, 2]``; PREVIEW's clients depend on its being ignored.
+    ``apply_logical_queue_ids_filter`` is lanemq's own: this client means it.
     Source: RocketMQ 4.9.8 and 5.0.0-PREVIEW, GetRouteInfoRequestHeader.
     """
 
@@ -131,6 +133,7 @@ class GetRouteInfo(Header, frozen=True):
     accept_standard_json_only: bool | None = None
     sys_flag: Int | None = None
     logical_queue_ids_filter: str | None = None
+    apply_logical_queue_ids_filter: bool | None = None
 
 
 @final

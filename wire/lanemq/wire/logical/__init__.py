@@ -1,0 +1,76 @@
+"""Logical queues: the pure part of what brokers, name servers and clients know of them.
+
+A logical queue is a chain of segments, each on one physical queue; its messages are counted
+through, wherever they are. Nothing here does I/O or reads a clock.
+"""
+
+from ._bodies import (
+    CreateQueueForLogicalQueue,
+    MigrateLogicalQueue,
+    Redirect,
+    ReuseLogicalQueue,
+    SealLogicalQueue,
+    UpdateLogicalQueueMapping,
+)
+from ._chain import Chain, Located, by_offset, segment_at
+from ._invariants import (
+    Finding,
+    Invariant,
+    check_chain,
+    check_change,
+    check_physical_queue,
+    check_queues,
+)
+from ._names import (
+    FORWARD_QUEUE_ID_FIELD,
+    LOGICAL_QUEUE_BROKER,
+    LOGICAL_QUEUE_FLAG,
+    LOGICAL_QUEUES_MAP_MEMBER,
+    LOGICAL_QUEUES_MEMBER,
+    LOGICAL_QUEUES_UNORDERED_MEMBER,
+    REDIRECT_FIELD,
+    REDIRECT_VALUE,
+)
+from ._queues import (
+    LogicalQueues,
+    LogicalQueuesByTopic,
+    logical_queues_by_topic,
+    with_logical_queues,
+)
+from ._segment import NOT_SET, Segment, SegmentKey, SegmentState, sort_key
+
+__all__ = [
+    "FORWARD_QUEUE_ID_FIELD",
+    "LOGICAL_QUEUES_MAP_MEMBER",
+    "LOGICAL_QUEUES_MEMBER",
+    "LOGICAL_QUEUES_UNORDERED_MEMBER",
+    "LOGICAL_QUEUE_BROKER",
+    "LOGICAL_QUEUE_FLAG",
+    "NOT_SET",
+    "REDIRECT_FIELD",
+    "REDIRECT_VALUE",
+    "Chain",
+    "CreateQueueForLogicalQueue",
+    "Finding",
+    "Invariant",
+    "Located",
+    "LogicalQueues",
+    "LogicalQueuesByTopic",
+    "MigrateLogicalQueue",
+    "Redirect",
+    "ReuseLogicalQueue",
+    "SealLogicalQueue",
+    "Segment",
+    "SegmentKey",
+    "SegmentState",
+    "UpdateLogicalQueueMapping",
+    "by_offset",
+    "check_chain",
+    "check_change",
+    "check_physical_queue",
+    "check_queues",
+    "logical_queues_by_topic",
+    "segment_at",
+    "sort_key",
+    "with_logical_queues",
+]

@@ -1,0 +1,113 @@
+"""Bodies of the requests about logical queues, and of a redirect.
+
+Source: RocketMQ 5.0.0-PREVIEW, UpdateTopicLogicalQueueMappingRequestBody,
+SealTopicLogicalQueueRequestBody, ReuseTopicLogicalQueueRequestBody,
+CreateMessageQueueForLogicalQueueRequestBody, MigrateLogicalQueueBody, MQClientAPIImpl.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .. import fastjson
+from .._errors import RemoteProtocolError
+from ..bodies._body import Body
+from ._segment import Segment, SegmentState
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateLogicalQueueMapping(Body):
+    """UPDATE_TOPIC_LOGICAL_QUEUE_MAPPING 411; a negative index takes the queue out."""
+
+    NAMES: ClassVar = {"logical_index": "logicalQueueIdx"}
+
+    topic: str
+    queue_id: int
+    logical_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class SealLogicalQueue(Body):
+    """SEAL_TOPIC_LOGICAL_QUEUE 414."""
+
+    NAMES: ClassVar = {"logical_index": "logicalQueueIndex"}
+
+    topic: str
+    queue_id: int
+    logical_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseLogicalQueue(Body):
+    """REUSE_TOPIC_LOGICAL_QUEUE 415: one more segment on a physical queue that had some.
+
+    ``delta`` is lanemq's own member: where a Normal segment begins. Absent, the broker finds
+    it out.
+    """
+
+    NAMES: ClassVar = {
+        "logical_index": "logicalQueueIndex",
+        "state": "messageQueueRouteState",
+        "delta": "logicalQueueDelta",
+    }
+
+    topic: str
+    queue_id: int
+    logical_index: int
+    state: SegmentState
+    delta: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateQueueForLogicalQueue(Body):
+    """CREATE_MESSAGE_QUEUE_FOR_LOGICAL_QUEUE 416; ``delta`` as in ``ReuseLogicalQueue``."""
+
+    NAMES: ClassVar = {
+        "logical_index": "logicalQueueIndex",
+        "state": "messageQueueStatus",
+        "delta": "logicalQueueDelta",
+    }
+
+    topic: str
+    logical_index: int
+    state: SegmentState
+    delta: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MigrateLogicalQueue(Body):
+    """The two ends of a migration: MIGRATE_TOPIC_LOGICAL_QUEUE_PREPARE 417 to NOTIFY 419.
+
+    ``source`` may be absent where it is down for good.
+    """
+
+    NAMES: ClassVar = {"source": "fromQueueRouteData", "destination": "toQueueRouteData"}
+
+    source: Segment | None = None
+    destination: Segment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """The body of an answer that sends a client elsewhere; see ``REDIRECT_FIELD``."""
+
+    current: Segment
+    """The segment that was asked, as it is by now."""
+    following: Segment
+    """The segment to ask instead."""
+
+    def encode(self) -> bytes:
+        return fastjson.dumps([self.current, self.following])
+
+    @classmethod
+    def decode(cls, data: bytes) -> "Redirect | None":
+        """Read the body; None where it is empty: everything is to be asked for anew.
+
+        Raises ``RemoteProtocolError`` for anything but an array of two segments.
+        """
+        value = fastjson.loads(data) if data else None
+        if value is None:
+            return None
+        if not isinstance(value, list) or len(value) != 2:
+            raise RemoteProtocolError("a redirect is no array of two segments")
+        current, following = map(Segment.from_json, value)
+        return cls(current, following)

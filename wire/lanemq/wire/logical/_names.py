@@ -1,0 +1,33 @@
+"""Names and numbers by which clients, brokers and name servers speak of logical queues.
+
+Source: RocketMQ 5.0.0-PREVIEW, MixAll, MessageConst, MessageSysFlag, MQClientAPIImpl.
+"""
+
+from typing import Final
+
+LOGICAL_QUEUE_BROKER: Final = "__logical_queue_broker__"
+"""The broker that a client sees its logical queues at; the queue id is the logical index."""
+
+LOGICAL_QUEUE_FLAG: Final = 64
+"""Bit of ``sysFlag``: in a route query "with logical queues", in a send "I follow redirects".
+
+The number is ``NEED_UNWRAP`` in later versions: the bit belongs to the request and is never
+stored with the message.
+"""
+
+REDIRECT_FIELD: Final = "REDIRECT"
+"""Ext field of an answer: ask the segment in the body instead. Its presence counts."""
+
+REDIRECT_VALUE: Final = "1"
+
+FORWARD_QUEUE_ID_FIELD: Final = "PROPERTY_FORWARD_QUEUE_ID"
+"""Ext field of an answer to a forwarded send: the queue that the message really went to."""
+
+LOGICAL_QUEUES_MEMBER: Final = "logicalQueuesInfo"
+"""Member of a route: the logical queues, chains in order."""
+
+LOGICAL_QUEUES_UNORDERED_MEMBER: Final = "logicalQueuesInfoUnordered"
+"""Member of a route as name servers of 5.0.0-PREVIEW write it."""
+
+LOGICAL_QUEUES_MAP_MEMBER: Final = "logicalQueuesInfoMap"
+"""Member of the topic tables that are registered, handed out and kept: topic -> logical queues."""

@@ -1,0 +1,186 @@
+"""The logical queues of a topic: index -> chain, and their JSON forms.
+
+Java writes indices as bare numbers, and 5.0.0-PREVIEW's name server even objects as keys. What
+is written here is strict JSON; all forms are read.
+Source: RocketMQ 5.0.0-PREVIEW, LogicalQueuesInfo, LogicalQueuesInfoUnordered,
+LogicalQueuesInfoInBroker, GenericMapSuperclassDeserializer.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import cast, final
+
+from .. import fastjson
+from .._errors import RemoteProtocolError
+from ..bodies._body import read_int
+from ._chain import Chain, by_offset
+from ._names import (
+    LOGICAL_QUEUES_MAP_MEMBER,
+    LOGICAL_QUEUES_MEMBER,
+    LOGICAL_QUEUES_UNORDERED_MEMBER,
+)
+from ._segment import Segment
+
+MAX_INDEX = (1 << 31) - 1
+
+
+@final
+class LogicalQueues(Mapping[int, Chain]):
+    """A topic's chains by index, ascending. Immutable: changes give another object.
+
+    Empty chains count: a broker reports one for a queue that only others have segments of.
+    A topic without any is still one with logical queues; one without this object is not.
+    """
+
+    __slots__ = ("_chains",)
+
+    def __init__(self, chains: Iterable[Chain] = ()) -> None:
+        ordered = sorted(chains, key=lambda chain: chain.index)
+        self._chains = {chain.index: chain for chain in ordered}
+
+    @classmethod
+    def of(cls, segments: Iterable[Segment]) -> "LogicalQueues":
+        """The logical queues that segments name by themselves."""
+        by_index: dict[int, list[Segment]] = defaultdict(list)
+        for segment in segments:
+            by_index[segment.logical_index].append(segment)
+        return cls(Chain(index, found) for index, found in by_index.items())
+
+    def __getitem__(self, index: int) -> Chain:
+        return self._chains[index]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._chains)
+
+    def __len__(self) -> int:
+        return len(self._chains)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LogicalQueues):
+            return NotImplemented
+        return self._chains == other._chains
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._chains.values()))
+
+    def __repr__(self) -> str:
+        return f"LogicalQueues({list(self._chains.values())})"
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments, by index and place in the chain."""
+        return tuple(segment for chain in self._chains.values() for segment in chain)
+
+    @property
+    def lowest_free_index(self) -> int:
+        """The index for one more logical queue."""
+        return next(index for index in range(len(self) + 1) if index not in self._chains)
+
+    # Views
+
+    def of_broker(self, broker_name: str) -> "LogicalQueues":
+        """The segments of one broker; what is left empty stays, as in its registration."""
+        return LogicalQueues(
+            Chain(chain.index, (s for s in chain if s.broker_name == broker_name))
+            for chain in self._chains.values()
+        )
+
+    def by_queue(self, broker_name: str) -> dict[int, tuple[Segment, ...]]:
+        """A broker's segments by queue id, each queue's by first offset (see ``segment_at``)."""
+        found: dict[int, list[Segment]] = defaultdict(list)
+        for segment in self.segments:
+            if segment.broker_name == broker_name:
+                found[segment.queue_id].append(segment)
+        return {queue_id: by_offset(segments) for queue_id, segments in sorted(found.items())}
+
+    # Changes
+
+    def put(self, chain: Chain) -> "LogicalQueues":
+        """With ``chain`` in place of the one of its index, if there is one."""
+        return LogicalQueues({**self._chains, chain.index: chain}.values())
+
+    def put_segment(self, segment: Segment) -> "LogicalQueues":
+        """With a segment in the chain that it names. It does not leave any other chain."""
+        chain = self._chains.get(segment.logical_index) or Chain(segment.logical_index)
+        return self.put(chain.put(segment))
+
+    def remove(self, index: int) -> "LogicalQueues":
+        """Without a logical queue. Raises ``KeyError`` if it is not there."""
+        if index not in self._chains:
+            raise KeyError(index)
+        return LogicalQueues(chain for chain in self._chains.values() if chain.index != index)
+
+    # JSON
+
+    def to_json(self) -> dict[str, object]:
+        """Strict JSON of the ordered form: indices as text, chains in order."""
+        return {str(index): list(chain) for index, chain in self._chains.items()}
+
+    def encode(self) -> bytes:
+        """The body of QUERY_TOPIC_LOGICAL_QUEUE_MAPPING."""
+        return fastjson.dumps(self.to_json())
+
+    @classmethod
+    def decode(cls, data: bytes | bytearray | memoryview | str) -> "LogicalQueues | None":
+        """Read that body; None where the topic has no logical queues (``null``)."""
+        value = fastjson.loads(data)
+        return None if value is None else cls.from_json(value)
+
+    @classmethod
+    def from_json(cls, value: object) -> "LogicalQueues":
+        """Read either form, as ``fastjson.loads`` gives it; chains get sorted.
+
+        The index that a chain stands under counts, not the one that its segments name. Raises
+        ``RemoteProtocolError`` for anything else.
+        """
+        if not isinstance(value, dict):
+            raise RemoteProtocolError("logical queues are no JSON object")
+        chains = []
+        for key, segments in value.items():
+            index = read_int(key)
+            if not 0 <= index <= MAX_INDEX:
+                raise RemoteProtocolError(f"{index} is no index of a logical queue")
+            if isinstance(segments, dict):  # unordered: the keys repeat what the segments say
+                segments = list(segments.values())
+            if not isinstance(segments, list):
+                raise RemoteProtocolError(f"logical queue {index} is no array of segments")
+            chains.append(Chain(index).put(*map(Segment.from_json, segments)))
+        return cls(chains)
+
+    @classmethod
+    def of_route(cls, members: Mapping[str, object]) -> "LogicalQueues | None":
+        """The logical queues in the further members of a route; None if it has none."""
+        value = members.get(LOGICAL_QUEUES_UNORDERED_MEMBER)
+        if value is None:
+            value = members.get(LOGICAL_QUEUES_MEMBER)
+        return None if value is None else cls.from_json(value)
+
+
+LogicalQueuesByTopic = Mapping[str, LogicalQueues]
+
+
+def logical_queues_by_topic(members: Mapping[str, object]) -> dict[str, LogicalQueues] | None:
+    """The map in the further members of a table of topics; None if it has none.
+
+    For ``TopicConfigWrapper.extra`` and the like. Raises ``RemoteProtocolError``.
+    """
+    value = members.get(LOGICAL_QUEUES_MAP_MEMBER)
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise RemoteProtocolError(f"{LOGICAL_QUEUES_MAP_MEMBER} is no JSON object")
+    return {
+        cast(str, topic): LogicalQueues.from_json(queues)
+        for topic, queues in value.items()
+        if queues is not None
+    }
+
+
+def with_logical_queues(
+    members: Mapping[str, object], queues: LogicalQueuesByTopic
+) -> dict[str, object]:
+    """``members`` with the map in it, for ``TopicConfigWrapper.extra`` and the like."""
+    return {
+        **members,
+        LOGICAL_QUEUES_MAP_MEMBER: {topic: value.to_json() for topic, value in queues.items()},
+    }

@@ -1,0 +1,249 @@
+"""A segment: the part of a logical queue that lives on one physical queue.
+
+A segment maps the physical offsets ``[offset_delta, offset_max)`` of its queue to the logical
+offsets that begin at ``delta``. All numbers count messages; an end is exclusive; a negative
+number is one that is not known or not set.
+Source: RocketMQ 5.0.0-PREVIEW, LogicalQueueRouteData, MessageQueueRouteState.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import ClassVar, NamedTuple, Self, final
+
+from .._errors import RemoteProtocolError
+from ..bodies._body import Body
+from ..bodies.queues import MessageQueue
+
+NOT_SET = -1
+
+
+@final
+class SegmentState(StrEnum):
+    """What may be done with a segment. The value is the name on the wire."""
+
+    ordinal: int
+    """The number of the state, which chains are sorted by."""
+    is_writable: bool
+    is_readable: bool
+
+    def __new__(cls, name: str, ordinal: int, writable: bool, readable: bool) -> "SegmentState":
+        state = str.__new__(cls, name)
+        state._value_ = name
+        state.ordinal, state.is_writable, state.is_readable = ordinal, writable, readable
+        return state
+
+    EXPIRED = "Expired", 0, False, False
+    """Sealed, and without messages: it never had any, or retention took them."""
+    READ_ONLY = "ReadOnly", 1, False, True
+    """Sealed: its end is known and never changes."""
+    NORMAL = "Normal", 2, True, True
+    """The open end of a logical queue."""
+    WRITE_ONLY = "WriteOnly", 3, True, False
+    """Where a queue is being migrated to; its ``delta`` may not be known yet."""
+
+    @classmethod
+    def from_json(cls, value: object) -> "SegmentState":
+        """A state by its name or its number. Raises ``RemoteProtocolError`` for any other value."""
+        if isinstance(value, bool):
+            pass
+        elif isinstance(value, int) and 0 <= value < len(_BY_ORDINAL):
+            return _BY_ORDINAL[value]
+        elif isinstance(value, str) and value in _BY_NAME:
+            return _BY_NAME[value]
+        raise RemoteProtocolError(f"expected the state of a segment, not {str(value)[:40]!r}")
+
+
+_BY_ORDINAL = tuple(sorted(SegmentState, key=lambda state: state.ordinal))
+_BY_NAME = {state.value: state for state in SegmentState}
+
+
+@final
+class SegmentKey(NamedTuple):
+    """What makes two accounts of a segment accounts of the same one."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    offset_delta: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Segment(Body):
+    """One segment of a logical queue; all but ``message_queue`` and ``offset_delta`` may change.
+
+    Reading fills in what is missing, but a segment has to have a message queue: one without is
+    refused (Java takes it for a key to search with).
+    """
+
+    NAMES: ClassVar = {
+        "logical_index": "logicalQueueIndex",
+        "delta": "logicalQueueDelta",
+        "first_time_ms": "firstMsgTimeMillis",
+        "last_time_ms": "lastMsgTimeMillis",
+        "broker_address": "brokerAddr",
+    }
+
+    message_queue: MessageQueue
+    logical_index: int = NOT_SET
+    delta: int = NOT_SET
+    """The first logical offset. Unknown in a ``WriteOnly`` segment until its time has come."""
+    state: SegmentState = SegmentState.NORMAL
+    offset_delta: int = 0
+    """The first physical offset."""
+    offset_max: int = NOT_SET
+    """The physical offset behind the last message; not set while the segment is open."""
+    first_time_ms: int = NOT_SET
+    """When the first message was stored; 0 if it could not be read when the segment was sealed."""
+    last_time_ms: int = NOT_SET
+    """When the last message was stored; see ``first_time_ms``."""
+    broker_address: str | None = None
+    """``host:port`` of the master when this was written: a hint, the name counts."""
+
+    @property
+    def topic(self) -> str:
+        return self.message_queue.topic
+
+    @property
+    def broker_name(self) -> str:
+        return self.message_queue.broker_name
+
+    @property
+    def queue_id(self) -> int:
+        return self.message_queue.queue_id
+
+    @property
+    def key(self) -> SegmentKey:
+        """The identity of the segment."""
+        queue = self.message_queue
+        return SegmentKey(queue.topic, queue.broker_name, queue.queue_id, self.offset_delta)
+
+    @property
+    def is_writable(self) -> bool:
+        return self.state.is_writable
+
+    @property
+    def is_readable(self) -> bool:
+        return self.state.is_readable
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the end is known; no message was or will be added behind it."""
+        return self.offset_max >= 0
+
+    @property
+    def count(self) -> int:
+        """How many messages the segment was sealed with; 0 for an open one."""
+        if self.offset_delta >= 0 and self.offset_max >= 0:
+            return self.offset_max - self.offset_delta
+        return 0
+
+    @property
+    def next_delta(self) -> int:
+        """The first logical offset behind a sealed segment: its end, and the successor's begin."""
+        return self.delta + self.count
+
+    @property
+    def end_offset(self) -> int | None:
+        """The logical offset behind the last message; None where it is open or not known."""
+        return self.next_delta if self.is_sealed and self.delta >= 0 else None
+
+    def to_logical(self, queue_offset: int) -> int:
+        """The logical offset of a physical one, in range or not; -1 while it is not known."""
+        return NOT_SET if self.delta < 0 else queue_offset - self.offset_delta + self.delta
+
+    def to_physical(self, logical_offset: int) -> int:
+        """The physical offset of a logical one, in range or not. ``delta`` has to be known."""
+        return logical_offset - self.delta + self.offset_delta
+
+    def contains_physical(self, queue_offset: int) -> bool:
+        return self.offset_delta <= queue_offset and self.keeps(queue_offset)
+
+    def contains_logical(self, logical_offset: int) -> bool:
+        return 0 <= self.delta <= logical_offset and self.keeps(self.to_physical(logical_offset))
+
+    def keeps(self, queue_offset: int) -> bool:
+        """Whether a message that was read here stands before the segment's end."""
+        return self.offset_max < 0 or queue_offset < self.offset_max
+
+    def clamp_min(self, queue_min_offset: int) -> int:
+        """The least physical offset of the segment, given that of the whole queue."""
+        return max(queue_min_offset, self.offset_delta)
+
+    def clamp_max(self, queue_max_offset: int) -> int:
+        """The physical offset behind the last message, given that of the whole queue."""
+        return min(queue_max_offset, self.offset_max) if self.is_sealed else queue_max_offset
+
+    def clamp_count(self, queue_offset: int, wanted: int) -> int:
+        """How many of ``wanted`` messages from ``queue_offset`` on may be read here."""
+        if not self.is_sealed:
+            return wanted
+        return max(0, min(wanted, self.offset_max - queue_offset))
+
+    def sealed(
+        self,
+        offset_max: int,
+        *,
+        first_time_ms: int = 0,
+        last_time_ms: int = 0,
+        has_messages: bool = True,
+    ) -> Self:
+        """The segment with its end. Without any message (left) it is expired at once.
+
+        Raises ``ValueError`` for an end before the begin.
+        """
+        if offset_max < self.offset_delta:
+            raise ValueError(
+                f"{self}: sealed at {offset_max}, before its begin at {self.offset_delta}"
+            )
+        is_empty = offset_max == self.offset_delta or not has_messages
+        return replace(
+            self,
+            state=SegmentState.EXPIRED if is_empty else SegmentState.READ_ONLY,
+            offset_max=offset_max,
+            first_time_ms=first_time_ms,
+            last_time_ms=last_time_ms,
+        )
+
+    def with_state(self, state: SegmentState) -> Self:
+        return replace(self, state=state)
+
+    def with_delta(self, delta: int) -> Self:
+        return replace(self, delta=delta)
+
+    def with_address(self, broker_address: str | None) -> Self:
+        return replace(self, broker_address=broker_address)
+
+    def __str__(self) -> str:
+        queue = self.message_queue
+        end = "" if self.offset_max < 0 else self.offset_max
+        return (
+            f"{queue.topic}:{queue.broker_name}/{queue.queue_id}[{self.offset_delta}..{end})"
+            f" -> {self.logical_index}({self.delta}-) {self.state.value}"
+        )
+
+
+SortKey = tuple[int, int, int, str, str, int, int]
+
+
+def sort_key(segment: Segment) -> SortKey:
+    """What a chain is sorted by: known deltas first, then state, queue and first offset."""
+    queue = segment.message_queue
+    return (
+        segment.delta < 0,
+        max(segment.delta, 0),
+        segment.state.ordinal,
+        _utf16(queue.topic),
+        _utf16(queue.broker_name),
+        queue.queue_id,
+        segment.offset_delta,
+    )
+
+
+def _utf16(text: str) -> str:
+    """A text that sorts by UTF-16 units, as Java's strings do."""
+    if text.isascii():
+        return text
+    data = text.encode("utf-16-be", "surrogatepass")
+    units = (int.from_bytes(data[at : at + 2], "big") for at in range(0, len(data), 2))
+    return "".join(map(chr, units))
