@@ -22,7 +22,7 @@ from ._errors import MessageIllegal, StoreUnwritable
 from ._index import Index
 from ._layouts import BLANK_HEADER_BYTES, QUEUE_UNIT_FIELDS
 from ._messages import NewMessage, Put
-from ._queues import ConsumeQueue, QueueTable
+from ._queues import ConsumeQueue, Queues
 from ._statistics import Counters
 from ._tags import TagsCodes
 
@@ -46,7 +46,7 @@ class Appender:
         self,
         *,
         log: CommitLog,
-        queues: QueueTable,
+        queues: Queues,
         index: Index | None,
         tags: TagsCodes,
         clock_ms: Callable[[], int],

@@ -106,9 +106,9 @@ class FileConsumeQueue:
             data += bytes(self.tail[: (count - from_files) * UNIT_BYTES])
         return data
 
-    def file_end(self, offset: int) -> int:
-        """Offset behind the last unit of the file that ``offset`` lies in."""
-        return self._segments.end_of(offset * UNIT_BYTES) // UNIT_BYTES
+    def resume_at(self, offset: int) -> int:
+        """Where a reader goes on that found nothing at ``offset``: behind the file."""
+        return min(self._segments.end_of(offset * UNIT_BYTES) // UNIT_BYTES, self.end)
 
     def unit(self, offset: int) -> Unit | None:
         data = self.read(offset, 1)

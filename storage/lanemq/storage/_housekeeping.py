@@ -17,7 +17,7 @@ from ._config import StoreConfig
 from ._errors import StoreUnwritable
 from ._flusher import Flusher
 from ._index import Index
-from ._queues import QueueTable
+from ._queues import Queues
 from ._retention import Retention
 from ._tables import ConfigTables
 from ._watermarks import Progress
@@ -38,7 +38,7 @@ class Housekeeping:
         *,
         appender: Appender,
         log: CommitLog,
-        queues: QueueTable,
+        queues: Queues,
         index: Index | None,
         checkpoint: Checkpoint,
         progress: Progress,

@@ -1,7 +1,7 @@
 """All consume queues of a store, by topic and queue id.
 
-``QueueTable`` keeps them in files; what the rest of the store needs of a queue is
-``ConsumeQueue``, so that another kind can take their place.
+``QueueTable`` keeps them in files; what writers and readers need is ``ConsumeQueue`` and
+``Queues``, so that another kind can take their place.
 """
 
 import logging
@@ -20,27 +20,67 @@ QUEUE_ID_MAX = 2**31 - 1
 
 
 class ConsumeQueue(Protocol):
-    """What the store needs of a queue; meanings as in ``FileConsumeQueue``."""
+    """What writers and readers need of a queue; meanings as in ``FileConsumeQueue``."""
 
     topic: str
     topic_data: bytes
     queue_id: int
-    min: int
     end: int
     next: int
-    log_end: int
+
+    @property
+    def min(self) -> int: ...
 
     def append(self, log_position: int, size_bytes: int, tags_code: int) -> None: ...
-
-    def append_blanks(self, count: int) -> None: ...
-
-    def begin_at(self, offset: int) -> None: ...
 
     def read(self, offset: int, count: int) -> bytes | bytearray: ...
 
     def unit(self, offset: int) -> Unit | None: ...
 
-    def file_end(self, offset: int) -> int: ...
+    def resume_at(self, offset: int) -> int: ...
+
+
+class Queues(Protocol):
+    """All queues of a store; meanings as in ``QueueTable``."""
+
+    directory: Path
+
+    def __len__(self) -> int: ...
+
+    def keys(self) -> Iterator[tuple[str, int]]: ...
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None: ...
+
+    def make(self, topic: str, queue_id: int) -> ConsumeQueue: ...
+
+    def max_log_end(self) -> int: ...
+
+    def first_message_from(self, log_position: int) -> int: ...
+
+    def write_out(self) -> None: ...
+
+    async def sync(self) -> None: ...
+
+    async def clean(self, log_position: int) -> None: ...
+
+    def remove_topic(self, topic: str) -> int: ...
+
+    def close(self) -> None: ...
+
+
+def check_names(topic: str, queue_id: int) -> None:
+    """Raises ``MessageIllegal`` for what cannot be the name of a queue's directory."""
+    if not topic or topic in (".", "..") or "/" in topic or "\0" in topic:
+        raise MessageIllegal(f"{topic!r} cannot be the name of a topic")
+    if len(topic.encode()) > NAME_BYTES_MAX:
+        raise MessageIllegal(f"a topic has at most {NAME_BYTES_MAX} bytes: {topic!r}")
+    if not 0 <= queue_id <= QUEUE_ID_MAX:
+        raise MessageIllegal(f"{queue_id} cannot be the id of a queue")
+
+
+def is_queue_name(name: str) -> bool:
+    """Whether a directory may hold the files of a queue."""
+    return name.isascii() and name.isdigit()
 
 
 @final
@@ -59,6 +99,10 @@ class QueueTable:
     def __len__(self) -> int:
         return len(self._queues)
 
+    def keys(self) -> Iterator[tuple[str, int]]:
+        """Topic and id of every queue."""
+        return iter(list(self._queues))
+
     def find(self, topic: str, queue_id: int) -> FileConsumeQueue | None:
         return self._queues.get((topic, queue_id))
 
@@ -66,12 +110,7 @@ class QueueTable:
         """The queue, which may be new. Raises ``MessageIllegal`` for a name no file can have."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
-            if not topic or topic in (".", "..") or "/" in topic or "\0" in topic:
-                raise MessageIllegal(f"{topic!r} cannot be the name of a topic")
-            if len(topic.encode()) > NAME_BYTES_MAX:
-                raise MessageIllegal(f"a topic has at most {NAME_BYTES_MAX} bytes: {topic!r}")
-            if not 0 <= queue_id <= QUEUE_ID_MAX:
-                raise MessageIllegal(f"{queue_id} cannot be the id of a queue")
+            check_names(topic, queue_id)
             queue = self._queues[topic, queue_id] = self._new(topic, queue_id)
         return queue
 
@@ -89,7 +128,7 @@ class QueueTable:
             if not topic.is_directory:
                 continue
             for entry in self._files.entries(self.directory / topic.name):
-                if entry.is_directory and entry.name.isascii() and entry.name.isdigit():
+                if entry.is_directory and is_queue_name(entry.name):
                     queue = self._new(topic.name, int(entry.name))
                     queue.recover(redo_position)
                     self._queues[topic.name, queue.queue_id] = queue
@@ -115,6 +154,12 @@ class QueueTable:
         for queue in self:
             queue.correct_min(log_position)
 
+    async def clean(self, log_position: int) -> None:
+        """Remove what only has messages before ``log_position``, the begin of the log."""
+        for queue in self:
+            queue.clean(log_position)
+            queue.correct_min(log_position)
+
     def write_out(self) -> None:
         """Write all tails, unsynced. Raises ``OSError``."""
         for queue in self:
@@ -135,18 +180,23 @@ class QueueTable:
         Files that are not a queue's stay, and with them their directories.
         """
         removed = 0
+        for entry in self._files.entries(self.directory / topic):
+            if entry.is_directory and is_queue_name(entry.name):
+                self._remove_files(self.directory / topic / entry.name)
+                removed += (topic, int(entry.name)) not in self._queues
         for queue in self:
             if queue.topic == topic:
                 queue.close()
                 del self._queues[topic, queue.queue_id]
-                directory = self.directory / topic / str(queue.queue_id)
-                for entry in self._files.entries(directory):
-                    if is_segment_name(entry.name):
-                        self._files.remove(directory / entry.name)
-                self._remove_empty(directory)
                 removed += 1
         self._remove_empty(self.directory / topic)
         return removed
+
+    def _remove_files(self, directory: Path) -> None:
+        for entry in self._files.entries(directory):
+            if is_segment_name(entry.name):
+                self._files.remove(directory / entry.name)
+        self._remove_empty(directory)
 
     def _remove_empty(self, directory: Path) -> None:
         if self._files.exists(directory) and not self._files.entries(directory):

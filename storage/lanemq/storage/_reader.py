@@ -12,7 +12,7 @@ from ._consume_queue import Unit, iter_units
 from ._index import Index, keys_of
 from ._layouts import BLANK_SIZE
 from ._messages import Boundary, GetStatus, Got, QueryResult
-from ._queues import ConsumeQueue, QueueTable
+from ._queues import ConsumeQueue, Queues
 from ._records import HEAD_BYTES_MAX, Record, check_record, store_timestamp_ms
 from ._statistics import Counters
 
@@ -35,7 +35,7 @@ class Reader:
         self,
         *,
         log: CommitLog,
-        queues: QueueTable,
+        queues: Queues,
         index: Index | None,
         counters: Counters,
         cold_bytes: int,
@@ -112,10 +112,8 @@ class Reader:
         scan = SCAN_UNITS if filtered else min(SCAN_UNITS, 2 * WARM_COUNT_MAX)
         units = queue.read(offset, max(scan, max_count))
         if not units:
-            end = queue.end
-            return Got(
-                GetStatus.OFFSET_FOUND_NULL, self._next_file(queue, offset), queue.min, end, []
-            )
+            resume_at = queue.resume_at(offset)
+            return Got(GetStatus.OFFSET_FOUND_NULL, resume_at, queue.min, queue.end, [])
         for position, size, code in iter_units(units):
             if records:
                 count_max, bytes_max = WARM_COUNT_MAX, WARM_BYTES_MAX
@@ -148,9 +146,6 @@ class Reader:
         if records:
             status = GetStatus.FOUND
         return Got(status, offset + scanned, queue.min, queue.end, records)
-
-    def _next_file(self, queue: ConsumeQueue, offset: int) -> int:
-        return min(queue.file_end(offset), queue.end)
 
     def units(self, topic: str, queue_id: int, start: int, count: int) -> list[Unit]:
         queue = self._queues.find(topic, queue_id)

@@ -15,7 +15,7 @@ from ._commit_log import CommitLog
 from ._config import StoreConfig
 from ._files import Files
 from ._index import Index
-from ._queues import QueueTable
+from ._queues import Queues
 
 LOGGER = logging.getLogger(__name__)
 FILES_PER_RUN: Final = 10
@@ -32,7 +32,7 @@ class Retention:
         *,
         files: Files,
         log: CommitLog,
-        queues: QueueTable,
+        queues: Queues,
         index: Index | None,
         clock_ms: Callable[[], int],
         flushed: Callable[[], int],
@@ -69,7 +69,7 @@ class Retention:
                 removed += 1
                 await trio.sleep(config.delete_pause_s)
         if removed:
-            self.clean_derived()
+            await self.clean_derived()
         return removed
 
     def _remove_oldest(self, *, forcibly: bool) -> bool:
@@ -90,11 +90,9 @@ class Retention:
         )
         return True
 
-    def clean_derived(self) -> None:
+    async def clean_derived(self) -> None:
         """Let queues and index follow the log: remove what points before its begin."""
         begin = self._log.segments.begin
-        for queue in self._queues:
-            queue.clean(begin)
-            queue.correct_min(begin)
+        await self._queues.clean(begin)
         if self._index is not None:
             self._index.clean(begin)

@@ -318,8 +318,7 @@ class Store:
 
     def queues(self) -> Iterator[tuple[str, int]]:
         """Topic and id of every queue that has files or messages."""
-        for queue in self._queues:
-            yield queue.topic, queue.queue_id
+        return self._queues.keys()
 
     def document(self, name: str) -> Document:
         """A JSON file under ``config`` that belongs to its user, who writes and syncs it."""
