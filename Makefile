@@ -6,7 +6,7 @@ READY := .venv/.ready
 DOCS_READY := .venv/.docs-ready
 PARTS := wire storage sdk proxy compat_tests bench examples
 
-.PHONY: demo test test-fast lint serve bench docs clean
+.PHONY: demo test test-fast lint serve bench sim docs clean
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lanemq needs Python 3.11 or newer; set PYTHON=/path/to/it")'
@@ -39,6 +39,10 @@ demo: $(READY)
 
 bench: $(READY)
 	$(BIN)/lanemq bench broker --against apache
+
+# One simulated cluster; SEED and STEPS repeat a run.
+sim: $(READY)
+	$(BIN)/python -m lanemq.proxy.simulation $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS))
 
 docs: $(DOCS_READY)
 	$(BIN)/mkdocs build --strict

@@ -3,11 +3,12 @@
 from ._broker import Broker
 from ._config import BrokerConfig
 from ._context import BrokerContext
-from ._open import open_broker
+from ._open import open_broker, run_broker
 
 __all__ = [
     "Broker",
     "BrokerConfig",
     "BrokerContext",
     "open_broker",
+    "run_broker",
 ]

@@ -1,7 +1,7 @@
 """The name server: where brokers register and clients ask for routes."""
 
 from ._config import NameServerConfig
-from ._open import NameServer, open_nameserver
+from ._open import NameServer, open_nameserver, run_nameserver
 from ._routes import MasterAddresses, Registration, RouteTable
 
 __all__ = [
@@ -11,4 +11,5 @@ __all__ = [
     "Registration",
     "RouteTable",
     "open_nameserver",
+    "run_nameserver",
 ]
