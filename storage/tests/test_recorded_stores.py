@@ -36,6 +36,7 @@ def config_of(name: str, root: Path) -> StoreConfig:
         consume_queue_file_bytes=sizes["mappedFileSizeConsumeQueue"],
         max_hash_slots=sizes["maxHashSlotNum"],
         max_index_entries=sizes["maxIndexNum"],
+        allow_stale_json=name == ROCKSDB,  # here it is opened as files
     )
 
 

@@ -94,6 +94,23 @@ class StoreConfig:
     allow_uncovered: bool = False
     """Whether a store may start with RocksDB alone though this makes messages unreadable
     [rocksdbCQAllowUncovered]."""
+    transfer_metadata: bool = True
+    """Whether a start with RocksDB takes over topics and groups from JSON files that are newer
+    [transferMetadataJsonToRocksdb]."""
+    transfer_offsets: bool = True
+    """As ``transfer_metadata``, for the offsets of consumers [transferOffsetJsonToRocksdb]."""
+    persist_metadata_at_once: bool = True
+    """Whether in RocksDB a change of a topic or a group is durable before it is answered, or
+    within ``offsets_persist_interval_s`` [realTimePersistRocksDBConfig]."""
+    export_json_on_close: bool = True
+    """Whether a store that used RocksDB alone writes the JSON files when it is closed, so that
+    the next start may be one with files [exportJsonOnShutdown]."""
+    allow_stale_json: bool = False
+    """Whether a start may use JSON files though RocksDB has something newer
+    [allowStaleJsonMetadata]."""
+    config_manager_version: str | None = None
+    """"v1" starts beside databases of ``config/rdb``, which lanemq does not read; None refuses
+    to [configManagerVersion]."""
     multi_dispatch: bool = False
     """Whether messages go to light queues (LMQ), too [enableLmq with enableMultiDispatch]."""
     index_enabled: bool = True
@@ -176,6 +193,11 @@ class StoreConfig:
         for name in positive:
             if getattr(self, name) <= 0:
                 raise ConfigInvalid(f"{name} is {getattr(self, name)}: it must be above 0")
+        if self.config_manager_version not in (None, "v1"):
+            raise ConfigInvalid(
+                f"configManagerVersion is {self.config_manager_version!r}: lanemq keeps its "
+                "configuration in JSON files or in the databases of v1, it has no v2"
+            )
         for hour in self.delete_hours:
             if not 0 <= hour <= 23:
                 raise ConfigInvalid(f"deleteWhen is {self.delete_when!r}: hours are 0 to 23")

@@ -5,6 +5,7 @@ stays as ``.bak`` until the new one is known to survive a loss of power, too.
 Source: RocketMQ 4.9.8, ConfigManager and MixAll.string2File.
 """
 
+import hashlib
 import logging
 from pathlib import Path
 from typing import final
@@ -63,6 +64,21 @@ class Document:
             LOGGER.warning("%s; a crash interrupted its first write: it is now %s", problem, broken)
             self._files.move(self.path, broken)
         return {}
+
+    def sha256(self) -> str:
+        """Of the bytes that ``load`` would look at first; empty where there is no file."""
+        for path in (self.path, self._backup):
+            data = self._files.read_all(path)
+            if data is not None:
+                return hashlib.sha256(data).hexdigest()
+        return ""
+
+    def modified_s(self) -> float:
+        """When they were written, as Unix time in seconds; 0 where there is no file."""
+        for path in (self.path, self._backup):
+            if self._files.exists(path):
+                return self._files.modified_s(path)
+        return 0.0
 
     def write(self, members: dict[str, object]) -> None:
         """Replace the file. Raises ``OSError``; the old version is in place then."""

@@ -184,8 +184,7 @@ class Housekeeping:
         """Make everything durable; whether the store is now as a clean stop leaves it."""
         try:
             self._appender.commit()
-            self._tables.persist()
-            await self._tables.sync()
+            await self._tables.finish()
             self._log.remove_spare()
             await self.flush_all()
             await self._log.segments.sync()

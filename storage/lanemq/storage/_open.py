@@ -8,9 +8,11 @@ from contextlib import asynccontextmanager
 import trio
 
 from ._config import StoreConfig
+from ._errors import StartRefused
 from ._files import Files, RealFiles
 from ._segments import is_segment_name
 from ._store import Store, system_clock_ms
+from ._tables import check_tables
 from ._watermarks import watermark_path
 
 LOGGER = logging.getLogger(__name__)
@@ -47,8 +49,8 @@ async def open_store(
     log is redone from the checkpoint. At the end everything becomes durable, and ``abort`` goes
     if that worked.
 
-    Raises ``StoreLocked``, ``StoreCorrupted``, ``ConfigInvalid`` and ``OSError``. ``files`` and
-    ``clock_ms`` (Unix time in milliseconds) are for simulations.
+    Raises ``StoreLocked``, ``StoreCorrupted``, ``StartRefused``, ``ConfigInvalid`` and
+    ``OSError``. ``files`` and ``clock_ms`` (Unix time in milliseconds) are for simulations.
     Source: RocketMQ 4.9.8, DefaultMessageStore.load, start and shutdown.
     """
     files = files if files is not None else RealFiles()
@@ -56,6 +58,7 @@ async def open_store(
     files.make_directory(root)
     lock = files.lock(root / "lock", root)
     try:
+        check_tables(config, files)
         files.make_directory(config.commit_log_path)
         files.make_directory(root / "consumequeue")
         clean = not files.exists(abort)
@@ -67,8 +70,14 @@ async def open_store(
         move_aside_without_log(config, files=files, now_ms=clock_ms())
         # The tables may be converted once this works: the lock is held.
         store = Store(config, files=files, clock_ms=clock_ms)
-        store.load(clean=clean)
-        await store.housekeeping.keep_recovery()
+        try:
+            store.load(clean=clean)
+            await store.housekeeping.keep_recovery()
+        except BaseException as error:
+            store.close_files()
+            if clean and isinstance(error, StartRefused):
+                files.remove(abort)
+            raise
         is_clean = False
         try:
             async with trio.open_nursery() as nursery:

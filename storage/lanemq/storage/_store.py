@@ -95,7 +95,7 @@ class Store:
             clock_ms=clock_ms,
             flushed=lambda: self._flusher.flushed,
         )
-        self.tables = ConfigTables(files, root / "config", clock_ms)
+        self.tables = ConfigTables(config, files, clock_ms)
         """Topics, groups and offsets."""
         self.housekeeping = Housekeeping(
             config,
@@ -160,6 +160,7 @@ class Store:
         if self._index is not None:
             self._index.close()
         self._checkpoint.close()
+        self.tables.close()
 
     # Writing
 

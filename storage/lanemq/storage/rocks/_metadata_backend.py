@@ -1,0 +1,126 @@
+"""A table kept in RocksDB.
+
+Topics and groups are durable before their change is answered; offsets are written by the store's
+task, the changed ones of a table in one batch.
+Source: RocketMQ 5.3.3, RocksDBConfigManager and the managers over it.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import final
+
+import trio
+
+from .._document import Document
+from .._files import Files
+from .._table import Contents, Source, write_document
+from ._config_database import (
+    MARKER_KEY,
+    MEMBERS_KEY,
+    ROWS,
+    VERSION,
+    VERSION_KEY,
+    Change,
+    ConfigDatabase,
+)
+from ._metadata_rows import Kind, version_row
+from ._metadata_rule import Marker, contents_sha256
+from ._metadata_sides import load_entries, pack_others, read_others, read_version, split_others
+from ._metadata_start import open_converted
+from ._values import dump_plain
+
+
+@final
+class RocksBackend:
+    """One of the three tables; its JSON file is read at the start, and written by ``export``."""
+
+    steps_version = False
+
+    def __init__(
+        self,
+        kind: Kind,
+        directory: Path,
+        files: Files,
+        *,
+        transfer: bool,
+        at_once: bool,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """``directory`` is ``config``; for ``transfer`` see ``open_converted``."""
+        self.at_once = at_once
+        self._kind = kind
+        self._directory = directory
+        self._files = files
+        self._transfer = transfer
+        self._now_ms = now_ms
+        self._document = Document(files, directory / kind.file)
+        self._database: ConfigDatabase | None = None
+        self._unsynced = False
+
+    @property
+    def path(self) -> Path:
+        return self._directory / self._kind.name
+
+    @property
+    def _open(self) -> ConfigDatabase:
+        assert self._database is not None, "a table is loaded before it is used"
+        return self._database
+
+    def load(self, *, after_crash: bool) -> Contents:
+        """Open the database and read it. Raises as ``open_converted``."""
+        self._database = database = open_converted(
+            self._kind,
+            self._directory,
+            self._files,
+            transfer=self._transfer,
+            now_ms=self._now_ms,
+        )
+        return Contents(
+            load_entries(self._kind, database),
+            read_version(database),
+            read_others(self._kind, database),
+        )
+
+    def write(self, source: Source, changed: Collection[str]) -> None:
+        sync = self.at_once and not self._kind.holds_offsets
+        self._open.write(self._changes(source, changed), sync=sync)
+        self._unsynced = not sync
+
+    def _changes(self, source: Source, changed: Collection[str]) -> Iterator[Change]:
+        for name in changed:
+            entry = source.entry(name)
+            yield Change(ROWS, name.encode(), self._kind.row(entry) if entry is not None else None)
+        if source.others_changed:
+            _, members = split_others(source.others())
+            yield Change(VERSION, MEMBERS_KEY, dump_plain(members))
+        if not self._kind.holds_offsets:
+            yield Change(VERSION, VERSION_KEY, version_row(source.data_version))
+
+    async def sync(self) -> None:
+        if self._unsynced:
+            self._unsynced = False
+            try:
+                await trio.to_thread.run_sync(self._open.sync)
+            except OSError:
+                self._unsynced = True
+                raise
+
+    async def export(self, source: Source) -> None:
+        """Write the JSON file, with the version of the database, durably. Raises ``OSError``.
+
+        What ``source`` has must have been written. The marker comes last: a kill in between
+        leaves two sides that agree.
+        """
+        rows = {name: self._kind.row(entry) for name, entry in source.entries().items()}
+        digest = contents_sha256(rows, pack_others(source.others()))
+        write_document(self._document, self._kind.member, source)
+        marker = Marker(source.data_version.counter, self._document.sha256(), digest)
+        await self.sync()
+        await self._document.sync()
+        self._open.write([Change(VERSION, MARKER_KEY, marker.row())], sync=True)
+
+    def close(self) -> None:
+        """Give up the database, if it was opened."""
+        if self._database is not None:
+            self._database.close()
+            self._database = None

@@ -1,0 +1,252 @@
+"""The start of one table with RocksDB: what the JSON file has that is newer is taken over.
+
+All that a table takes over is written in one synced batch, with the version and the marker; so
+after a kill at any moment the next start finds either nothing or all of it done, and does the
+same again. What file times told is kept in a file meanwhile, for to open a database changes them.
+Source: RocketMQ 5.3.3, RocksDBTopicConfigManager.merge and its kin.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from lanemq.wire import DataVersion
+
+from .._document import Document
+from .._errors import ConfigInvalid
+from .._files import Files
+from ._config_database import (
+    FORBIDDEN,
+    MARKER_KEY,
+    MEMBERS_KEY,
+    ROWS,
+    VERSION,
+    VERSION_KEY,
+    Change,
+    ConfigDatabase,
+    is_present,
+    written_s,
+)
+from ._metadata_rows import Kind, version_row
+from ._metadata_rule import (
+    Direction,
+    JsonSide,
+    Later,
+    Marker,
+    RocksSide,
+    Rows,
+    Verdict,
+    contents_sha256,
+    differing,
+    direction,
+    merged,
+)
+from ._metadata_sides import (
+    FromJson,
+    FromRocks,
+    merged_others,
+    pack_others,
+    read_json,
+    read_marker,
+    read_rocks,
+    split_others,
+)
+from ._values import dump_plain
+
+LOGGER = logging.getLogger(__name__)
+
+EVIDENCE_FILE: Final = "upgradeEvidence.json"
+SHOWN_NAMES: Final = 20
+NOTHING: Final = FromRocks(RocksSide({}), None, {})
+
+
+def open_converted(
+    kind: Kind,
+    directory: Path,
+    files: Files,
+    *,
+    transfer: bool,
+    now_ms: Callable[[], int],
+) -> ConfigDatabase:
+    """Open a table's database, which may be new, after it took over what is newer in JSON.
+
+    ``directory`` is ``config``; ``transfer`` false leaves RocksDB as it is. Raises
+    ``StoreLocked``, ``StoreCorrupted``, ``ConfigInvalid`` and ``OSError``.
+    """
+    document = Document(files, directory / kind.file)
+    database = _open_converted(kind, directory, document, transfer=transfer, now_ms=now_ms)
+    _drop_evidence(directory, kind)
+    return database
+
+
+def _open_converted(
+    kind: Kind,
+    directory: Path,
+    document: Document,
+    *,
+    transfer: bool,
+    now_ms: Callable[[], int],
+) -> ConfigDatabase:
+    path, rocks = directory / kind.name, NOTHING
+    if is_present(path):
+        reader = ConfigDatabase(path, read_only=True)
+        try:
+            marker = read_marker(reader)
+            if marker is not None and _is_known(marker, document):
+                LOGGER.info("%s: the JSON file has not changed since it was taken over", path)
+                return _write(path, ())
+            rocks = read_rocks(kind, reader)
+        finally:
+            reader.close()
+    json = read_json(kind, document)
+    later = _later(kind, directory, document)
+    verdict = direction(kind, json.side, rocks.side, later)
+    if not transfer:
+        return _write(path, _suppressed(kind, path, json.side, rocks.side, verdict))
+    _report(kind, path, verdict, json.side, rocks.side)
+    if verdict.direction is Direction.KEEP:
+        return _write(path, _marked(json.side, rocks.side))
+    if rocks.side.rows:
+        _keep_evidence(directory, kind, later)
+    return _write(path, list(_taken_over(kind, verdict, json, rocks, now_ms())))
+
+
+def _is_known(marker: Marker, document: Document) -> bool:
+    return not marker.suppressed and marker.json_sha256 == document.sha256()
+
+
+def _write(path: Path, changes: Sequence[Change]) -> ConfigDatabase:
+    database = ConfigDatabase(path)
+    try:
+        if changes:
+            database.write(changes, sync=True)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _taken_over(
+    kind: Kind, verdict: Verdict, json: FromJson, rocks: FromRocks, now_ms: int
+) -> Iterator[Change]:
+    """All changes of one conversion."""
+    before = rocks.side.rows
+    after = merged(kind, verdict.direction, json.side.rows, before)
+    for name in differing(before, after):
+        yield Change(ROWS, name.encode(), after.get(name))
+    others = merged_others(verdict.direction, json.others, rocks.others)
+    old_forbidden, old_members = split_others(rocks.others)
+    forbidden, members = split_others(others)
+    for group in old_forbidden.keys() | forbidden.keys():
+        row = dump_plain(forbidden[group]) if group in forbidden else None
+        yield Change(FORBIDDEN, group.encode(), row)
+    if old_members or members:
+        yield Change(VERSION, MEMBERS_KEY, dump_plain(members) if members else None)
+    # As 5.3.3: one step above what was taken over.
+    counter = max(json.side.counter, rocks.side.counter or 0) + 1
+    state = rocks.version.state_version if rocks.version is not None else None
+    yield Change(VERSION, VERSION_KEY, version_row(DataVersion(now_ms, counter, state)))
+    yield _marker(json.side, after, pack_others(others))
+
+
+def _marker(json: JsonSide, rows: Rows, others: bytes) -> Change:
+    same = rows == json.rows and others == json.others
+    digest = contents_sha256(rows, others) if same else ""
+    marker = Marker(json.counter, json.sha256, digest) if json.sha256 else Marker()
+    return Change(VERSION, MARKER_KEY, marker.row())
+
+
+def _marked(json: JsonSide, rocks: RocksSide) -> list[Change]:
+    """The marker where it is missing or has to change."""
+    change = _marker(json, rocks.rows, rocks.others)
+    old = rocks.marker.row() if rocks.marker is not None else None
+    return [change] if change.value != old else []
+
+
+def _suppressed(
+    kind: Kind, path: Path, json: JsonSide, rocks: RocksSide, verdict: Verdict
+) -> list[Change]:
+    """Say what is left behind, and remember that it was; a later start may add it."""
+    lacking = sorted(json.rows.keys() - rocks.rows.keys())
+    if lacking:
+        LOGGER.warning(
+            "%s: %s exist only in JSON and are not taken over, as the settings ask: %s",
+            path,
+            _counted(kind, lacking),
+            _shown(lacking),
+        )
+    if verdict.direction is Direction.KEEP:
+        return _marked(json, rocks)
+    marker = Marker(json.counter, json.sha256, suppressed=True)
+    return [Change(VERSION, MARKER_KEY, marker.row())] if marker != rocks.marker else []
+
+
+def _counted(kind: Kind, names: Sequence[str]) -> str:
+    if kind.holds_offsets:
+        groups = {name.rpartition("@")[2] for name in names}
+        return f"offsets of {len(groups)} groups"
+    return f"{len(names)} {kind.name}"
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN_NAMES
+    return ", ".join(names[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _report(kind: Kind, path: Path, verdict: Verdict, json: JsonSide, rocks: RocksSide) -> None:
+    if verdict.stale:
+        LOGGER.warning(
+            "%s: stale JSON: %s. It does not count; what differs: %s",
+            path,
+            verdict.reason,
+            _shown(differing(json.rows, rocks.rows)),
+        )
+        return
+    LOGGER.info("%s: %s: %s", path, verdict.reason, verdict.direction.value)
+    if verdict.direction is not Direction.KEEP:
+        after = merged(kind, verdict.direction, json.rows, rocks.rows)
+        for name in differing(rocks.rows, after):
+            LOGGER.info("%s: %s is taken over from JSON", path, name)
+
+
+# What file times told, until the conversion is done
+
+
+def _later(kind: Kind, directory: Path, document: Document) -> Later:
+    found = _evidence(directory).get(kind.name)
+    if found is not None:
+        return found
+    return Later.of(document.modified_s(), written_s(directory / kind.name))
+
+
+def _evidence(directory: Path) -> dict[str, Later]:
+    path = directory / EVIDENCE_FILE
+    if not path.exists():
+        return {}
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Later])
+    except msgspec.MsgspecError as error:
+        raise ConfigInvalid(f"{path}: {error}") from error
+
+
+def _keep_evidence(directory: Path, kind: Kind, later: Later) -> None:
+    _replace_evidence(directory, _evidence(directory) | {kind.name: later})
+
+
+def _drop_evidence(directory: Path, kind: Kind) -> None:
+    found = _evidence(directory)
+    if found.pop(kind.name, None) is None:
+        return
+    if found:
+        _replace_evidence(directory, found)
+    else:
+        (directory / EVIDENCE_FILE).unlink()
+
+
+def _replace_evidence(directory: Path, found: dict[str, Later]) -> None:
+    temporary = directory / f"{EVIDENCE_FILE}.tmp"
+    temporary.write_bytes(msgspec.json.encode(found))
+    temporary.replace(directory / EVIDENCE_FILE)
