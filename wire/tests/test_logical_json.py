@@ -17,7 +17,10 @@ from lanemq.wire.logical import (
     LOGICAL_QUEUES_MEMBER,
     LOGICAL_QUEUES_UNORDERED_MEMBER,
     Chain,
+    ClientView,
     CreateQueueForLogicalQueue,
+    LogicalListenerReport,
+    LogicalQueueReport,
     LogicalQueues,
     MigrateLogicalQueue,
     Redirect,
@@ -25,9 +28,11 @@ from lanemq.wire.logical import (
     SealLogicalQueue,
     Segment,
     SegmentState,
+    TopicReport,
     UpdateLogicalQueueMapping,
     check_chain,
     logical_queues_by_topic,
+    serves_java,
     with_logical_queues,
 )
 
@@ -233,3 +238,27 @@ def test_java_passes_over_our_own_member(vector: Vector) -> None:
     ours = ReuseLogicalQueue.decode(vector.sent)
     theirs = ReuseLogicalQueue.decode(vector.answer)
     assert (theirs.state, theirs.delta, ours.delta) == (ours.state, None, 5)
+
+
+def test_a_brokers_report_comes_back_and_java_never_sees_a_null() -> None:
+    report = LogicalQueueReport(
+        is_whole=False,
+        listener=LogicalListenerReport("10.0.0.1:10921", 5),
+        topics={"T": TopicReport(ClientView.PHYSICAL, False, (3,)), "U": TopicReport()},
+    )
+    members = report.added_to({"logicalQueuesInfoMap": {}})
+    data = fastjson.dumps(members)
+    assert b"null" not in data
+    read = fastjson.loads(data)
+    assert isinstance(read, dict)
+    assert LogicalQueueReport.of(read) == report
+    assert LogicalQueueReport.of({}) is None
+    with pytest.raises(RemoteProtocolError, match="logical or physical"):
+        TopicReport.decode('{"clientView":"both"}')
+
+
+def test_the_topics_that_java_clients_may_see_are_all_none_or_a_list() -> None:
+    assert serves_java("all", "T")
+    assert not serves_java("none", "T")
+    assert serves_java("S, T", "T")
+    assert not serves_java("S,TT", "T")

@@ -64,20 +64,29 @@ class RegisterBroker(Header, frozen=True):
 
 @final
 class RegisterBrokerResponse(Header, frozen=True):
-    """Where a slave finds its master. Source: RocketMQ 4.9.8, RegisterBrokerResponseHeader."""
+    """Where a slave finds its master. Source: RocketMQ 4.9.8, RegisterBrokerResponseHeader.
+
+    ``serve_logical_queue_to_java`` is lanemq's own, for its brokers: the name server's setting.
+    """
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
+    serve_logical_queue_to_java: str | None = None
 
 
 @final
 class UnregisterBroker(Header, frozen=True):
-    """UNREGISTER_BROKER 104. Source: RocketMQ 4.9.8, UnRegisterBrokerRequestHeader."""
+    """UNREGISTER_BROKER 104. Source: RocketMQ 4.9.8, UnRegisterBrokerRequestHeader.
+
+    ``forget_logical_queues`` is lanemq's own: the broker will not come back, so its segments
+    of logical queues are to be forgotten too.
+    """
 
     broker_name: str
     broker_addr: str
     cluster_name: str
     broker_id: Long
+    forget_logical_queues: bool | None = None
 
 
 @final

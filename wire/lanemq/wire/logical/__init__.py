@@ -37,10 +37,22 @@ from ._queues import (
     logical_queues_by_topic,
     with_logical_queues,
 )
+from ._report import (
+    JAVA_ALL,
+    JAVA_NONE,
+    REPORT_MEMBER,
+    ClientView,
+    LogicalListenerReport,
+    LogicalQueueReport,
+    TopicReport,
+    serves_java,
+)
 from ._segment import NOT_SET, Segment, SegmentKey, SegmentState, sort_key
 
 __all__ = [
     "FORWARD_QUEUE_ID_FIELD",
+    "JAVA_ALL",
+    "JAVA_NONE",
     "LOGICAL_QUEUES_MAP_MEMBER",
     "LOGICAL_QUEUES_MEMBER",
     "LOGICAL_QUEUES_UNORDERED_MEMBER",
@@ -49,11 +61,15 @@ __all__ = [
     "NOT_SET",
     "REDIRECT_FIELD",
     "REDIRECT_VALUE",
+    "REPORT_MEMBER",
     "Chain",
+    "ClientView",
     "CreateQueueForLogicalQueue",
     "Finding",
     "Invariant",
     "Located",
+    "LogicalListenerReport",
+    "LogicalQueueReport",
     "LogicalQueues",
     "LogicalQueuesByTopic",
     "MigrateLogicalQueue",
@@ -63,6 +79,7 @@ __all__ = [
     "Segment",
     "SegmentKey",
     "SegmentState",
+    "TopicReport",
     "UpdateLogicalQueueMapping",
     "by_offset",
     "check_chain",
@@ -71,6 +88,7 @@ __all__ = [
     "check_queues",
     "logical_queues_by_topic",
     "segment_at",
+    "serves_java",
     "sort_key",
     "with_logical_queues",
 ]

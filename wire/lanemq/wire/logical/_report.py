@@ -1,0 +1,90 @@
+"""What a lanemq broker tells a name server about logical queues beyond 5.0.0-PREVIEW's map.
+
+It is a member of the table of topics in a registration, so a name server that does not know it
+passes over it. What the name server has to say in return is an ext field of its answer.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, final
+
+from .._errors import RemoteProtocolError
+from ..bodies._body import Body
+
+REPORT_MEMBER: Final = "lanemqLogicalQueues"
+
+JAVA_ALL: Final = "all"
+JAVA_NONE: Final = "none"
+
+
+@final
+class ClientView(StrEnum):
+    """What clients that know nothing of logical queues see of a topic that has them."""
+
+    LOGICAL = "logical"
+    """One broker with as many queues: a logical listener, which translates."""
+    PHYSICAL = "physical"
+    """The queues of the brokers, as they are."""
+
+    @classmethod
+    def from_json(cls, value: object) -> "ClientView":
+        """A view by its name. Raises ``RemoteProtocolError`` for any other value."""
+        for view in cls:
+            if value == view.value:
+                return view
+        raise RemoteProtocolError(f"expected logical or physical, not {str(value)[:40]!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReport(Body):
+    """What a broker knows of one of its topics with logical queues."""
+
+    client_view: ClientView = ClientView.LOGICAL
+    serve_to_java: bool = True
+    """Whether flagged Java clients may be told of the logical queues (see ``serves_java``)."""
+    retired_queue_ids: tuple[int, ...] = ()
+    """Queues whose segments have all been swept: they are not waiting to be mapped."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalListenerReport(Body):
+    """A logical listener of the broker's process."""
+
+    address: str
+    """``host:port`` that clients connect to."""
+    since_ms: int = 0
+    """When it began to listen, in milliseconds since 1970: all name servers name the oldest."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalQueueReport(Body):
+    """The whole member; a broker of lanemq always sends it."""
+
+    is_whole: bool = True
+    """Whether the registration has every topic: what it lacks has no logical queues here."""
+    listener: LogicalListenerReport | None = None
+    topics: Mapping[str, TopicReport] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, members: Mapping[str, object]) -> "LogicalQueueReport | None":
+        """The report in the further members of a table of topics; None if it has none."""
+        value = members.get(REPORT_MEMBER)
+        return None if value is None else cls.from_json(value)
+
+    def added_to(self, members: Mapping[str, object]) -> dict[str, object]:
+        """``members`` with the report in it."""
+        return {**members, REPORT_MEMBER: self.to_json()}
+
+
+def serves_java(setting: str, topic: str) -> bool:
+    """Whether ``serveLogicalQueueToJava`` lets Java clients see a topic's logical queues.
+
+    The setting is ``all``, ``none``, or the topics that they may, with commas between. A client
+    of 5.0.0-PREVIEW can read logical queues only if the program around it has initialised a
+    class of it first; others fail on every such topic. A broker forwards for them what arrives
+    at the wrong segment, so it has to know which topics they do not see.
+    """
+    if setting in (JAVA_ALL, JAVA_NONE):
+        return setting == JAVA_ALL
+    return topic in (name.strip() for name in setting.split(","))
