@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lanemq.proxy._settings import ConfigError, parse_properties
 from lanemq.proxy.broker import BrokerConfig
 from lanemq.proxy.nameserver import NameServerConfig
-from lanemq.storage import FlushMode
+from lanemq.storage import FlushMode, Stage
 
 
 def broker(**properties: str) -> BrokerConfig:
@@ -46,6 +46,13 @@ brokerIP1=10.1.2.3
         ("FlushDiskType", "flushDiskType"),
         ("brokerip1", "brokerIP1"),
         ("haListenport", "haListenPort"),
+        # row 18 of the ways a store goes wrong: a switch that nobody reads
+        ("rocksdbCQWriteEnabled", "rocksdbCQWriteEnable"),
+        ("rocksdbCqDoubleWriteEnable", "rocksdbCQDoubleWriteEnable"),
+        ("transferMetadataJsonToRocksDB", "transferMetadataJsonToRocksdb"),
+        ("transferOffsetsJsonToRocksdb", "transferOffsetJsonToRocksdb"),
+        ("realTimePersistRocksdbConfig", "realTimePersistRocksDBConfig"),
+        ("exportJsonAtShutdown", "exportJsonOnShutdown"),
     ],
 )
 def test_a_mistyped_key_is_named_with_the_nearest_valid_one(key: str, nearest: str) -> None:
@@ -83,6 +90,8 @@ def test_keys_that_only_apache_uses_are_accepted_with_a_warning(
         ("deleteWhen", "25", "deleteWhen"),
         ("mappedFileSizeCommitLog", "0", "above 0"),
         ("registerNameServerPeriod", "5", "registerNameServerPeriod"),
+        ("storeType", "rocksdb", "must be default or defaultRocksDB, not 'rocksdb'"),
+        ("configManagerVersion", "v2", "it has no v2"),
     ],
 )
 def test_a_bad_value_is_named(key: str, value: str, message: str) -> None:
@@ -90,6 +99,57 @@ def test_a_bad_value_is_named(key: str, value: str, message: str) -> None:
         broker(**{key: value})
     assert message in str(caught.value)
     assert str(caught.value).startswith("broker.conf")
+
+
+@pytest.mark.parametrize("text", ["defaultRocksDB", "defaultRocksdb", "DEFAULTROCKSDB"])
+def test_the_store_type_is_compared_without_case(text: str) -> None:
+    assert broker(storeType=text).store_config().stage is Stage.ROCKSDB
+
+
+@pytest.mark.parametrize("key", ["rocksdbCQDoubleWriteEnable", "rocksdbCQWriteEnable"])
+def test_the_switch_of_double_writing_has_two_names(key: str) -> None:
+    config = broker(**{key: "true"})
+    assert config.store_config().stage is Stage.BOTH
+    assert config.to_properties()["rocksdbCQDoubleWriteEnable"] == "true"
+    assert "rocksdbCQWriteEnable" not in config.to_properties()
+    assert broker(rocksdbCQWriteEnable="true", rocksdbCQDoubleWriteEnable="true") == config
+
+
+def test_row_18_two_names_of_a_switch_may_not_have_two_values() -> None:
+    with pytest.raises(ConfigError, match="two names of one switch"):
+        broker(rocksdbCQWriteEnable="true", rocksdbCQDoubleWriteEnable="false")
+
+
+def test_the_switches_of_the_upgrade_reach_the_store() -> None:
+    plain = broker().store_config()
+    assert plain.stage is Stage.FILES
+    assert plain.transfer_metadata
+    assert plain.transfer_offsets
+    assert plain.export_json_on_close
+    assert plain.persist_metadata_at_once
+    assert not plain.allow_stale_json
+    config = broker(
+        storeType="defaultRocksDB",
+        rocksdbCQDoubleWriteEnable="true",  # without meaning here
+        transferMetadataJsonToRocksdb="false",
+        transferOffsetJsonToRocksdb="false",
+        realTimePersistRocksDBConfig="false",
+        exportJsonOnShutdown="false",
+        allowStaleJsonMetadata="true",
+        configManagerVersion="v1",
+        rocksdbCQBackfillEnable="false",
+        rocksdbCQBackfillRate="7",
+        rocksdbCQAllowUncovered="true",
+    ).store_config()
+    assert config.stage is Stage.ROCKSDB
+    assert not config.transfer_metadata
+    assert not config.transfer_offsets
+    assert not config.persist_metadata_at_once
+    assert not config.export_json_on_close
+    assert config.allow_stale_json
+    assert config.config_manager_version == "v1"
+    assert (config.rocksdb_backfill, config.rocksdb_backfill_rate) == (False, 7)
+    assert config.allow_uncovered
 
 
 def test_every_key_can_be_written_and_read_back() -> None:
@@ -104,7 +164,15 @@ def test_every_key_can_be_written_and_read_back() -> None:
 def test_every_key_of_ours_is_one_of_apaches() -> None:
     others = BrokerConfig.other_apache_keys()
     added = {"bindAddress", "listenPort"}  # of the network settings, which 4.9 keeps apart
-    assert set(BrokerConfig().to_properties()) <= others | added
+    added |= {"transferMetadataJsonToRocksdb", "transferOffsetJsonToRocksdb"}  # of 5.3.1 alone
+    lanemqs = {
+        "allowStaleJsonMetadata",
+        "exportJsonOnShutdown",
+        "rocksdbCQAllowUncovered",
+        "rocksdbCQBackfillEnable",
+        "rocksdbCQBackfillRate",
+    }
+    assert set(BrokerConfig().to_properties()) <= others | added | lanemqs
 
 
 def test_settings_change_at_run_time_all_or_none() -> None:

@@ -32,6 +32,12 @@ class StoreType(enum.Enum):
     ROCKSDB = "defaultRocksDB"
     """Both in RocksDB."""
 
+    @classmethod
+    def _missing_(cls, value: object) -> "StoreType | None":
+        """The broker compares without case, and both spellings are about."""
+        text = str(value).lower()
+        return next((member for member in cls if member.value.lower() == text), None)
+
 
 class Stage(enum.IntEnum):
     """A step of the upgrade of a store; each can follow each."""

@@ -12,7 +12,7 @@ import socket
 from pathlib import Path
 from typing import final
 
-from lanemq.storage import ConfigInvalid, FlushMode, StoreConfig
+from lanemq.storage import ConfigInvalid, FlushMode, StoreConfig, StoreType
 from lanemq.wire import SystemTopic
 
 from .._limits import Limits
@@ -111,6 +111,33 @@ class BrokerConfig(Settings):
     store_path_root_dir: Path = setting(Path("lanemq-data"))  # noqa: RUF009 - a field
     """Default: ``lanemq-data`` in the current directory."""
     store_path_commit_log: Path | None = setting(None)  # noqa: RUF009 - a field
+    store_type: StoreType = setting(StoreType.FILE)  # noqa: RUF009 - a field
+    """``default`` keeps queues in files and tables in JSON, ``defaultRocksDB`` both in RocksDB."""
+    rocksdb_cq_double_write_enable: bool | None = setting(None, key="rocksdbCQDoubleWriteEnable")
+    """Whether queues in files are kept in RocksDB, too. Default: false."""
+    rocksdb_cq_write_enable: bool | None = setting(None, key="rocksdbCQWriteEnable")
+    """Another name of ``rocksdb_cq_double_write_enable``, which has the value."""
+    rocksdb_cq_backfill_enable: bool = setting(True, key="rocksdbCQBackfillEnable")
+    """Whether double writing brings older messages into RocksDB as well."""
+    rocksdb_cq_backfill_rate: int = setting(20_000, key="rocksdbCQBackfillRate")
+    """Messages per second that this takes from the log."""
+    rocksdb_cq_allow_uncovered: bool = setting(False, key="rocksdbCQAllowUncovered")
+    """Whether to start with RocksDB alone though messages cannot be read then."""
+    transfer_metadata_json_to_rocksdb: bool = setting(True)
+    """Whether a start with RocksDB takes over newer topics and groups. (5.3.1: false.)"""
+    transfer_offset_json_to_rocksdb: bool = setting(True)
+    """Whether a start with RocksDB takes over newer offsets. (5.3.1: false.)"""
+    real_time_persist_rocksdb_config: bool = setting(True, key="realTimePersistRocksDBConfig")
+    """Whether a change of a topic or a group is durable before it is answered."""
+    export_json_on_shutdown: bool = setting(True)
+    """Whether a broker with RocksDB alone writes the JSON files when it stops."""
+    allow_stale_json_metadata: bool = setting(False)
+    """Whether to start with JSON files though RocksDB has something newer."""
+    config_manager_version: str | None = setting(None)
+    """v1 starts beside ``config/rdb`` of a broker with v2, which lanemq cannot read."""
+    enable_lmq: bool = setting(False)
+    enable_multi_dispatch: bool = setting(False)
+    """With ``enable_lmq``: messages go to light queues, too."""
     mapped_file_size_commit_log: int = setting(1 << 30)
     mapped_file_size_consume_queue: int = setting(6_000_000)
     message_index_enable: bool = setting(True)
@@ -169,6 +196,14 @@ class BrokerConfig(Settings):
             raise ConfigError(
                 "lanemq does not replicate: brokerId must be 0 and brokerRole ASYNC_MASTER"
             )
+        given = {self.rocksdb_cq_double_write_enable, self.rocksdb_cq_write_enable} - {None}
+        if len(given) > 1:
+            raise ConfigError(
+                "rocksdbCQDoubleWriteEnable and rocksdbCQWriteEnable are two names of one "
+                "switch, and have different values: give one of them"
+            )
+        self.rocksdb_cq_double_write_enable = True in given
+        self.rocksdb_cq_write_enable = None
         if not (self.listen_port == 0 or 3 <= self.listen_port <= 65535):
             raise ConfigError(f"listenPort is {self.listen_port}: it must be 0 or 3 to 65535")
         if not 10_000 <= self.register_name_server_period <= 60_000:
@@ -221,6 +256,18 @@ class BrokerConfig(Settings):
         return StoreConfig(
             root=self.store_path_root_dir,
             commit_log_directory=self.store_path_commit_log,
+            store_type=self.store_type,
+            rocksdb_double_write=bool(self.rocksdb_cq_double_write_enable),
+            rocksdb_backfill=self.rocksdb_cq_backfill_enable,
+            rocksdb_backfill_rate=self.rocksdb_cq_backfill_rate,
+            allow_uncovered=self.rocksdb_cq_allow_uncovered,
+            transfer_metadata=self.transfer_metadata_json_to_rocksdb,
+            transfer_offsets=self.transfer_offset_json_to_rocksdb,
+            persist_metadata_at_once=self.real_time_persist_rocksdb_config,
+            export_json_on_close=self.export_json_on_shutdown,
+            allow_stale_json=self.allow_stale_json_metadata,
+            config_manager_version=self.config_manager_version,
+            multi_dispatch=self.enable_lmq and self.enable_multi_dispatch,
             commit_log_file_bytes=self.mapped_file_size_commit_log,
             consume_queue_file_bytes=self.mapped_file_size_consume_queue,
             index_enabled=self.message_index_enable,
