@@ -28,8 +28,10 @@ from ._names import (
     LOGICAL_QUEUES_MAP_MEMBER,
     LOGICAL_QUEUES_MEMBER,
     LOGICAL_QUEUES_UNORDERED_MEMBER,
+    PROGRESS_PREFIX,
     REDIRECT_FIELD,
     REDIRECT_VALUE,
+    progress_topic,
 )
 from ._queues import (
     LogicalQueues,
@@ -59,6 +61,7 @@ __all__ = [
     "LOGICAL_QUEUE_BROKER",
     "LOGICAL_QUEUE_FLAG",
     "NOT_SET",
+    "PROGRESS_PREFIX",
     "REDIRECT_FIELD",
     "REDIRECT_VALUE",
     "REPORT_MEMBER",
@@ -87,6 +90,7 @@ __all__ = [
     "check_physical_queue",
     "check_queues",
     "logical_queues_by_topic",
+    "progress_topic",
     "segment_at",
     "serves_java",
     "sort_key",

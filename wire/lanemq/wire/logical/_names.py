@@ -31,3 +31,15 @@ LOGICAL_QUEUES_UNORDERED_MEMBER: Final = "logicalQueuesInfoUnordered"
 
 LOGICAL_QUEUES_MAP_MEMBER: Final = "logicalQueuesInfoMap"
 """Member of the topic tables that are registered, handed out and kept: topic -> logical queues."""
+
+PROGRESS_PREFIX: Final = "%LQ%"
+
+
+def progress_topic(topic: str, delta: int) -> str:
+    """The name under which a broker keeps groups' progress in logical queues that end on it.
+
+    No topic can have it. ``delta`` is the first logical offset of the queue's last segment: so
+    who looks from the last segment back finds the latest offset first, and nothing has to be
+    carried along when the queue moves. The offsets are logical, the queue id is the index.
+    """
+    return f"{PROGRESS_PREFIX}{delta}%{topic}"

@@ -43,8 +43,6 @@ class TopicReport(Body):
     client_view: ClientView = ClientView.LOGICAL
     serve_to_java: bool = True
     """Whether flagged Java clients may be told of the logical queues (see ``serves_java``)."""
-    retired_queue_ids: tuple[int, ...] = ()
-    """Queues whose segments have all been swept: they are not waiting to be mapped."""
 
 
 @dataclass(frozen=True, slots=True)
