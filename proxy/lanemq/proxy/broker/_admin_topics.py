@@ -4,6 +4,7 @@ Source: RocketMQ 4.9.8, AdminBrokerProcessor; TopicValidator (the names); 5.3.3 
 """
 
 import logging
+from collections.abc import Awaitable
 from dataclasses import replace
 
 from lanemq.wire import (
@@ -28,9 +29,11 @@ from lanemq.wire.headers import (
     GetTopicStatsInfo,
     QueryTopicConsumeByWho,
 )
+from lanemq.wire.logical import LogicalQueues, with_logical_queues
 
 from .._dispatch import Handlers, typed
 from .._session import Session
+from ..logical import IN_PROGRESS, mapped_queues
 from ._context import BrokerContext
 from ._stages import SHADOW_PREFIX
 
@@ -59,7 +62,7 @@ def store_time_ms(broker: BrokerContext, topic: str, queue_id: int, queue_offset
 
 def register(handlers: Handlers, broker: BrokerContext) -> None:
     """Creation, deletion and inspection of topics."""
-    store, tables = broker.store, broker.store.tables
+    store, tables, logical = broker.store, broker.store.tables, broker.logical
 
     def require_users_own(topic: str) -> None:
         problem = topic_name_problem(topic)
@@ -73,6 +76,14 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
         require_users_own(header.topic)
         if min(header.read_queue_nums, header.write_queue_nums) < 0:
             raise Refused(ResponseCode.SYSTEM_ERROR, "a topic cannot have less than no queue")
+        mapping = broker.logical.get(header.topic)
+        if mapping is not None:
+            queues = mapped_queues(mapping)
+            if min(header.read_queue_nums, header.write_queue_nums) < queues:
+                remark = (
+                    f"logical queues need {queues} queues of the topic: migrate them away first"
+                )
+                raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         known = broker.topics.get(header.topic) or TopicConfig(header.topic)
         config = replace(
             known,
@@ -87,23 +98,41 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
         broker.topics.put(config)
         return frame.reply()
 
-    def delete(header: DeleteTopic, frame: Frame, session: Session) -> Frame:
+    def delete(header: DeleteTopic, frame: Frame, session: Session) -> Frame | Awaitable[Frame]:
         """Delete a topic and its queues. What groups consumed of it stays, as in 4.9.8."""
         require_users_own(header.topic)
+        if broker.logical.is_busy(header.topic):
+            raise Refused(ResponseCode.SYSTEM_ERROR, IN_PROGRESS)
         LOGGER.info("topic %s deleted by %s", header.topic, session.peer)
         broker.commit()  # messages of this very read may still be on their way into it
         tables.topics.remove(header.topic)
         store.delete_topic(header.topic)
         broker.statistics.forget_topic(header.topic)
+        if broker.logical.get(header.topic) is not None:
+            return forget_logical(header.topic, frame)
+        return frame.reply()
+
+    async def forget_logical(topic: str, frame: Frame) -> Frame:
+        await broker.logical.forget(topic)
+        await broker.announced()
         return frame.reply()
 
     def configs(frame: Frame, session: Session) -> Frame:
         """Answer the settings of all topics."""
-        wrapper = TopicConfigWrapper(dict(tables.topics.configs), tables.topics.data_version)
+        mapped = {topic: LogicalQueues(m.chains.values()) for topic, m in logical.mappings.items()}
+        wrapper = TopicConfigWrapper(
+            dict(tables.topics.configs),
+            tables.topics.data_version,
+            with_logical_queues({}, mapped) if mapped else {},
+        )
         return frame.reply(body=wrapper.encode())
 
     def config_of(header: GetTopicConfig, frame: Frame, session: Session) -> Frame:
-        return frame.reply(body=existing_topic(broker, header.topic).encode())
+        config = broker.topics.get(header.topic)
+        if config is None:
+            remark = f"No topic in this broker. topic: {header.topic}"
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, remark)
+        return frame.reply(body=config.encode())
 
     def system_topics(frame: Frame, session: Session) -> Frame:
         return frame.reply(body=TopicList(tuple(sorted(broker.topics.system_names()))).encode())

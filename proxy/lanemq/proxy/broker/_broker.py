@@ -4,11 +4,12 @@ Source: RocketMQ 4.9.8, BrokerController.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, final
 
 import trio
 
+from lanemq.sdk import RemotingClient
 from lanemq.storage import Store
 from lanemq.wire import HostAddress, TopicConfig
 
@@ -23,6 +24,7 @@ from . import (
     _admin_topics,
     _heartbeats,
     _locks,
+    _logical_mapping,
     _offsets,
     _pull,
     _query,
@@ -41,6 +43,7 @@ _WITHOUT_TASKS: Final = (
     _offsets,
     _query,
     _locks,
+    _logical_mapping,
     _admin_config,
     _admin_groups,
     _admin_relay,
@@ -61,13 +64,23 @@ class Broker:
         *,
         address: HostAddress,
         announce: Callable[[TopicConfig], None],
+        announce_all: Callable[[], None] = lambda: None,
+        announced: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
+        client: RemotingClient | None = None,
         now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self.config = config
         self.address = address
         """What name servers and clients are told; ``host:port`` as text."""
         self.context = BrokerContext(
-            config, store, address=address, announce=announce, now_ms=now_ms
+            config,
+            store,
+            address=address,
+            announce=announce,
+            announce_all=announce_all,
+            announced=announced,
+            client=client,
+            now_ms=now_ms,
         )
         self.handlers = Handlers()
         for module in _WITHOUT_TASKS:

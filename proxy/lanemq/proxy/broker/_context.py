@@ -1,11 +1,12 @@
 """What the handlers of one broker share."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import final
 
 import trio
 
+from lanemq.sdk import RemotingClient
 from lanemq.storage import Store, StoreUnwritable, parse_delay_levels
 from lanemq.wire import HostAddress, TopicConfig
 
@@ -15,6 +16,8 @@ from ._config import BrokerConfig
 from ._groups import Groups
 from ._hold import Hold, Holds
 from ._locks import QueueLocks
+from ._logical_state import LogicalState, waiting_queue
+from ._peers import Peers
 from ._stages import GroupStages, waiting_topic
 from ._stats import BrokerStatistics
 from ._topics import Topics
@@ -37,6 +40,9 @@ class BrokerContext:
         *,
         address: HostAddress,
         announce: Callable[[TopicConfig], None],
+        announce_all: Callable[[], None] = lambda: None,
+        announced: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
+        client: RemotingClient | None = None,
         now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self.config = config
@@ -50,16 +56,46 @@ class BrokerContext:
         """A clock without jumps, for time-outs."""
         self.announce = announce
         """Tell the name servers of a topic that changed."""
+        self.announce_all = announce_all
+        """Tell the name servers everything again."""
+        self.announced = announced
+        """Waits, but not for long, until the name servers that are up have heard it all."""
+        self.peers = Peers(config, client)
+        """The other brokers."""
         self.clients: ClientRegistry[Session] = ClientRegistry()
         self.holds: Holds[Session] = Holds()
         self.locks = QueueLocks()
         self.topics = Topics(store.tables.topics, config, announce)
         self.groups = Groups(store.tables.groups, config)
         self.stages = GroupStages(store)
-        self.writer = Writer(store, parse_delay_levels(store.config.delay_levels))
+        self.logical = LogicalState(
+            store,
+            broker_name=config.broker_name,
+            address=str(address),
+            changed=self._mapping_changed,
+        )
+        """The logical queues that this broker has a part in."""
+        self.writer = Writer(
+            store,
+            parse_delay_levels(store.config.delay_levels),
+            mappings=self.logical.mappings,
+            gate=self.logical.gate,
+        )
         self.statistics = BrokerStatistics(now_s=self.now_s(), day=time.localtime().tm_yday)
         self.answer_held: Callable[[Hold[Session]], None] = lambda hold: None
         """Runs a pull again that was parked, and answers it. The pull handlers put theirs here."""
+
+    def _mapping_changed(self, topic: str, queue_ids: set[int]) -> None:
+        """Tell name servers of a topic's logical queues, and run its parked pulls again."""
+        config = self.topics.get(topic)
+        if config is not None:
+            self.announce(config)
+        else:
+            self.announce_all()
+        for queue_id in sorted(queue_ids):
+            self.holds.wake(topic, queue_id)
+            self.holds.wake(waiting_queue(topic), queue_id)
+        self.settle()
 
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Keep a group's offset as it is given; pulls that wait for it are answered soon."""
@@ -92,6 +128,7 @@ class BrokerContext:
         try:
             self.store.write()
         except StoreUnwritable as error:
+            self.writer.settled()
             raise unwritable(error) from error
         if written != statistics.puts_timed:  # a read that brought nothing to write took no time
             statistics.puts_timed = written
@@ -104,6 +141,7 @@ class BrokerContext:
         and nobody else can look before.
         """
         self.store.dispatch()
+        self.writer.settled()
         if self.holds.has_woken:
             for hold in self.holds.take_woken():
                 self.answer_held(hold)

@@ -162,6 +162,12 @@ class Holds(Generic[OwnerT]):
                 hurried = True
         return hurried
 
+    def wake(self, topic: str, queue_id: int) -> None:
+        """What the pulls of a queue wait for may have changed: they wait in ``take_woken`` now."""
+        for hold in list(self._queues.get((topic, queue_id), ())):
+            self._leave(hold)
+            self._woken[hold] = None
+
     def take_woken(self) -> list[Hold[OwnerT]]:
         """The pulls woken since the last call, in the order of their waking."""
         woken, self._woken = list(self._woken), {}

@@ -83,10 +83,18 @@ async def run_broker(
             address=str(address),
             ha_address=str(HostAddress(address.host, address.port + _HA_ABOVE)),
             topics=lambda: TopicConfigWrapper(dict(tables.configs), tables.data_version),
+            logical_queues=lambda: broker.context.logical.own_queues(),
             on_order_topics=lambda table: _mark_ordered(broker, table),
         )
         broker = Broker(
-            config, store, address=address, announce=registrar.announce, now_ms=clock_ms
+            config,
+            store,
+            address=address,
+            announce=registrar.announce,
+            announce_all=registrar.announce_all,
+            announced=registrar.told,
+            client=client,
+            now_ms=clock_ms,
         )
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.server.serve, listeners)

@@ -31,6 +31,7 @@ from lanemq.wire import (
     UnregisterBroker,
     request,
 )
+from lanemq.wire.logical import LogicalQueues, with_logical_queues
 
 from ._config import BrokerConfig
 
@@ -38,6 +39,9 @@ LOGGER = logging.getLogger("lanemq.proxy.broker.registration")
 
 RETRY_S: Final = 2.0
 """How soon an attempt that failed is repeated; also how soon a lost connection is noticed."""
+
+TOLD_S: Final = 1.0
+"""How long ``Registrar.told`` waits for name servers that do not answer."""
 
 UNREGISTER_S: Final = 2.0
 """How long a shutdown waits for name servers to take the farewell."""
@@ -47,7 +51,8 @@ UNREGISTER_S: Final = 2.0
 class Registrar:
     """Keeps one broker registered. ``run`` does the work; the rest never waits.
 
-    ``topics`` gives all topics with their data version, whenever it is called.
+    ``topics`` gives all topics with their data version, whenever it is called, and
+    ``logical_queues`` the segments that the broker has, topic by topic.
     ``on_order_topics`` hears which topics the name server's operator has declared ordered.
     """
 
@@ -59,6 +64,7 @@ class Registrar:
         address: str,
         ha_address: str,
         topics: Callable[[], TopicConfigWrapper],
+        logical_queues: Callable[[], Mapping[str, LogicalQueues]] = dict,
         on_order_topics: Callable[[Mapping[str, str]], None] = lambda table: None,
     ) -> None:
         self._config = config
@@ -66,6 +72,7 @@ class Registrar:
         self._address = address
         self._ha_address = ha_address
         self._topics = topics
+        self._logical_queues = logical_queues
         self._on_order_topics = on_order_topics
         self._servers = [_NameServer(name) for name in config.name_servers]
 
@@ -94,6 +101,16 @@ class Registrar:
                 await server.tried.wait()
         return all(server.is_registered for server in self._servers)
 
+    async def told(self) -> None:
+        """Wait until the name servers that can be reached know of every change up to now.
+
+        That is what an operator expects who asks them next. Not longer than ``TOLD_S``.
+        """
+        with trio.move_on_after(TOLD_S):
+            for server in self._servers:
+                while (server.is_behind or server.is_telling) and not server.is_failing:
+                    await server.done.wait()
+
     async def unregister(self) -> None:
         """Say goodbye to every name server that can be reached within ``UNREGISTER_S``."""
         with trio.move_on_after(UNREGISTER_S, shield=True):
@@ -120,7 +137,7 @@ class Registrar:
         """Tell a name server everything, or the latest changes; false if it did not work."""
         wrapper = self._wrapper(None if is_whole else server.changed)
         is_routine = server.is_registered and not server.is_stale and not server.changed
-        server.changed, server.is_stale = {}, False
+        server.changed, server.is_stale, server.is_telling = {}, False, True
         try:
             asks_first = is_routine and not self._config.force_register
             if asks_first and not await self._is_news(server, wrapper):
@@ -135,6 +152,9 @@ class Registrar:
             return False
         finally:
             server.tried.set()
+            server.is_telling = False
+            server.done.set()
+            server.done = trio.Event()
         if not server.is_registered:
             LOGGER.info(
                 "broker %s %s is registered at name server %s",
@@ -158,19 +178,26 @@ class Registrar:
             table = {name: table[name] for name in changed if name in table}
         if allowed & Permission.READ_WRITE != Permission.READ_WRITE:
             table = {name: restricted(topic, allowed) for name, topic in table.items()}
-        return TopicConfigWrapper(table, everything.data_version)
+        mapped = self._logical_queues()
+        if changed is not None:
+            mapped = {name: mapped[name] for name in changed if name in mapped}
+        # That the map is there at all says that this broker knows logical queues.
+        extra = with_logical_queues({}, mapped) if mapped or changed is None else {}
+        return TopicConfigWrapper(table, everything.data_version, extra)
 
     def _registration(self, wrapper: TopicConfigWrapper) -> Frame:
         config = self._config
         content = RegisterBrokerBody(wrapper)
-        body = content.encode_compressed() if config.compressed_register else content.encode()
+        # The compressed form has no room for logical queues.
+        compressed = config.compressed_register and not self._logical_queues()
+        body = content.encode_compressed() if compressed else content.encode()
         header = RegisterBroker(
             broker_name=config.broker_name,
             broker_addr=self._address,
             cluster_name=config.broker_cluster_name,
             ha_server_addr=self._ha_address,
             broker_id=config.broker_id,
-            compressed=config.compressed_register,
+            compressed=compressed,
             body_crc32=zlib.crc32(body) & 0x7FFF_FFFF,
         )
         return request(RequestCode.REGISTER_BROKER, header.to_fields(), body)
@@ -217,7 +244,11 @@ class _NameServer:
         """It has been told everything but the above, over the connection that is open now."""
         self.is_failing = False
         """The last attempt failed, and that has been said."""
+        self.is_telling = False
+        """An attempt is under way."""
         self.wake = trio.Event()
+        self.done = trio.Event()
+        """Set after the next attempt."""
         self.tried = trio.Event()
 
     @property

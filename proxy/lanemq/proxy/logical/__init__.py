@@ -1,1 +1,90 @@
-"""Logical queues on the side of the servers."""
+"""Logical queues on the side of the servers.
+
+Pure: mappings, what an operation makes of them, and what may be read and written where. Nothing
+here knows a socket, a disk or a clock.
+"""
+
+from ._forwarding import HOPS_FIELD, flags_field, forwarded, hops_of, queue_field, relayed
+from ._gate import Gate, Key, SegmentClosed
+from ._growth import IN_PROGRESS, check_reusable, check_state, new_segment
+from ._journal import FILE_NAME as JOURNAL_FILE
+from ._journal import Journal, Migration, Phase
+from ._map_changes import (
+    ALREADY_SET_UP,
+    DELETED,
+    check_deletable,
+    map_queue,
+    mapped_queues,
+    refusal,
+    unmap_queue,
+)
+from ._mapping import TopicMapping
+from ._migration import Move, begin_prepare, committed, notified, prepared
+from ._reading import (
+    GoOn,
+    Read,
+    Wait,
+    is_continued,
+    plan_read,
+    queue_max,
+    queue_min,
+    redirect_from,
+)
+from ._retire import expired, swept
+from ._view import (
+    is_superseded,
+    merged,
+    reopened,
+    rivals,
+    superseded_end,
+    without_forgotten,
+)
+
+__all__ = [
+    "ALREADY_SET_UP",
+    "DELETED",
+    "HOPS_FIELD",
+    "IN_PROGRESS",
+    "JOURNAL_FILE",
+    "Gate",
+    "GoOn",
+    "Journal",
+    "Key",
+    "Migration",
+    "Move",
+    "Phase",
+    "Read",
+    "SegmentClosed",
+    "TopicMapping",
+    "Wait",
+    "begin_prepare",
+    "check_deletable",
+    "check_reusable",
+    "check_state",
+    "committed",
+    "expired",
+    "flags_field",
+    "forwarded",
+    "hops_of",
+    "is_continued",
+    "is_superseded",
+    "map_queue",
+    "mapped_queues",
+    "merged",
+    "new_segment",
+    "notified",
+    "plan_read",
+    "prepared",
+    "queue_field",
+    "queue_max",
+    "queue_min",
+    "redirect_from",
+    "refusal",
+    "relayed",
+    "reopened",
+    "rivals",
+    "superseded_end",
+    "swept",
+    "unmap_queue",
+    "without_forgotten",
+]

@@ -37,16 +37,15 @@ _LEAST_BYTES: Final = 91
 def rewrite_records(
     records: bytes | memoryview,
     *,
-    queue_id: int,
-    to_logical: Callable[[int], int],
+    place: Callable[[int, int], tuple[int, int]],
     tag: int,
     store_host: bytes,
 ) -> bytes:
-    """The records of an answer as a client of a logical queue has to see them.
+    """The records of an answer as a client of logical queues has to see them.
 
-    ``to_logical`` turns the offset of a record into the logical one; ``store_host`` is the packed
-    address of the listener, ``tag`` the broker's. Raises ``RemoteProtocolError`` for bytes that
-    are no sequence of records.
+    ``place`` turns the physical queue id and offset of a record into the logical ones;
+    ``store_host`` is the packed address of the listener, ``tag`` the broker's. Raises
+    ``RemoteProtocolError`` for bytes that are no sequence of records.
     """
     data = bytearray(records)
     is_v6 = len(store_host) == 20
@@ -58,10 +57,10 @@ def rewrite_records(
             raise RemoteProtocolError(f"byte {at} of {end}: no record of a message begins there")
         queue_offset, position = _OFFSET_AND_POSITION.unpack_from(data, at + _OFFSET_AT)
         (sys_flag,) = _SYS_FLAG.unpack_from(data, at + _SYS_FLAG_AT)
-        _QUEUE_ID.pack_into(data, at + _QUEUE_ID_AT, queue_id)
-        _OFFSET_AND_POSITION.pack_into(
-            data, at + _OFFSET_AT, to_logical(queue_offset), tagged(tag, position)
-        )
+        (queue_id,) = _QUEUE_ID.unpack_from(data, at + _QUEUE_ID_AT)
+        index, offset = place(queue_id, queue_offset)
+        _QUEUE_ID.pack_into(data, at + _QUEUE_ID_AT, index)
+        _OFFSET_AND_POSITION.pack_into(data, at + _OFFSET_AT, offset, tagged(tag, position))
         if bool(sys_flag & SysFlag.STORE_HOST_V6) == is_v6:
             host_at = at + _STORE_HOST_AT
             if sys_flag & SysFlag.BORN_HOST_V6:

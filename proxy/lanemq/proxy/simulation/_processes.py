@@ -107,6 +107,9 @@ class Process:
 class NameServerProcess(Process):
     """A name server; what it knows dies with it."""
 
+    running: Server
+    """What the process runs, while it is up."""
+
     @property
     def address(self) -> str:
         return f"{self.host}:{NAME_SERVER_PORT}"
@@ -114,8 +117,8 @@ class NameServerProcess(Process):
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         async with (
-            run_nameserver(NameServerConfig()) as (server, _),
-            self.serving(server, NAME_SERVER_PORT),
+            run_nameserver(NameServerConfig()) as (self.running, _),
+            self.serving(self.running, NAME_SERVER_PORT),
         ):
             yield
 

@@ -1,0 +1,133 @@
+"""The other brokers and the name servers, as a broker asks them.
+
+A broker is asked at the address that the name servers give for its name: an address that was
+written down with a segment may be that of an earlier machine.
+Source: RocketMQ 5.0.0-PREVIEW, BrokerOuterAPI (forwardRequest), BrokerController (its cluster
+info map).
+"""
+
+import logging
+import math
+from collections.abc import Container
+from typing import Final, final
+
+import trio
+
+from lanemq.sdk import BrokerUnreachable, LanemqError, RemotingClient, RequestTimedOut
+from lanemq.wire import (
+    MASTER_ID,
+    ClusterInfo,
+    Frame,
+    ProtocolError,
+    Refused,
+    RequestCode,
+    ResponseCode,
+    request,
+)
+
+from ._config import BrokerConfig
+
+LOGGER = logging.getLogger("lanemq.proxy.broker.peers")
+
+ADDRESSES_S: Final = 10.0
+"""Addresses are asked for again when they are older than this."""
+RETRY_S: Final = 1.0
+"""So soon where no name server answered."""
+NAME_SERVER_S: Final = 3.0
+
+
+@final
+class _Any(Container[int]):
+    """Every answer is one."""
+
+    def __contains__(self, code: object) -> bool:
+        return True
+
+
+ANY_CODE: Final = _Any()
+
+
+@final
+class Peers:
+    """Calls to others on behalf of the broker of ``config``; without ``client`` there are none."""
+
+    def __init__(self, config: BrokerConfig, client: RemotingClient | None) -> None:
+        self._config = config
+        self._client = client
+        self._addresses: dict[str, str] = {}
+        self._fresh_until_s = -math.inf
+        self._asking = trio.Lock()
+
+    async def call(
+        self, broker_name: str, fallback: str | None, frame: Frame, timeout_s: float
+    ) -> Frame:
+        """Ask a broker; any answer is returned. ``fallback`` is for a name nobody knows.
+
+        Raises ``Refused`` (SYSTEM_ERROR) where there is no address, no connection or no answer.
+        """
+        address = await self.address(broker_name, fallback)
+        assert self._client is not None, "an address is only known to one who can ask"
+        try:
+            return await self._client.call(address, frame, timeout_s, accept=ANY_CODE)
+        except RequestTimedOut:
+            remark = f"wait response from {address} timeout: {round(timeout_s * 1000)}ms"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark) from None
+        except LanemqError as error:
+            raise self._unreachable(address, error) from error
+
+    async def oneway(self, broker_name: str, fallback: str | None, frame: Frame) -> None:
+        """Tell a broker something; errors as ``call``, as far as they show at once."""
+        address = await self.address(broker_name, fallback)
+        assert self._client is not None, "an address is only known to one who can ask"
+        try:
+            await self._client.oneway(address, frame)
+        except LanemqError as error:
+            raise self._unreachable(address, error) from error
+
+    async def address(self, broker_name: str, fallback: str | None = None) -> str:
+        """Where the master of that name is. Raises ``Refused`` (SYSTEM_ERROR)."""
+        if broker_name not in self._addresses or trio.current_time() >= self._fresh_until_s:
+            async with self._asking:
+                if trio.current_time() >= self._fresh_until_s:
+                    await self._refresh()
+        address = self._addresses.get(broker_name) or fallback
+        if not address or self._client is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"unknown brokerName {broker_name}")
+        return address
+
+    async def ask_name_servers(self, frame: Frame) -> list[Frame]:
+        """The answers of all name servers that answer, whatever their codes are."""
+        answers: list[Frame] = []
+        client = self._client
+        if client is None:
+            return answers
+
+        async def ask(server: str) -> None:
+            try:
+                answers.append(await client.call(server, frame, NAME_SERVER_S, accept=ANY_CODE))
+            except LanemqError as error:
+                LOGGER.info("name server %s did not answer %d: %s", server, frame.code, error)
+
+        async with trio.open_nursery() as nursery:
+            for server in self._config.name_servers:
+                nursery.start_soon(ask, server)
+        return answers
+
+    async def _refresh(self) -> None:
+        answers = await self.ask_name_servers(request(RequestCode.GET_BROKER_CLUSTER_INFO))
+        for answer in answers:
+            try:
+                brokers = ClusterInfo.decode(answer.body).broker_addr_table
+            except ProtocolError as error:
+                LOGGER.warning("a name server's cluster info cannot be read: %s", error)
+                continue
+            for name, broker in brokers.items():
+                master = broker.broker_addrs.get(MASTER_ID)
+                if master:
+                    self._addresses[name] = master
+        self._fresh_until_s = trio.current_time() + (ADDRESSES_S if answers else RETRY_S)
+
+    @staticmethod
+    def _unreachable(address: str, error: LanemqError) -> Refused:
+        reason = error.reason if isinstance(error, BrokerUnreachable) else str(error)
+        return Refused(ResponseCode.SYSTEM_ERROR, f"send request failed to {address}: {reason}")

@@ -1,0 +1,71 @@
+"""A further message queue for a logical queue: one that is used again, or a new one.
+
+Source: RocketMQ 5.0.0-PREVIEW, AdminBrokerProcessor (415, 416).
+"""
+
+from lanemq.wire import MessageQueue
+from lanemq.wire.logical import NOT_SET, Segment, SegmentState
+
+from ._map_changes import refusal
+from ._mapping import TopicMapping
+
+IN_PROGRESS = "migration in progress"
+
+
+def check_state(mapping: TopicMapping, index: int, state: SegmentState) -> None:
+    """Whether logical queue ``index`` may get a segment of this state here.
+
+    A ``WriteOnly`` one may stand beside the ``Normal`` one that it will follow, and alone
+    beside it.
+    """
+    chain = mapping.chain(index)
+    if state is SegmentState.READ_ONLY:
+        raise refusal("a segment cannot begin as ReadOnly")
+    if state is SegmentState.WRITE_ONLY and chain.write_only is not None:
+        raise refusal("multiple WriteOnly queue")
+    if state is SegmentState.NORMAL and chain.writable is not None:
+        raise refusal("multiple writable queue")
+
+
+def check_reusable(
+    mapping: TopicMapping, queue_id: int, index: int, *, readable_too: bool = False
+) -> None:
+    """Whether a message queue may get another segment.
+
+    ``readable_too`` allows what tools of 5.0.0-PREVIEW do: a queue that still has messages of
+    the same logical queue.
+    """
+    existing = mapping.of_queue(queue_id)
+    if any(segment.is_writable for segment in existing):
+        raise refusal("queue writable")
+    readable = [segment for segment in existing if segment.is_readable]
+    if any(not readable_too or segment.logical_index != index for segment in readable):
+        raise refusal(f"message queue {queue_id} still has messages for readers")
+
+
+def new_segment(
+    mapping: TopicMapping,
+    queue_id: int,
+    index: int,
+    state: SegmentState,
+    *,
+    end_offset: int,
+    delta: int,
+    address: str,
+) -> Segment:
+    """The segment that begins at ``end_offset`` of a message queue.
+
+    ``delta`` is where the logical queue goes on as far as its other brokers know; what is known
+    here counts as well. Only a ``Normal`` segment has its place at once.
+    """
+    begun = Segment(
+        MessageQueue(mapping.topic, mapping.broker_name, queue_id),
+        logical_index=index,
+        delta=NOT_SET,
+        state=state,
+        offset_delta=end_offset,
+        broker_address=address,
+    )
+    if state is SegmentState.NORMAL:
+        return begun.with_delta(max(delta, mapping.chain(index).known_end))
+    return begun.sealed(end_offset) if state is SegmentState.EXPIRED else begun

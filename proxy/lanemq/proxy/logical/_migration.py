@@ -1,0 +1,135 @@
+"""The steps of a migration, each as a change of one broker's mapping.
+
+The source is sealed and learns where the queue goes on (prepare); the destination learns its
+first logical offset and opens (commit); the others learn of both (notify). Every step may be
+repeated, and gives the same again.
+
+Source: RocketMQ 5.0.0-PREVIEW, AdminBrokerProcessor (417, 418, 419).
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from lanemq.wire.logical import Segment, SegmentState
+
+from ._growth import IN_PROGRESS
+from ._map_changes import refusal
+from ._mapping import TopicMapping
+
+
+class Move(NamedTuple):
+    """A logical queue goes on from one segment to another."""
+
+    source: Segment
+    target: Segment
+
+
+def begin_prepare(mapping: TopicMapping, asked: Move) -> tuple[Segment, Move | None]:
+    """The segment to seal; or, where this very move was prepared before, also its result.
+
+    Raises ``Refused`` where the source is none of this broker's or not open, and where another
+    move has begun.
+    """
+    index, queue_id = asked.source.logical_index, asked.source.queue_id
+    chain = mapping.chains.get(index)
+    if chain is None:
+        raise refusal(f"logical queue {index} not exist")
+    source = chain.find(asked.source.key)
+    if source is None or not mapping.is_own(source):
+        raise refusal(f"message queue {queue_id} not exist")
+    target = chain.find(asked.target.key)
+    if source.is_sealed and target is not None and target.delta == source.next_delta:
+        return source, Move(source, target)
+    other = chain.write_only
+    if other is not None and other.key != asked.target.key:
+        raise refusal(IN_PROGRESS)
+    if source.state is not SegmentState.NORMAL or source.key == asked.target.key:
+        raise refusal(f"message queue {queue_id} not normal state")
+    return source, None
+
+
+def prepared(mapping: TopicMapping, sealed: Segment, target: Segment) -> tuple[TopicMapping, Move]:
+    """The mapping of the source, which goes on at ``target`` from now on."""
+    assert sealed.is_sealed
+    known = mapping.find(target.key)
+    if known is None or not mapping.is_own(known):
+        known = replace(
+            target,
+            logical_index=sealed.logical_index,
+            state=SegmentState.WRITE_ONLY,
+            offset_max=-1,
+            first_time_ms=-1,
+            last_time_ms=-1,
+        )
+    known = known.with_delta(sealed.next_delta)
+    return mapping.put(sealed, known), Move(sealed, known)
+
+
+def committed(
+    mapping: TopicMapping, asked: Move, *, known_end: int
+) -> tuple[TopicMapping, Segment]:
+    """The mapping of the destination, whose segment is open from now on.
+
+    ``known_end`` is the greatest logical end that any broker or name server knows of; with a
+    source that cannot be asked (the operator gives the offset) it keeps offsets from being given
+    out twice. The source is kept as sealed, so that it learns of it when it comes back.
+    """
+    source, target = asked
+    chain = mapping.chains.get(target.logical_index)
+    if chain is None:
+        raise refusal(f"logical queue {target.logical_index} not exist")
+    own = chain.find(target.key)
+    name = f"message queue {target.queue_id}-{target.offset_delta}"
+    if own is None or not mapping.is_own(own) or own.state is SegmentState.EXPIRED:
+        raise refusal(f"{name} not exist")
+    if own.state is not SegmentState.WRITE_ONLY or own.delta >= 0:
+        if own.delta != target.delta:
+            raise refusal(f"{name} has logicalQueueDelta {own.delta}, which never changes")
+        if own.state is not SegmentState.WRITE_ONLY:
+            return mapping, own
+    if any(other.is_writable for other in chain if other is not own and mapping.is_own(other)):
+        raise refusal("multiple writable queue")
+    least = max(known_end, source.next_delta, chain.known_end)
+    if target.delta < least:
+        raise refusal(f"logicalQueueDelta {target.delta} is below {least}, where offsets end")
+    opened = replace(own, delta=target.delta, state=SegmentState.NORMAL)
+    changed = mapping.put(opened)
+    if not mapping.is_own(source):
+        changed = changed.put(_before(source, opened))
+    return changed, opened
+
+
+def _before(source: Segment, target: Segment) -> Segment:
+    """The source as the destination keeps it: sealed, at the latest where the target begins."""
+    source = replace(source, logical_index=target.logical_index)
+    if source.is_sealed:
+        return source
+    room = max(0, target.delta - max(source.delta, 0))
+    return source.sealed(source.offset_delta + room)
+
+
+def notified(mapping: TopicMapping, asked: Move) -> TopicMapping:
+    """The mapping of a broker that hears of a move. Own segments are its own affair.
+
+    Only a broker that has a part in the logical queue keeps the new segment.
+    """
+    changed = mapping
+    for given in asked:
+        known = mapping.find(given.key)
+        if known is None:
+            continue
+        if not mapping.is_own(known) and not _is_older(given, known):
+            address = given.broker_address or known.broker_address
+            changed = changed.put(given.with_address(address))
+    target = asked.target
+    if mapping.find(target.key) is None and target.logical_index in mapping.chains:
+        changed = changed.put(target)
+    return changed
+
+
+def _is_older(given: Segment, known: Segment) -> bool:
+    """Whether ``given`` says less than what is known: a place or an end, once known, stays."""
+    if known.delta >= 0 > given.delta:
+        return True
+    has_end = known.is_sealed and known.count > 0
+    return known.delta == given.delta and has_end and not given.is_sealed
