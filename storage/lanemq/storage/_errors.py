@@ -21,8 +21,9 @@ class StoreError(Exception):
 class StoreLocked(StoreError):  # noqa: N818 - a state of the store
     """Another process, or another store object of this one, holds the directory."""
 
-    def __init__(self, root: Path) -> None:
-        super().__init__(f"the store in {root} is in use: another process holds {root / 'lock'}")
+    def __init__(self, root: Path, name: str = "lock") -> None:
+        """``name`` is the lock's file in ``root``."""
+        super().__init__(f"the store in {root} is in use: another process holds {root / name}")
         self.root = root
 
 

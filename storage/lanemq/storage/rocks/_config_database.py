@@ -83,7 +83,7 @@ class ConfigDatabase:
             self._database = Rdict(str(path), _options(), families, access)
         except Exception as error:  # the binding has no class of its own for what RocksDB says
             if "lock" in str(error).lower():
-                raise StoreLocked(path) from error
+                raise StoreLocked(path, "LOCK") from error
             raise StoreCorrupted(path, f"RocksDB cannot open it: {error}") from error
         finally:
             (path / STRAY_FILE).unlink(missing_ok=True)

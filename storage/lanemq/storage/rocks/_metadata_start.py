@@ -7,6 +7,7 @@ Source: RocketMQ 5.3.3, RocksDBTopicConfigManager.merge and its kin.
 """
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -248,5 +249,8 @@ def _drop_evidence(directory: Path, kind: Kind) -> None:
 
 def _replace_evidence(directory: Path, found: dict[str, Later]) -> None:
     temporary = directory / f"{EVIDENCE_FILE}.tmp"
-    temporary.write_bytes(msgspec.json.encode(found))
+    with temporary.open("wb") as file:
+        file.write(msgspec.json.encode(found))
+        file.flush()
+        os.fsync(file.fileno())
     temporary.replace(directory / EVIDENCE_FILE)
