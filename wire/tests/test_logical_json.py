@@ -244,7 +244,7 @@ def test_a_brokers_report_comes_back_and_java_never_sees_a_null() -> None:
     report = LogicalQueueReport(
         is_whole=False,
         listener=LogicalListenerReport("10.0.0.1:10921", 5),
-        topics={"T": TopicReport(ClientView.PHYSICAL, False, (3,)), "U": TopicReport()},
+        topics={"T": TopicReport(ClientView.PHYSICAL, serve_to_java=False), "U": TopicReport()},
     )
     members = report.added_to({"logicalQueuesInfoMap": {}})
     data = fastjson.dumps(members)

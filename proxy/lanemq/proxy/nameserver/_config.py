@@ -48,6 +48,12 @@ class NameServerConfig(Settings):
     """Whether registrations are answered with that namespace."""
     scan_not_active_broker_interval: int = setting(5000, changeable=True)
     """Milliseconds between looks for brokers that have gone silent."""
+    serve_logical_queue_to_java: str = setting("all", changeable=True)
+    """Topics whose logical queues Java clients are told of: ``all``, ``none``, or their names
+    with commas between. Clients of 5.0.0-PREVIEW need a warm-up to understand them."""
+    logical_queue_wait_time: int = setting(35_000)
+    """Milliseconds from when a name server that has just started first hears of a topic with
+    logical queues until it shows them: so long a broker may take to register."""
     server_channel_max_idle_time_seconds: int = setting(120)
 
     @classmethod
@@ -59,6 +65,8 @@ class NameServerConfig(Settings):
             raise ConfigError(f"listenPort is {self.listen_port}: it must be 0 to 65535")
         if self.scan_not_active_broker_interval < 100:
             raise ConfigError("scanNotActiveBrokerInterval must be at least 100 (milliseconds)")
+        if self.logical_queue_wait_time < 0:
+            raise ConfigError("logicalQueueWaitTime must be 0 or more (milliseconds)")
 
     def limits(self) -> Limits:
         """The bounds that the name server puts on its peers."""

@@ -7,7 +7,7 @@ import logging
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, final
+from typing import final
 
 from lanemq.wire import (
     AddWritePermOfBroker,
@@ -27,11 +27,9 @@ from lanemq.wire import (
     QueryDataVersionResponse,
     Refused,
     RegisterBroker,
-    RegisterBrokerBody,
     RegisterBrokerResponse,
     RequestCode,
     ResponseCode,
-    TopicConfigWrapper,
     TopicList,
     UnregisterBroker,
     Version,
@@ -44,9 +42,9 @@ from .._session import Session
 from .._settings import ConfigError, parse_properties
 from ._config import BLOCKED_KEYS, NameServerConfig
 from ._kv import ORDER_TOPIC_CONFIG, KVConfig, write_whole
+from ._logical import Asker, LogicalRoutes
+from ._requests import asker, is_compressed, logical_registration, registration_body, wanted_indices
 from ._routes import Registration, RouteTable, is_changed
-
-ZLIB_MARK: Final = b"\x78"
 
 LOGGER = logging.getLogger("lanemq.proxy.nameserver")
 
@@ -67,6 +65,7 @@ class NameServerHandlers:
         self._routes = routes
         self._kv = kv
         self._now_s = now_s
+        self._logical = LogicalRoutes(routes, wait_s=config.logical_queue_wait_time / 1000)
 
     def add_to(self, handlers: Handlers) -> None:
         """Register every handler under its code."""
@@ -101,9 +100,10 @@ class NameServerHandlers:
         if header.body_crc32 and header.body_crc32 != zlib.crc32(frame.body) & 0x7FFF_FFFF:
             LOGGER.warning("registration of %s from %s is damaged", header.broker_addr, session)
             raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
-        body = _registration_body(header, frame)
+        body = registration_body(header, frame)
         wrapper = body.topic_config_wrapper
-        known_before = self._routes.data_version(header.broker_addr) is not None
+        said = logical_registration(header, wrapper, is_compressed=is_compressed(header, frame))
+        known_before = self._routes.is_registered(header.broker_addr)
         master = self._routes.register(
             Registration(
                 cluster=header.cluster_name,
@@ -120,6 +120,10 @@ class NameServerHandlers:
             now_s=self._now_s(),
             connection=session.id,
         )
+        self._logical.register(
+            said, now_s=self._now_s(), connection=session.id, was_known=known_before
+        )
+        self._log_news()
         if not known_before:
             LOGGER.info(
                 "broker %s %s of cluster %s has registered",
@@ -130,7 +134,11 @@ class NameServerHandlers:
         if self._forget_at_end not in session.on_close:
             session.on_close.append(self._forget_at_end)
         answer = RegisterBrokerResponse(
-            ha_server_addr=master.ha_address, master_addr=master.master_address
+            ha_server_addr=master.ha_address,
+            master_addr=master.master_address,
+            serve_logical_queue_to_java=(
+                None if said.report is None else self._config.serve_logical_queue_to_java
+            ),
         )
         order = None
         if self._config.return_order_topic_config_to_broker:
@@ -146,6 +154,10 @@ class NameServerHandlers:
     def _unregister(self, header: UnregisterBroker, frame: Frame, session: Session) -> Frame:
         self._routes.unregister(broker_name=header.broker_name, address=header.broker_addr)
         LOGGER.info("broker %s %s has unregistered", header.broker_name, header.broker_addr)
+        if header.forget_logical_queues:
+            self._logical.forget_broker(header.broker_name, now_s=self._now_s())
+            LOGGER.info("%s: the logical queues of %s are forgotten", session, header.broker_name)
+            self._log_news()
         return frame.reply()
 
     def _query_version(self, header: QueryDataVersion, frame: Frame, session: Session) -> Frame:
@@ -174,21 +186,39 @@ class NameServerHandlers:
     # Topics
 
     def _route(self, header: GetRouteInfo, frame: Frame, session: Session) -> Frame:
-        route = self._routes.route(header.topic)
+        route, client = self._routes.route(header.topic), asker(header, frame)
+        if route is not None:
+            if self._config.order_message_enable:
+                order = self._kv.get(ORDER_TOPIC_CONFIG, header.topic)
+                route = replace(route, order_topic_conf=order)
+            route = self._logical.route(
+                header.topic,
+                route,
+                client,
+                now_s=self._now_s(),
+                serve_to_java=self._config.serve_logical_queue_to_java,
+                indices=wanted_indices(header),
+            )
+            self._log_news()
         if route is None:
             remark = f"No topic route info in name server for the topic: {header.topic}"
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, remark)
-        if self._config.order_message_enable:
-            order = self._kv.get(ORDER_TOPIC_CONFIG, header.topic)
-            route = replace(route, order_topic_conf=order)
-        # Clients from 4.9.4 on read strict JSON; many others read only numbers as broker ids.
-        standard = frame.version >= Version.V4_9_4 or header.accept_standard_json_only is True
+        # Clients from 4.9.4 on read strict JSON, and so do those that know of logical queues;
+        # many others read only numbers as broker ids.
+        standard = (
+            frame.version >= Version.V4_9_4
+            or header.accept_standard_json_only is True
+            or client is not Asker.OLD
+        )
         return frame.reply(body=route.encode(standard=standard))
 
     def _delete_topic(
         self, header: DeleteTopicFromNamesrv, frame: Frame, session: Session
     ) -> Frame:
-        self._routes.delete_topic(header.topic, cluster=header.cluster_name or None)
+        cluster = header.cluster_name or None
+        self._routes.delete_topic(header.topic, cluster=cluster)
+        self._logical.delete_topic(header.topic, cluster=cluster, now_s=self._now_s())
+        self._log_news()
         return frame.reply()
 
     def _all_topics(self, frame: Frame, session: Session) -> Frame:
@@ -237,6 +267,10 @@ class NameServerHandlers:
             raise Refused(ResponseCode.QUERY_NOT_FOUND, remark)
         return frame.reply(body=KVTable(table).encode())
 
+    def _log_news(self) -> None:
+        for news in self._logical.take_news():
+            LOGGER.warning("logical queues: %s", news)
+
     # Settings
 
     def _update_config(self, frame: Frame, session: Session) -> Frame:
@@ -253,16 +287,3 @@ class NameServerHandlers:
 
     def _get_config(self, frame: Frame, session: Session) -> Frame:
         return frame.reply(body=self._config.to_text())
-
-
-def _registration_body(header: RegisterBroker, frame: Frame) -> RegisterBrokerBody:
-    """What a broker brought along; nothing at all is a broker with no topics and version 0."""
-    if not frame.body:
-        return RegisterBrokerBody()
-    if frame.version < Version.V3_0_11:
-        return RegisterBrokerBody(TopicConfigWrapper.decode(frame.body))
-    # Told to compress, a broker of 5.3.3 does so and its header denies it: its own name server
-    # refuses it. No JSON begins as a zlib stream does.
-    if header.compressed or frame.body.startswith(ZLIB_MARK):
-        return RegisterBrokerBody.decode_compressed(frame.body)
-    return RegisterBrokerBody.decode(frame.body)

@@ -184,6 +184,19 @@ class RouteTable:
             },
         )
 
+    def queue_datas(self, topic: str) -> Mapping[str, QueueData]:
+        """The queues of a topic by broker name; empty if nobody has it."""
+        return self._topics.get(topic, {})
+
+    def master_address(self, broker_name: str) -> str | None:
+        """The address of a registered master, or None."""
+        broker = self._brokers.get(broker_name)
+        return None if broker is None else broker.addresses.get(MASTER_ID)
+
+    def is_registered(self, address: str) -> bool:
+        """Whether a broker is registered with this address."""
+        return address in self._alive
+
     def cluster_info(self) -> ClusterInfo:
         """Every broker, by name and by cluster."""
         clusters: dict[str, list[str]] = {}

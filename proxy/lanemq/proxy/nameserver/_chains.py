@@ -1,0 +1,110 @@
+"""Which part of a chain may be shown to clients, given what brokers have reported so far.
+
+Brokers report their own segments only, each when it can. So a chain that is put together from
+reports may be one that never was: the old end still open beside the new one, or a hole where a
+broker's report is late. Clients that were shown a hole would pass over messages, and with two
+open ends their messages would be in no order.
+"""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import final
+
+from lanemq.wire.logical import (
+    Chain,
+    Segment,
+    SegmentKey,
+    SegmentState,
+    by_offset,
+    check_physical_queue,
+)
+
+IsKnown = Callable[[Segment | None, Segment], bool]
+"""Whether it is known of two segments (None: the begin) that the second follows the first."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What of a chain can be right."""
+
+    chain: Chain
+    """All of it but for what clients need not see, or what is before the first problem."""
+    problem: str | None = None
+    is_whole: bool = True
+
+
+def judge(
+    chain: Chain,
+    *,
+    has_master: Callable[[str], bool],
+    follows: IsKnown,
+    is_known_gap: IsKnown,
+    is_doubtful: Callable[[SegmentKey], bool],
+) -> Judged:
+    """Judge a chain as it was reported.
+
+    ``has_master`` tells of a broker name whether it is registered. ``follows`` is asked where
+    the reports do not show it, ``is_known_gap`` where there are offsets that nobody has. A
+    segment ``is_doubtful`` that is at odds with another one on its physical queue.
+
+    - An open segment that another follows has been sealed: its successor could not have been
+      placed otherwise. It is shown with the end that this gives it.
+    - A destination whose place is not known yet is hidden while the broker of the open end is
+      there: producers should stay with that.
+    """
+    unplaced = [s for s in chain if s.delta < 0 and s.state is SegmentState.WRITE_ONLY]
+    shown: list[Segment] = []
+    problem = None
+    for segment in (s for s in chain if s.delta >= 0):
+        before = shown[-1] if shown else None
+        if is_doubtful(segment.key):
+            problem = f"{segment} is at odds with another segment on its queue"
+        elif before is None:
+            if segment.delta > 0 and not is_known_gap(None, segment):
+                problem = f"nobody has reported what is before {segment}"
+        elif not before.is_sealed:
+            if before.delta == segment.delta and segment.state is SegmentState.NORMAL:
+                problem = f"both {before} and {segment} are open"
+            elif unplaced and not follows(before, segment):
+                problem = f"it is not known yet whether {segment} follows {before}"
+            else:
+                shown[-1] = _sealed_by(before, segment)
+        elif before.next_delta > segment.delta:
+            problem = f"{before} overlaps {segment}"
+        elif before.next_delta < segment.delta and not is_known_gap(before, segment):
+            problem = f"nobody has reported what is between {before} and {segment}"
+        if problem is not None:
+            break
+        shown.append(segment)
+    end = shown[-1] if shown else None
+    is_whole = problem is None
+    if unplaced and not (end is not None and end.is_writable and has_master(end.broker_name)):
+        shown.append(unplaced[0])  # the same one at every name server
+        if is_whole and len(unplaced) > 1:
+            problem = f"both {unplaced[0]} and {unplaced[1]} are destinations"
+    return Judged(Chain(chain.index, shown), problem, is_whole)
+
+
+def _sealed_by(segment: Segment, successor: Segment) -> Segment:
+    offset_max = segment.offset_delta + successor.delta - segment.delta
+    if not segment.is_writable:
+        return replace(segment, offset_max=offset_max)
+    return segment.sealed(offset_max)
+
+
+def doubtful_segments(segments: Iterable[Segment]) -> set[SegmentKey]:
+    """Those that are at odds with an earlier one on the same physical queue."""
+    on_queue: dict[tuple[str, int], list[Segment]] = defaultdict(list)
+    for segment in segments:
+        if segment.delta >= 0 or segment.is_writable:
+            on_queue[segment.broker_name, segment.queue_id].append(segment)
+    doubtful = set()
+    for found in on_queue.values():
+        ordered = by_offset(found)
+        for before, after in itertools.pairwise(ordered):
+            if check_physical_queue((before, after)):
+                doubtful.add(after.key)
+    return doubtful

@@ -1,0 +1,285 @@
+"""One topic with logical queues: what brokers reported of it, and what clients may be shown.
+
+Pure: it reads no clock; times come in as ``now_s``.
+Source: RocketMQ 5.0.0-PREVIEW, RouteInfoManager.mergeLogicalQueuesInfo, and the protection of
+intermediate states that its proposal wants and that version lacks.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from typing import final
+
+from lanemq.wire import QueueData
+from lanemq.wire.logical import (
+    Chain,
+    ClientView,
+    LogicalQueues,
+    Segment,
+    SegmentKey,
+    TopicReport,
+)
+
+from ._chains import doubtful_segments, judge
+from ._logical_history import History
+
+
+@final
+class Status(Enum):
+    """What a name server can say of a topic."""
+
+    PLAIN = "plain"
+    """It has no logical queues, or not all of it has and it never had."""
+    NOT_YET = "not yet"
+    """It has logical queues, and too little is known of them to show any."""
+    LOGICAL = "logical"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What else the name server knows."""
+
+    queue_datas: Mapping[str, QueueData]
+    """The topic's queues at the brokers that are registered now."""
+    master_address: Callable[[str], str | None]
+    """The address of the master of a broker name; None if none is registered."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """The logical queues of a topic as they may be shown."""
+
+    status: Status
+    queues: LogicalQueues = field(default_factory=LogicalQueues)
+    problems: tuple[str, ...] = ()
+    """Why it is not simply what was reported last."""
+
+
+PLAIN = TopicView(Status.PLAIN)
+
+
+@dataclass(slots=True)
+class _Reported:
+    """What one broker said last."""
+
+    cluster: str
+    queues: LogicalQueues
+    report: TopicReport | None
+
+
+@final
+class LogicalTopic:
+    """Everything known of one topic. Brokers that go leave their segments here."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self._reported: dict[str, _Reported] = {}
+        self._wait_until_s: float | None = None
+        self._forget_history()
+
+    def _forget_history(self) -> None:
+        self._shown: dict[int, Chain] | None = None
+        self._index_of_queue: dict[tuple[str, int], int] = {}
+        self._arrived: set[str] = set()
+        self._left_out: set[tuple[str, int]] = set()
+        self._takes_gaps_as_found = False
+        self._history = History()
+
+    # What brokers say
+
+    def report(
+        self,
+        broker_name: str,
+        cluster: str,
+        queues: LogicalQueues,
+        report: TopicReport | None,
+        *,
+        wait_until_s: float | None = None,
+    ) -> None:
+        """A broker reports all segments it has of the topic; others in ``queues`` are ignored.
+
+        ``wait_until_s`` comes with the first registration of a broker ever: there may be
+        others with the topic that have not registered yet, so if the topic was not known,
+        nobody is shown anything until then.
+        """
+        own = LogicalQueues(
+            Chain(
+                chain.index,
+                (s for s in chain if s.broker_name == broker_name and s.topic == self.topic),
+            )
+            for chain in queues.values()
+        )
+        if wait_until_s is not None and own.segments:
+            if not self.has_segments:
+                self._wait_until_s = wait_until_s
+            self._arrived.add(broker_name)
+        self._forget_segments(broker_name, keep={segment.key for segment in own.segments})
+        self._reported[broker_name] = _Reported(cluster, own, report)
+        for segment in own.segments:
+            self._index_of_queue[broker_name, segment.queue_id] = segment.logical_index
+
+    def withdraw(self, broker_name: str) -> None:
+        """A broker has the topic without logical queues, or does not have it any more."""
+        if broker_name in self._reported:
+            self._forget_segments(broker_name, keep=set())
+            del self._reported[broker_name]
+
+    def forget(self, broker_name: str) -> None:
+        """An operator says that a broker will not come back; what is missing then is gone."""
+        self.withdraw(broker_name)
+        self._takes_gaps_as_found = True
+
+    def withdraw_cluster(self, cluster: str | None) -> None:
+        """The topic was deleted, in one cluster or (None) everywhere."""
+        for name, reported in list(self._reported.items()):
+            if cluster is None or reported.cluster == cluster:
+                self.withdraw(name)
+
+    @property
+    def has_segments(self) -> bool:
+        return any(reported.queues.segments for reported in self._reported.values())
+
+    @property
+    def broker_names(self) -> set[str]:
+        """The brokers that have segments, registered or not."""
+        return {name for name, found in self._reported.items() if found.queues.segments}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to remember."""
+        return not self._reported
+
+    @property
+    def client_view(self) -> ClientView:
+        """What old clients are to see: physical queues if any broker says so."""
+        views = {found.report.client_view for found in self._reported.values() if found.report}
+        return ClientView.PHYSICAL if ClientView.PHYSICAL in views else ClientView.LOGICAL
+
+    @property
+    def is_of_lanemq(self) -> bool:
+        """Whether a broker of lanemq has it."""
+        return any(reported.report is not None for reported in self._reported.values())
+
+    @property
+    def serves_java(self) -> bool:
+        """Whether no broker withholds the logical queues from Java clients."""
+        return all(found.report.serve_to_java for found in self._reported.values() if found.report)
+
+    # What clients may be shown
+
+    def view(self, facts: Facts, now_s: float) -> TopicView:
+        """What clients may be shown now. Sets of indices change only to complete ones."""
+        if not self.has_segments:
+            self._wait_until_s = None
+            self._forget_history()
+            return PLAIN
+        is_waiting = self._wait_until_s is not None and now_s < self._wait_until_s
+        if not is_waiting and self._wait_until_s is not None:
+            # Whoever could have told of what is missing has had the time to.
+            self._wait_until_s, self._takes_gaps_as_found = None, True
+            self._arrived |= self._reported.keys()
+        live = self._live()
+        if self._takes_gaps_as_found:
+            self._takes_gaps_as_found = False
+            self._history.take_as_found(live.values())
+        self._leave_out_unmapped(facts)
+        chains, problems = self._judged(live, facts)
+        missing = self._missing(facts, live)
+        missing += [f"nothing of logical queue {i} can be shown" for i in live if i not in chains]
+        found = (*problems, *missing)
+        if is_waiting:
+            return TopicView(Status.NOT_YET, problems=found)
+        if not missing:
+            self._shown = chains
+        elif self._shown is None:
+            return TopicView(Status.PLAIN, problems=found)
+        else:
+            self._shown = {i: chains.get(i, chain) for i, chain in self._shown.items()}
+        return TopicView(Status.LOGICAL, self._addressed(facts), found)
+
+    def _live(self) -> dict[int, Chain]:
+        found: dict[int, list[Segment]] = {}
+        for reported in self._reported.values():
+            for segment in reported.queues.segments:
+                found.setdefault(segment.logical_index, []).append(segment)
+        return {index: Chain(index, found[index]) for index in sorted(found)}
+
+    def _judged(
+        self, live: Mapping[int, Chain], facts: Facts
+    ) -> tuple[dict[int, Chain], list[str]]:
+        doubtful = doubtful_segments(s for chain in live.values() for s in chain)
+        chains, problems = {}, []
+        for index, chain in live.items():
+            before = (self._shown or {}).get(index, Chain(index))
+            judged = judge(
+                chain,
+                has_master=lambda name: facts.master_address(name) is not None,
+                follows=partial(self._history.follows, before),
+                is_known_gap=partial(self._history.is_known_gap, before),
+                is_doubtful=doubtful.__contains__,
+            )
+            if judged.problem is not None:
+                problems.append(f"logical queue {index}: {judged.problem}")
+            best = judged.chain if judged.is_whole or not before else before
+            if best:
+                chains[index] = best
+        return chains, problems
+
+    def _missing(self, facts: Facts, live: Mapping[int, Chain]) -> list[str]:
+        """Queues of registered brokers that are in no logical queue and ought to be."""
+        missing = []
+        for name, data in facts.queue_datas.items():
+            count = _queue_count(data)
+            if count == 0:
+                continue
+            reported = self._reported.get(name)
+            if reported is None:
+                missing.append(f"broker {name} has not reported logical queues")
+                continue
+            mapped = {segment.queue_id for segment in reported.queues.segments}
+            missing += [
+                f"queue {queue_id} of broker {name} is in no logical queue"
+                for queue_id in range(count)
+                if queue_id not in mapped
+                and (name, queue_id) not in self._left_out
+                # One that was in a logical queue that lives on has been swept.
+                and self._index_of_queue.get((name, queue_id)) not in live
+            ]
+        return missing
+
+    def _addressed(self, facts: Facts) -> LogicalQueues:
+        """What is shown, with the addresses that brokers have now."""
+
+        def addressed(segment: Segment) -> Segment:
+            address = facts.master_address(segment.broker_name)
+            if address is None or address == segment.broker_address:
+                return segment
+            return segment.with_address(address)
+
+        shown = self._shown or {}
+        return LogicalQueues(Chain(index, map(addressed, chain)) for index, chain in shown.items())
+
+    def _forget_segments(self, broker_name: str, keep: set[SegmentKey]) -> None:
+        """Drop a broker's segments, in whatever logical queue, but for those to come."""
+        reported = self._reported.get(broker_name)
+        for segment in () if reported is None else reported.queues.segments:
+            if segment.key not in keep:
+                shown = (self._shown or {}).get(segment.logical_index)
+                self._history.removed(segment, None if shown is None else shown.find(segment.key))
+
+    def _leave_out_unmapped(self, facts: Facts) -> None:
+        """Queues that a broker came without segments for: swept before, or left out for good."""
+        for name in self._arrived & facts.queue_datas.keys():
+            reported = self._reported.get(name)
+            if reported is not None and reported.queues.segments:
+                queue_ids = set(range(_queue_count(facts.queue_datas[name])))
+                queue_ids -= {segment.queue_id for segment in reported.queues.segments}
+                self._left_out |= {(name, queue_id) for queue_id in queue_ids}
+        self._arrived.clear()
+
+
+def _queue_count(data: QueueData) -> int:
+    return max(data.read_queue_nums, data.write_queue_nums)
