@@ -360,6 +360,19 @@ class TestHolding:
         second = await self.park(broker, 1)
         assert (await second.peer.receive()).code == ResponseCode.SYSTEM_BUSY
 
+    async def test_a_broker_that_stops_sends_all_who_wait_away(
+        self, broker: TestBroker, client: Client, autojump_clock: MockClock
+    ) -> None:
+        await client.send()
+        start_s = trio.current_time()
+        waiting = await self.park(broker, 1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(broker.broker.stop)
+            answer = await waiting.peer.receive()
+        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert trio.current_time() - start_s < 0.1
+        assert len(broker.context.holds) == 0
+
     async def test_only_an_end_of_the_queue_is_waited_at(
         self, broker: TestBroker, client: Client, autojump_clock: MockClock
     ) -> None:

@@ -104,6 +104,11 @@ class Broker:
             nursery.start_soon(self._delays.run)
             nursery.start_soon(self._sample)
 
+    async def stop(self) -> None:
+        """Send those away who wait for messages, then everybody, as ``Server.stop``."""
+        self._pulls.stop()
+        await self.server.stop()
+
     async def _sample(self) -> None:
         """Take the samples that rates are made of."""
         context = self.context

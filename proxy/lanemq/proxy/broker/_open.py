@@ -84,6 +84,9 @@ async def run_broker(
             ha_address=str(HostAddress(address.host, address.port + _HA_ABOVE)),
             topics=lambda: TopicConfigWrapper(dict(tables.configs), tables.data_version),
             logical_queues=lambda: broker.context.logical.own_queues(),
+            on_java_setting=lambda server, setting: broker.context.logical.java_settings.update(
+                {server: setting}
+            ),
             on_order_topics=lambda table: _mark_ordered(broker, table),
         )
         broker = Broker(
@@ -106,7 +109,7 @@ async def run_broker(
             finally:
                 with trio.CancelScope(shield=True):  # both calls are bounded
                     await registrar.unregister()
-                    await broker.server.stop()
+                    await broker.stop()
                 nursery.cancel_scope.cancel()
 
 

@@ -66,6 +66,17 @@ class Pulls:
         }
         self._wake = trio.Event()
         self._sleeps_until_s = math.inf
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Refuse every parked pull, and from now on each that would be parked.
+
+        A client that is refused asks again three seconds later. One whose connection only
+        breaks may wait for its own time-out: thirty seconds in Java's of 4.9.
+        """
+        self._stopping = True
+        for hold in self._broker.holds.expire(math.inf):
+            hold.owner.send(failure(hold.request, hold.owner, _stopping()))
 
     def pull(self, frame: Frame, session: Session) -> bytes | None:
         """Answer, or park and answer nothing yet."""
@@ -281,6 +292,8 @@ class Pulls:
         wanted: Wanted,
     ) -> None:
         broker, holds = self._broker, self._broker.holds
+        if self._stopping:
+            raise _stopping()
         if holds.is_full:
             remark = f"[OVERLOAD]{len(holds)} pulls are waiting already"
             raise Refused(ResponseCode.SYSTEM_BUSY, remark)
@@ -308,6 +321,10 @@ class Pulls:
         next_s = self._broker.holds.next_expiry_s()
         if next_s is not None and next_s < self._sleeps_until_s:
             self._wake.set()
+
+
+def _stopping() -> Refused:
+    return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is stopping")
 
 
 def register(handlers: Handlers, broker: BrokerContext) -> Pulls:
