@@ -60,6 +60,7 @@ from .stats import (
     TopicOffset,
     TopicStatsTable,
 )
+from .store import CheckRocksdbCqWriteProgressBody, CheckRocksdbCqWriteResult, CheckStatus
 from .topics import DataVersion, TopicConfig, TopicConfigWrapper, TopicFilterType, TopicList
 
 __all__ = [
@@ -69,6 +70,9 @@ __all__ = [
     "BrokerStatsData",
     "BrokerStatsItem",
     "CheckClientRequestBody",
+    "CheckRocksdbCqWriteProgressBody",
+    "CheckRocksdbCqWriteResult",
+    "CheckStatus",
     "ClientConnection",
     "ClusterInfo",
     "ConsumeFromWhere",

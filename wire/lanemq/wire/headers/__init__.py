@@ -103,6 +103,7 @@ from ._send import (
     SendMessageResponse,
     SendMessageV2,
 )
+from ._store import CheckRocksdbCqWriteProgress, ExportRocksdbConfigToJson
 from ._tables import REQUEST_HEADERS, RESPONSE_HEADERS
 
 __all__ = [
@@ -114,6 +115,7 @@ __all__ = [
     "BrokerHeartbeat",
     "ChangeInvisibleTime",
     "ChangeInvisibleTimeResponse",
+    "CheckRocksdbCqWriteProgress",
     "CheckTransactionState",
     "CloneGroupOffset",
     "ConsumeMessageDirectly",
@@ -127,6 +129,7 @@ __all__ = [
     "DeleteTopic",
     "DeleteTopicFromNamesrv",
     "EndTransaction",
+    "ExportRocksdbConfigToJson",
     "GetBrokerAclConfigResponse",
     "GetBrokerConfigResponse",
     "GetBrokerMemberGroup",

@@ -110,6 +110,7 @@ from ._send import (
     SendMessageResponse,
     SendMessageV2,
 )
+from ._store import CheckRocksdbCqWriteProgress, ExportRocksdbConfigToJson
 
 REQUEST_HEADERS: Final[dict[int, type[Header]]] = {
     Code.SEND_MESSAGE: SendMessage,
@@ -174,6 +175,8 @@ REQUEST_HEADERS: Final[dict[int, type[Header]]] = {
     Code.QUERY_SUBSCRIPTION_BY_CONSUMER: QuerySubscriptionByConsumer,
     Code.GET_TOPIC_CONFIG: GetTopicConfig,
     Code.GET_SUBSCRIPTIONGROUP_CONFIG: GetSubscriptionGroupConfig,
+    Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: CheckRocksdbCqWriteProgress,
+    Code.EXPORT_ROCKSDB_CONFIG_TO_JSON: ExportRocksdbConfigToJson,
     Code.UPDATE_AND_GET_GROUP_FORBIDDEN: UpdateGroupForbidden,
     Code.LITE_PULL_MESSAGE: PullMessage,
     Code.RECALL_MESSAGE: RecallMessage,
