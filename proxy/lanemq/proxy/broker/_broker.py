@@ -18,6 +18,7 @@ from .._server import Server
 from . import (
     _admin_config,
     _admin_groups,
+    _admin_metadata,
     _admin_relay,
     _admin_runtime,
     _admin_stats,
@@ -46,6 +47,7 @@ _WITHOUT_TASKS: Final = (
     _logical_mapping,
     _admin_config,
     _admin_groups,
+    _admin_metadata,
     _admin_relay,
     _admin_runtime,
     _admin_stats,
