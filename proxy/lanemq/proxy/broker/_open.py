@@ -84,9 +84,6 @@ async def run_broker(
             ha_address=str(HostAddress(address.host, address.port + _HA_ABOVE)),
             topics=lambda: TopicConfigWrapper(dict(tables.configs), tables.data_version),
             logical_queues=lambda: broker.context.logical.own_queues(),
-            on_java_setting=lambda server, setting: broker.context.logical.java_settings.update(
-                {server: setting}
-            ),
             on_order_topics=lambda table: _mark_ordered(broker, table),
         )
         broker = Broker(
