@@ -16,3 +16,9 @@ def _require(kind: str) -> None:
 def java() -> None:
     """Skip without a JDK and Maven; fail if LANEMQ_REQUIRE_PEERS insists on them."""
     _require("java")
+
+
+@pytest.fixture(scope="session")
+def go() -> None:
+    """As ``java``, for the Go client."""
+    _require("go")

@@ -38,7 +38,7 @@ from ._errors import ServerFailed
 from ._ports import free_port
 from ._servers import lanemq_broker
 from ._stages import Stage, recorded_store
-from ._store_view import StoreView, view_store
+from ._store_view import Committed, StoreView, committed_offsets, view_store
 
 BROKER_NAME = "broker-a"
 
@@ -143,6 +143,10 @@ class StoreStand:
     async def view(self) -> StoreView:
         """Read everything the running broker has."""
         return await view_store(self.address)
+
+    async def committed(self) -> Committed:
+        """Ask how far all groups of the running broker are."""
+        return await committed_offsets(self.address)
 
     async def ask(self, code: int, fields: Mapping[str, str], body: bytes = b"") -> Frame:
         """Send one request to the running broker and return the answer, whatever its code."""

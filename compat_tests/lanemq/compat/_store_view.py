@@ -17,9 +17,9 @@ from ._control import Control
 
 Queue = tuple[str, int]
 """Topic and queue id."""
+Committed = Mapping[tuple[str, str], Mapping[int, int]]
+"""Group and topic -> queue id -> committed offset."""
 READER = "lanemq-compat-view"
-# These grow by themselves: brokers write them while they run.
-OWN_TOPICS = ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_", "rmq_sys_", "CID_", "OFFSET_MOVED_EVENT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,7 @@ class StoreView:
 
     topics: Mapping[str, TopicConfig]
     groups: Mapping[str, SubscriptionGroupConfig]
-    offsets: Mapping[tuple[str, str], Mapping[int, int]]
-    """Group and topic -> queue id -> committed offset."""
+    offsets: Committed
     bounds: Mapping[Queue, tuple[int, int]]
     """First offset, and the offset of the next message, of every queue that has had one."""
     slots: Mapping[Queue, Mapping[int, StoredMessage]]
@@ -65,9 +64,43 @@ class StoreView:
             if message.queue_offset != offset
         ]
 
+    def lost_in(self, later: "StoreView") -> list[str]:
+        """Say what of this view is missing or different in a later view of the same store.
+
+        Messages, bounds and offsets may grow; where a queue begins may not change. Settings
+        of topics and groups are compared as far as 4.9 knows them.
+        """
+        lost = []
+        for queue, (begin, end) in self.bounds.items():
+            now_begin, now_end = later.bounds.get(queue, (0, 0))
+            if begin != now_begin or end > now_end:
+                lost.append(f"{queue}: {begin} to {end} became {now_begin} to {now_end}")
+            slots = later.slots.get(queue, {})
+            wrong = [n for n, message in self.slots[queue].items() if slots.get(n) != message]
+            if wrong:
+                lost.append(f"{queue}: other or no messages at {wrong[:5]} ({len(wrong)} in all)")
+        for topic, config in self.topics.items():
+            now = later.topics.get(topic)
+            if now is None or _queues_of(now) != _queues_of(config):
+                lost.append(f"topic {topic}: {config} became {now}")
+        for group, settings in self.groups.items():
+            found = later.groups.get(group)
+            if found is None or found.retry_max_times != settings.retry_max_times:
+                lost.append(f"group {group}: {settings} became {found}")
+        for (group, topic), committed in self.offsets.items():
+            for queue_id, offset in committed.items():
+                now_offset = later.offsets.get((group, topic), {}).get(queue_id, -1)
+                if now_offset < offset:
+                    lost.append(f"{group} in {topic} {queue_id}: {offset} became {now_offset}")
+        return lost
+
+
+def _queues_of(config: TopicConfig) -> tuple[int, int, int]:
+    return config.read_queue_nums, config.write_queue_nums, config.perm
+
 
 async def view_store(address: str) -> StoreView:
-    """Read everything the broker at ``address`` has, without what it writes for itself.
+    """Read everything the broker at ``address`` has.
 
     Tells nothing of queues that never had a message. Raises ``ServerFailed`` and what
     ``AdminClient`` raises.
@@ -84,7 +117,8 @@ async def view_store(address: str) -> StoreView:
                     place = (topic, queue.queue_id)
                     bounds[place] = (found.min_offset, found.max_offset)
                     slots[place] = await read_queue(admin, address, queue, *bounds[place])
-    return StoreView(topics, groups, await _offsets(address), bounds, slots)
+    groups = {name: settings for name, settings in groups.items() if name != READER}
+    return StoreView(topics, groups, await committed_offsets(address), bounds, slots)
 
 
 async def read_queue(
@@ -103,7 +137,8 @@ async def read_queue(
     return slots
 
 
-async def _offsets(address: str) -> dict[tuple[str, str], dict[int, int]]:
+async def committed_offsets(address: str) -> Committed:
+    """Ask how far all groups of a broker are."""
     frame = await Control(address).ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET, {})
     table = ConsumerOffsetTable.decode(frame.body).offset_table
     return {
