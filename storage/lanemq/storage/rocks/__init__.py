@@ -1,0 +1,23 @@
+"""A store's consume queues in RocksDB, byte for byte what Apache RocketMQ 5.3.3 reads and writes.
+
+Needs the package ``rocksdict``, which comes with ``lanemq[server]``; nothing outside of this
+package imports it unless a store is configured to use RocksDB.
+"""
+
+from ._batch import Batch
+from ._database import QueueDatabase, is_present, move_aside
+from ._queue_rows import QueueBounds, QueueRows, RowSpan
+from ._rows import OffsetRow, QueueKeys, UnitRow
+
+__all__ = [
+    "Batch",
+    "OffsetRow",
+    "QueueBounds",
+    "QueueDatabase",
+    "QueueKeys",
+    "QueueRows",
+    "RowSpan",
+    "UnitRow",
+    "is_present",
+    "move_aside",
+]
