@@ -1,6 +1,8 @@
 """What the store's tests share: small stores on a simulated disk, and messages for them."""
 
-from collections.abc import Callable
+import shutil
+import tarfile
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -86,3 +88,55 @@ def make_message(clock_ms: Callable[[], int]) -> MakeMessage:
         )
 
     return make
+
+
+RECORDED = Path(__file__).parents[2] / "compat_tests/vectors/stores"
+
+
+@pytest.fixture(scope="session")
+def unpacked_stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The stores that real brokers wrote, by name; not to be changed."""
+    directory = tmp_path_factory.mktemp("stores")
+    for path in sorted(RECORDED.glob("*.tar.gz")):
+        with tarfile.open(path) as archive:
+            archive.extractall(directory, filter="data")
+    return directory
+
+
+@pytest.fixture
+def recorded(unpacked_stores: Path, tmp_path: Path) -> Callable[[str], Path]:
+    """Copy one of the recorded stores, to be changed at will."""
+
+    def copy(name: str) -> Path:
+        return Path(shutil.copytree(unpacked_stores / name, tmp_path / name))
+
+    return copy
+
+
+@pytest.fixture
+def filled(tmp_path: Path, make_message: MakeMessage) -> Callable[..., Awaitable[Path]]:
+    """Make a small store on the real disk, with ``count`` messages, closed cleanly."""
+
+    async def fill(count: int, *, topics: tuple[str, ...] = ("T",), queues: int = 1) -> Path:
+        config = StoreConfig(
+            root=tmp_path / "filled",
+            commit_log_file_bytes=4096,
+            consume_queue_file_bytes=200,
+            max_hash_slots=7,
+            max_index_entries=40,
+        )
+        async with open_store(config) as store:
+            for number in range(count):
+                topic = topics[number % len(topics)]
+                message = make_message(
+                    b"body %d" % number,
+                    topic=topic,
+                    queue_id=number // len(topics) % queues,
+                    unique_key=f"U{number}",
+                    tags="even" if number % 2 == 0 else "",
+                )
+                store.put(message)
+            store.commit()
+        return config.root
+
+    return fill

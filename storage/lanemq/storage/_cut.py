@@ -21,10 +21,19 @@ MAGICS = tuple(magic.to_bytes(4, "big", signed=True) for magic in (MAGIC_V1, MAG
 MAGIC_AT = 4
 
 
-def cut_log(segments: Segments, end: int, *, why: str, files: Files, save_to: Path) -> None:
+def cut_log(
+    segments: Segments,
+    end: int,
+    *,
+    why: str,
+    files: Files,
+    save_to: Path,
+    always_save: bool = False,
+) -> None:
     """Make zeros of all bytes from ``end`` on, and remove the files behind.
 
-    ``why`` says what is wrong with the record at ``end``. Copies are made below ``save_to``.
+    ``why`` says what is wrong with the record at ``end``. Copies are made below ``save_to``
+    where there are whole records, or always if ``always_save``.
     """
     rest = [
         (start, file) for start, file in segments.open_files() if start + segments.file_bytes > end
@@ -35,9 +44,11 @@ def cut_log(segments: Segments, end: int, *, why: str, files: Files, save_to: Pa
     if not data_bytes:
         return
     saved = ""
-    if _has_record(segments, rest, end):
+    has_record = _has_record(segments, rest, end)
+    if has_record or always_save:
         directory = save_to / segment_name(end)
-        saved = f"; there are whole records among them, all are saved in {directory}"
+        among = "there are whole records among them, " if has_record else ""
+        saved = f"; {among}all are saved in {directory}"
         for start, file in rest:
             path = directory / segment_name(start)
             if files.exists(path):

@@ -1,0 +1,104 @@
+"""``lanemq store inspect``: what a store holds, at a glance, without reading all of it."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from .._config import Stage
+from ._advice import advise
+from ._directory import Checkpoint, StoreDirectory, read_store
+from ._findings import Finding
+from ._metadata import read_tables
+from ._scan import record_at
+from ._stage import StageFound, derive_stage, files_end
+from ._summaries import (
+    GroupSummary,
+    IndexSummary,
+    LogSummary,
+    QueueSummary,
+    TableSummary,
+    disk_use,
+    summarize_groups,
+    summarize_index,
+    summarize_log,
+    summarize_queues,
+    summarize_table,
+)
+from ._verify import rows_of
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """All that ``inspect`` shows."""
+
+    root: Path
+    is_clean: bool
+    abort_text: str
+    """What the last broker wrote into ``abort``: its process id, with 5.x and lanemq."""
+    checkpoint: Checkpoint
+    stage: StageFound
+    log: LogSummary
+    watermarks: dict[str, int]
+    """Name of an index -> position up to which it has the log."""
+    queues: list[QueueSummary]
+    groups: list[GroupSummary]
+    index: IndexSummary
+    tables: list[TableSummary]
+    disk_bytes: dict[str, int]
+    """Part of the directory -> bytes it takes on the disk."""
+    findings: list[Finding]
+
+
+def inspect_store(root: Path, *, commit_log: Path | None = None) -> Inspection:
+    """Look at a store. Nothing in it is changed, and little of the log is read.
+
+    Raises ``NotAStore``, ``StoreLocked`` and ``OSError``.
+    """
+    with read_store(root, commit_log=commit_log) as store, ExitStack() as stack:
+        rows, unreadable = rows_of(store, stack)
+        indexed = files_end(store)
+        mark = rows.watermark() if rows is not None else None
+        log = summarize_log(store.log, max(indexed, mark or 0))
+        stage = derive_stage(store, files_end=indexed, rocksdb_end=mark, log_end=log.end)
+        queues = summarize_queues(store, rows, stage.stage)
+        tables = read_tables(store.config, from_rocksdb=stage.stage is Stage.ROCKSDB)
+        groups = summarize_groups(tables["consumerOffsets"], queues)
+        index = summarize_index(store)
+        newest = record_at(store.log, index.newest_position) if index.entries else None
+        watermarks = {"queue files": max(indexed, log.begin)}
+        if mark is not None:
+            watermarks["rocksdb"] = mark
+        watermarks["key index"] = newest.end if newest is not None else log.begin
+        advice = advise(
+            store,
+            stage=stage,
+            log=log,
+            queues=queues,
+            groups=groups,
+            index=index,
+            tables=tables,
+        )
+        return Inspection(
+            root=root,
+            is_clean=store.is_clean,
+            abort_text=_abort_text(store),
+            checkpoint=store.checkpoint(),
+            stage=stage,
+            log=log,
+            watermarks=watermarks,
+            queues=queues,
+            groups=groups,
+            index=index,
+            tables=[summarize_table(table) for table in tables.values()],
+            disk_bytes=disk_use(store),
+            findings=[*unreadable, *advice],
+        )
+
+
+def _abort_text(store: StoreDirectory) -> str:
+    try:
+        return (store.root / "abort").read_text("utf-8", "replace").strip()
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,244 @@
+"""The pieces of an inspection: log, queues, groups, key index, disk."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+from lanemq.wire import DataVersion
+
+from .._config import Stage
+from ._directory import StoreDirectory
+from ._metadata import TableContents, consumer_offsets
+from ._pieces import Pieces
+from ._rocks_view import DATABASE_FILES
+from ._rows_view import RowsView
+from ._scan import LogScan, find_record
+
+SAMPLE_BYTES: Final = 1 << 20
+TAIL_BYTES: Final = 32 << 20
+ASIDE: Final = ("commitlog-cut", "repair-", "repair.tmp")
+ASIDE_MARKS: Final = (".aside-", ".bad-")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LogSummary:
+    """Positions count bytes of the log; ``end`` is behind the last record."""
+
+    begin: int
+    end: int
+    files: int
+    spare_files: int
+    """Made ahead by a broker, still empty."""
+    file_bytes: int
+    records_estimate: int
+    first_store_timestamp_ms: int
+    last_store_timestamp_ms: int
+
+
+def summarize_log(log: Pieces, indexed: int) -> LogSummary:
+    """Find the end of the log, from what the indexes know, and sample its records."""
+    first = LogScan(log, log.begin, min(log.begin + SAMPLE_BYTES, log.capacity_end), False)
+    records = sampled = first_ms = last_ms = 0
+    for record in first:
+        first_ms = first_ms or record.store_timestamp_ms
+        last_ms = record.store_timestamp_ms
+        records, sampled = records + 1, sampled + record.size_bytes
+    end = first.stopped if first.first is not None else log.begin
+    at = _tail_start(log, indexed)
+    if at > end:
+        tail = LogScan(log, at, log.capacity_end, False)
+        for record in tail:
+            last_ms = record.store_timestamp_ms
+            records, sampled = records + 1, sampled + record.size_bytes
+        end = max(end, tail.stopped) if tail.first is not None else end
+    elif first.first is not None and not first.why:
+        rest = LogScan(log, first.stopped, log.capacity_end, False)
+        for record in rest:
+            last_ms = record.store_timestamp_ms
+            records, sampled = records + 1, sampled + record.size_bytes
+        end = rest.stopped if rest.first is not None else end
+    return LogSummary(
+        begin=log.begin,
+        end=end,
+        files=len(log),
+        spare_files=sum(start >= end for start in log.starts),
+        file_bytes=log.file_bytes,
+        records_estimate=round((end - log.begin) * records / sampled) if sampled else 0,
+        first_store_timestamp_ms=first_ms,
+        last_store_timestamp_ms=last_ms,
+    )
+
+
+def _tail_start(log: Pieces, indexed: int) -> int:
+    """Where to look for the end: some way before the newest message that has a unit."""
+    at = max(log.begin, min(indexed, log.capacity_end - 1))
+    for start in reversed(log.starts):  # a file that has a record where the indexes end early
+        if start > at and find_record(log, start, start + 1) is not None:
+            return start
+    return max(log.start_of(at), at - TAIL_BYTES) if log.starts else 0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class QueueSummary:
+    """One queue. Offsets count messages; an end is behind the last one."""
+
+    topic: str
+    queue_id: int
+    min: int
+    end: int
+    """As the index that brokers read has it."""
+    files: tuple[int, int] | None
+    """First message that the log still has, and end, in the files; None without files."""
+    rocksdb: tuple[int, int] | None
+    """The same in RocksDB."""
+
+    @property
+    def messages(self) -> int:
+        return max(0, self.end - self.min)
+
+
+def summarize_queues(
+    store: StoreDirectory, rows: RowsView | None, stage: Stage
+) -> list[QueueSummary]:
+    """All queues, by topic and id."""
+    begin = store.log.begin
+    in_files: dict[tuple[str, int], tuple[int, int]] = {}
+    for queue in store.queues():
+        end = queue.end()
+        in_files[queue.topic, queue.queue_id] = (queue.first_from(begin, end), end)
+        queue.close()
+    in_rows: dict[tuple[str, int], tuple[int, int]] = {}
+    if rows is not None:
+        for name in rows.queues():
+            first, end = rows.bounds(*name) or (0, 0)
+            in_rows[name] = (_first_row(rows, name, first, end, begin), end)
+    found = []
+    for name in sorted(in_files.keys() | in_rows.keys()):
+        files, rocksdb = in_files.get(name), in_rows.get(name)
+        read = (rocksdb if stage is Stage.ROCKSDB else files) or (0, 0)
+        found.append(QueueSummary(*name, *read, files, rocksdb))
+    return found
+
+
+def _first_row(rows: RowsView, name: tuple[str, int], first: int, end: int, log_begin: int) -> int:
+    low, high = first, end
+    while low < high:
+        middle = (low + high) // 2
+        row = next(iter(rows.values(*name, middle, 1)), None)
+        if row is not None and int.from_bytes(row[1][:8], "big") >= log_begin:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """How far a group is in a topic. Offsets and lag count messages."""
+
+    group: str
+    topic: str
+    offsets: dict[int, int]
+    """Queue id -> offset of the next message."""
+    lag: int
+    """Messages it has not consumed, of the queues that it has an offset for."""
+    beyond: int
+    """Queues that end before the group's offset."""
+
+
+def summarize_groups(table: TableContents, queues: list[QueueSummary]) -> list[GroupSummary]:
+    ends = {(queue.topic, queue.queue_id): queue.end for queue in queues}
+    found = []
+    for (group, topic), offsets in sorted(consumer_offsets(table).items()):
+        behind = [ends.get((topic, number), 0) - at for number, at in offsets.items()]
+        found.append(
+            GroupSummary(
+                group,
+                topic,
+                dict(sorted(offsets.items())),
+                lag=sum(max(0, lag) for lag in behind),
+                beyond=sum(lag < 0 for lag in behind),
+            )
+        )
+    return found
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class IndexSummary:
+    """The key index."""
+
+    files: int
+    entries: int
+    slots_per_file: int | None
+    entries_per_file: int | None
+    newest_position: int
+    newest_timestamp_ms: int
+
+
+def summarize_index(store: StoreDirectory) -> IndexSummary:
+    files = [file for file in store.index_files() if file.next_entry > 1]
+    sizes = store.index_sizes
+    return IndexSummary(
+        files=len(store.index_files()),
+        entries=sum(file.next_entry - 1 for file in files),
+        slots_per_file=sizes.slots if sizes is not None else None,
+        entries_per_file=sizes.entries if sizes is not None else None,
+        newest_position=files[-1].header.end_position if files else -1,
+        newest_timestamp_ms=files[-1].header.end_timestamp_ms if files else 0,
+    )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TableSummary:
+    """One of the tables under ``config``."""
+
+    name: str
+    source: str
+    """``json``, ``rocksdb`` or ``none``."""
+    entries: int
+    version: DataVersion | None
+    problem: str
+
+
+def summarize_table(table: TableContents) -> TableSummary:
+    return TableSummary(
+        table.kind.name, table.source, len(table.entries), table.version, table.problem
+    )
+
+
+def is_aside(name: str) -> bool:
+    """Whether a directory of a store holds what was set aside."""
+    return name.startswith(ASIDE) or any(mark in name for mark in ASIDE_MARKS)
+
+
+def disk_use(store: StoreDirectory) -> dict[str, int]:
+    """Part of the store -> bytes it takes on the disk, which holes in files do not."""
+    used = {"commitlog": sum(piece.disk_bytes for piece in store.log.pieces)}
+    names = {"consumequeue": "queue files", "index": "index", "config": "config"}
+    with os.scandir(store.root) as entries:
+        for entry in entries:
+            if Path(entry.path).resolve() == store.log.directory.resolve():
+                continue
+            part = "set aside" if is_aside(entry.name) else names.get(entry.name, "other")
+            for directory, path, blocks in _files(Path(entry.path)):
+                name = part
+                if directory == store.consume_queue and DATABASE_FILES.fullmatch(path):
+                    name = "queues in rocksdb"
+                used[name] = used.get(name, 0) + blocks * 512
+    return used
+
+
+def _files(path: Path) -> "list[tuple[Path, str, int]]":
+    if path.is_symlink() or not path.is_dir():
+        return [(path.parent, path.name, path.lstat().st_blocks)]
+    return [
+        (Path(directory), name, os.lstat(os.path.join(directory, name)).st_blocks)
+        for directory, _, names in os.walk(path)
+        for name in names
+    ]

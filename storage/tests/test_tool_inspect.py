@@ -1,0 +1,209 @@
+"""``lanemq store inspect`` and ``export-metadata``: what a store holds, and in which stage."""
+
+import json
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lanemq.storage import ConfigTables, StoreConfig, StoreLocked
+from lanemq.storage._files import RealFiles
+from lanemq.storage.rocks import QueueDatabase, QueueRows
+from lanemq.storage.tools import (
+    Inspection,
+    NotAStore,
+    Severity,
+    export_tables,
+    inspect_store,
+    write_tables,
+)
+
+Recorded = Callable[[str], Path]
+
+STORES = Path(__file__).parents[2] / "compat_tests/vectors/stores"
+NAMES = sorted(path.name.removesuffix(".tar.gz") for path in STORES.glob("*.tar.gz"))
+FILE_STORE = "file-4.9.7-clean"
+BOTH_STORE = "dualwrite-5.3.3-clean"
+ROCKSDB_STORE = "rocksdb-5.3.3-clean"
+
+
+def expected_of(name: str) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads((STORES / f"{name}.expected.json").read_text())
+    return value
+
+
+def kinds(found: Inspection, severity: Severity) -> set[str]:
+    return {finding.kind for finding in found.findings if finding.severity is severity}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recorded_store_is_summed_up_as_its_broker_did(name: str, unpacked_stores: Path) -> None:
+    root, expected = unpacked_stores / name, expected_of(name)
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    found = inspect_store(root)
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
+    assert found.is_clean == ("killed" not in name)
+    assert found.log.end == expected["commitLogWalk"]["end"]
+    assert abs(found.log.records_estimate - expected["commitLogWalk"]["records"]) < 10
+    stage = {"f": 1, "d": 2, "r": 3}[name[0]]
+    assert found.stage.stage == stage
+    assert found.stage.is_sure
+    ends = {(queue.topic, queue.queue_id): (queue.min, queue.end) for queue in found.queues}
+    for topic, described in expected["topics"].items():
+        for number, queue in described["queues"].items():
+            assert ends.get((topic, int(number)), (0, 0)) == (queue["min"], queue["max"])
+    lags = {(group.group, group.topic): group.offsets for group in found.groups}
+    for group, topics in expected["consumerOffsets"].items():
+        for topic, queues in topics.items() if isinstance(topics, dict) else ():
+            for number, offsets in queues.items():
+                known = lags.get((group, topic), {}).get(int(number), 0)
+                assert known == offsets["consumerOffset"], (group, topic)
+    assert kinds(found, Severity.PROBLEM) == set()
+
+
+def test_a_crash_is_told_with_what_the_next_start_does(unpacked_stores: Path) -> None:
+    found = inspect_store(unpacked_stores / "dualwrite-5.3.3-killed")
+    assert found.abort_text.isdigit()
+    assert {"not-closed", "rocksdb-covers-less"} <= kinds(found, Severity.NOTE)
+    assert found.watermarks["rocksdb"] == 0
+
+
+def test_row_07_rocksdb_without_the_history_is_told_before_a_switch(recorded: Recorded) -> None:
+    root = recorded(BOTH_STORE)
+    assert inspect_store(root).findings == []
+    database = QueueDatabase(root / "consumequeue")
+    QueueRows(database).delete_units("sd_orders", 2, 0, 10)
+    database.close()
+    (found,) = inspect_store(root).findings
+    assert (found.kind, found.count) == ("rocksdb-covers-less", 1)
+    assert "too early" in found.what
+    assert "convert" in found.way_on
+
+
+@pytest.mark.parametrize("missing", ["CURRENT", "*.sst"])
+def test_row_16_an_incomplete_rocksdb_is_told_and_the_rest_is_shown(
+    missing: str, recorded: Recorded
+) -> None:
+    root = recorded(ROCKSDB_STORE)
+    for path in (root / "consumequeue").glob(missing):
+        path.unlink()
+    found = inspect_store(root)
+    assert kinds(found, Severity.PROBLEM) == {"rocksdb-unreadable"}
+    assert found.stage.stage == 3
+    assert found.log.end == expected_of(ROCKSDB_STORE)["commitLogWalk"]["end"]
+
+
+def test_row_05_offsets_that_were_never_merged_are_told(recorded: Recorded) -> None:
+    root = recorded(ROCKSDB_STORE)
+    offsets = root / "config/consumerOffset.json"
+    text = offsets.read_text()
+    assert '"offsetTable":{' in text
+    offsets.write_text(text.replace('"offsetTable":{', '"offsetTable":{\n"T@only_in_json":{0:5},'))
+    found = inspect_store(root)
+    assert "never-merged" in kinds(found, Severity.NOTE)
+
+
+def test_row_15_tables_of_another_kind_are_a_problem(recorded: Recorded) -> None:
+    root = recorded(FILE_STORE)
+    (root / "config/rdb").mkdir()
+    assert kinds(inspect_store(root), Severity.PROBLEM) == {"config-v2"}
+
+
+def test_a_table_that_cannot_be_read_is_a_problem(recorded: Recorded) -> None:
+    root = recorded(FILE_STORE)
+    for name in ("topics.json", "topics.json.bak"):
+        (root / "config" / name).write_text("{")
+    found = inspect_store(root)
+    assert kinds(found, Severity.PROBLEM) == {"table-unreadable"}
+    with pytest.raises(NotAStore, match="cannot be read"):
+        export_tables(root)
+
+
+def test_a_group_beyond_the_end_of_its_queue_is_told(recorded: Recorded) -> None:
+    root = recorded(FILE_STORE)
+    offsets = root / "config/consumerOffset.json"
+    offsets.write_text(offsets.read_text().replace("0:153", "0:9153"))
+    found = inspect_store(root)
+    assert kinds(found, Severity.NOTE) == {"offset-beyond-end"}
+
+
+def test_a_store_without_indexes_still_has_a_log(recorded: Recorded) -> None:
+    root = recorded("file-4.9.7-killed")
+    for name in ("consumequeue", "index", "config"):
+        shutil.rmtree(root / name)
+    found = inspect_store(root)
+    assert found.log.end == expected_of("file-4.9.7-killed")["commitLogWalk"]["end"]
+    assert found.log.spare_files == 1
+    assert found.queues == []
+
+
+async def test_a_store_of_lanemq_says_its_stage_itself(
+    filled: Callable[..., Awaitable[Path]],
+) -> None:
+    found = inspect_store(await filled(40, topics=("A", "B"), queues=2))
+    assert "lanemq noted it" in found.stage.why
+    assert found.stage.stage == 1
+    assert {(queue.topic, queue.queue_id, queue.end) for queue in found.queues} == {
+        ("A", 0, 10),
+        ("A", 1, 10),
+        ("B", 0, 10),
+        ("B", 1, 10),
+    }
+
+
+def test_a_store_in_use_is_refused(recorded: Recorded) -> None:
+    root = recorded(FILE_STORE)
+    lock = RealFiles().lock(root / "lock", root)
+    with pytest.raises(StoreLocked):
+        inspect_store(root)
+    lock.release()
+
+
+# The tables
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_exported_tables_are_read_back_as_they_were(
+    name: str, unpacked_stores: Path, tmp_path: Path
+) -> None:
+    stage, tables = export_tables(unpacked_stores / name)
+    written = write_tables(tables, tmp_path / "config")
+    assert sorted(path.name for path in written) == [
+        "consumerOffset.json",
+        "delayOffset.json",
+        "subscriptionGroup.json",
+        "topics.json",
+    ]
+    read = ConfigTables(StoreConfig(root=tmp_path), RealFiles(), lambda: 0)
+    read.load(after_crash=False)
+    expected = expected_of(name)
+    for topic, described in expected["topics"].items():
+        config = read.topics.get(topic)
+        assert config is not None
+        assert config.read_queue_nums == described["readQueueNums"]
+    for group, topics in expected["consumerOffsets"].items():
+        for topic, queues in topics.items() if isinstance(topics, dict) else ():
+            for number, offsets in queues.items():
+                known = read.consumer_offsets.get(group, topic, int(number)) or 0
+                assert known == offsets["consumerOffset"]
+    assert {table.source for table in tables} == (
+        {"json", "rocksdb"} if stage.stage == 3 else {"json"}
+    )
+
+
+def test_an_export_overwrites_nothing(unpacked_stores: Path, tmp_path: Path) -> None:
+    _, tables = export_tables(unpacked_stores / FILE_STORE)
+    (tmp_path / "delayOffset.json").write_text("mine")
+    with pytest.raises(FileExistsError):
+        write_tables(tables, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["delayOffset.json"]
+
+
+def test_either_side_can_be_exported(unpacked_stores: Path) -> None:
+    root = unpacked_stores / ROCKSDB_STORE
+    _, rocksdb = export_tables(root, from_rocksdb=True)
+    _, before = export_tables(root, from_rocksdb=False)
+    assert rocksdb[0].entries == 25 > before[0].entries
+    assert rocksdb[0].members["dataVersion"].counter == 14
