@@ -1,0 +1,349 @@
+"""The database of consume queues: batches, reads, truncation, crashes and locks."""
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lanemq.storage import StoreCorrupted, StoreLocked
+from lanemq.storage.rocks import (
+    OffsetRow,
+    QueueBounds,
+    QueueDatabase,
+    QueueRows,
+    RowSpan,
+    UnitRow,
+    is_present,
+    move_aside,
+)
+
+TOPIC = b"T"
+
+
+def put(rows: QueueRows, offsets: range, *, topic: bytes = TOPIC, queue_id: int = 0) -> None:
+    batch = rows.batch()
+    for offset in offsets:
+        batch.put_unit(topic, queue_id, offset, offset * 100, 100, 7, 1_000 + offset)
+    batch.put_max(topic, queue_id, offsets[-1] * 100, offsets[-1])
+    batch.set_watermark(offsets[-1] * 100 + 100)
+    batch.write()
+
+
+def row(offset: int) -> UnitRow:
+    return UnitRow(offset * 100, 100, 7, 1_000 + offset)
+
+
+def left_by_a_crash(rows: QueueRows, target: Path) -> QueueRows:
+    """What the directory holds while it is open is what a crash leaves."""
+    shutil.copytree(rows.database.directory, target)
+    return QueueRows(QueueDatabase(target))
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Iterator[QueueRows]:
+    rows = QueueRows(QueueDatabase(tmp_path / "consumequeue"))
+    yield rows
+    rows.close()
+
+
+def test_a_new_database_is_empty(rows: QueueRows) -> None:
+    assert rows.watermark() is None
+    assert list(rows.queues()) == []
+    assert list(rows.stored_queues()) == []
+    assert rows.max_row("T", 0) is None
+    assert rows.unit("T", 0, 0) is None
+    assert rows.span("T", 0) is None
+
+
+def test_what_a_batch_puts_is_read_at_once(rows: QueueRows) -> None:
+    put(rows, range(5, 45))
+    assert rows.unit("T", 0, 5) == row(5)
+    assert rows.read_rows(TOPIC, 0, 5, 2) == [row(5), row(6)]
+    assert rows.read_rows(TOPIC, 0, 10, 32) == [row(offset) for offset in range(10, 42)]
+    assert rows.read_rows(TOPIC, 0, 40, 32) == [row(offset) for offset in range(40, 45)]
+    assert len(rows.read_units(TOPIC, 0, 5, 10)) == 200
+    assert rows.max_row("T", 0) == OffsetRow(4400, 44)
+    assert rows.min_row("T", 0) is None
+    assert rows.watermark() == 4500
+    assert list(rows.queues()) == [QueueBounds("T", 0, OffsetRow(4400, 44), None)]
+    assert list(rows.stored_queues()) == [("T", 0)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 32])
+def test_a_read_ends_at_the_first_missing_row(rows: QueueRows, count: int) -> None:
+    put(rows, range(3))
+    put(rows, range(4, 9))
+    assert rows.read_rows(TOPIC, 0, 2, count) == [row(2)]
+    assert rows.read_rows(TOPIC, 0, 3, count) == []
+    assert rows.next_unit(TOPIC, 0, 3) == 4
+    assert rows.previous_unit(TOPIC, 0, 3) == 2
+    assert rows.next_unit(TOPIC, 0, 9) is None
+
+
+def test_queues_that_are_neighbours_are_not_mixed_up(rows: QueueRows) -> None:
+    for topic, queue_id in ((b"T", 0), (b"T", 1), (b"U", 0), (b"T1", 0)):
+        put(rows, range(2, 4), topic=topic, queue_id=queue_id)
+    assert rows.next_unit(b"T", 0, 4) is None
+    assert rows.previous_unit(b"T", 1, 1) is None
+    assert len(rows.read(b"T", 0, 2, 32)) == 2
+    assert [(found.topic, found.queue_id) for found in rows.queues()] == [
+        ("T", 0),
+        ("T", 1),
+        ("U", 0),
+        ("T1", 0),
+    ]
+    assert [found.queue_id for found in rows.queues("T")] == [0, 1]
+    rows.delete_queue("T", 1)
+    assert list(rows.stored_queues()) == [("T", 0), ("U", 0), ("T1", 0)]
+    assert [found.queue_id for found in rows.queues("T")] == [0]
+
+
+def test_the_newest_and_the_oldest_of_several_queues_are_put_together(rows: QueueRows) -> None:
+    for queue_id in range(3):
+        put(rows, range(queue_id + 1), queue_id=queue_id)
+    batch = rows.batch()
+    batch.put_min(TOPIC, 1, 0, 0)
+    batch.put_min(TOPIC, 9, 0, 0)  # of a queue that was only asked for its messages
+    batch.write()
+    assert list(rows.queues("T")) == [
+        QueueBounds("T", 0, OffsetRow(0, 0), None),
+        QueueBounds("T", 1, OffsetRow(100, 1), OffsetRow(0, 0)),
+        QueueBounds("T", 2, OffsetRow(200, 2), None),
+        QueueBounds("T", 9, None, OffsetRow(0, 0)),
+    ]
+
+
+def test_holes_are_found_and_named(rows: QueueRows) -> None:
+    put(rows, range(3, 10))
+    assert rows.span("T", 0) == RowSpan(3, 9, 7, None)
+    rows.delete_units("T", 0, 5, 7)
+    assert rows.span("T", 0) == RowSpan(3, 9, 5, 5)
+    rows.drop_expired("T", 0, 5)
+    assert rows.span("T", 0) == RowSpan(7, 9, 3, None)
+
+
+def test_row_08_an_overhang_is_cut_down_to_the_last_row_that_stays(rows: QueueRows) -> None:
+    put(rows, range(20))
+    put(rows, range(4), queue_id=1)
+    put(rows, range(30, 33), queue_id=2)
+    put(rows, range(20, 22))  # the watermark is the log's end
+    assert rows.truncate(1000) == 2
+    assert rows.max_row("T", 0) == OffsetRow(900, 9)
+    assert rows.span("T", 0) == RowSpan(0, 9, 10, None)
+    assert rows.max_row("T", 1) == OffsetRow(300, 3)
+    assert rows.max_row("T", 2) is None
+    assert rows.span("T", 2) is None
+    assert rows.watermark() == 1000
+
+
+def test_a_truncation_that_meets_its_end_exactly_keeps_the_row_before(rows: QueueRows) -> None:
+    """The reference looks by halves, and may stop at a lower probe than the predecessor."""
+    put(rows, range(20))
+    assert rows.truncate(1900) == 1
+    assert rows.max_row("T", 0) == OffsetRow(1800, 18)
+
+
+def test_a_truncation_behind_the_end_changes_nothing(rows: QueueRows) -> None:
+    put(rows, range(20))
+    assert rows.truncate(2000) == 0
+    assert rows.watermark() == 2000
+    assert rows.max_row("T", 0) == OffsetRow(1900, 19)
+
+
+def test_what_is_flushed_survives_a_crash_and_the_rest_is_lost_as_one(
+    rows: QueueRows, tmp_path: Path
+) -> None:
+    put(rows, range(10))
+    rows.flush()
+    put(rows, range(10, 20))
+    crashed = left_by_a_crash(rows, tmp_path / "crashed")
+    assert crashed.watermark() == 1000
+    assert crashed.max_row("T", 0) == OffsetRow(900, 9)
+    assert crashed.span("T", 0) == RowSpan(0, 9, 10, None)
+    crashed.close()
+
+
+@pytest.mark.slow
+def test_rows_and_watermark_agree_after_a_crash_at_any_time(
+    rows: QueueRows, tmp_path: Path
+) -> None:
+    """Batches are written without a pause while another thread flushes."""
+    stop = threading.Event()
+
+    def write() -> None:
+        begin = 0
+        while not stop.is_set() and begin < 1_000_000:
+            put(rows, range(begin, begin + 50))
+            begin += 50
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for number in range(10):
+            rows.flush()
+            crashed = left_by_a_crash(rows, tmp_path / f"crashed{number}")
+            span, watermark = crashed.span("T", 0), crashed.watermark()
+            assert span is not None
+            assert span.first_missing is None
+            assert watermark == (span.last + 1) * 100
+            assert crashed.max_row("T", 0) == OffsetRow(span.last * 100, span.last)
+            crashed.close()
+            shutil.rmtree(tmp_path / f"crashed{number}")
+    finally:
+        stop.set()
+        writer.join()
+
+
+def test_a_clean_stop_keeps_everything(tmp_path: Path) -> None:
+    rows = QueueRows(QueueDatabase(tmp_path))
+    put(rows, range(10))
+    rows.close()
+    rows = QueueRows(QueueDatabase(tmp_path))
+    assert rows.span("T", 0) == RowSpan(0, 9, 10, None)
+    assert rows.watermark() == 1000
+    rows.close()
+    assert not (tmp_path / "rocksdict-config.json").exists()
+
+
+@pytest.mark.slow
+def test_a_flush_that_fails_says_so_and_nothing_can_be_written_any_more(tmp_path: Path) -> None:
+    script = f"""
+import pathlib, resource
+from lanemq.storage.rocks import QueueDatabase, QueueRows
+rows = QueueRows(QueueDatabase(pathlib.Path({str(tmp_path)!r})))
+batch = rows.batch()
+for offset in range(20_000):
+    batch.put_unit(b"T", 0, offset, hash(str(offset)), 100, 0, 0)
+batch.write()
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
+for use in (rows.flush, rows.flush, lambda: rows.delete_queue("T", 0), rows.close):
+    try:
+        use()
+    except OSError as error:
+        print("failed")
+    else:
+        print("worked")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.stdout.split() == ["failed"] * 4
+
+
+def test_a_database_in_use_is_refused_before_anything_is_touched(rows: QueueRows) -> None:
+    directory = rows.database.directory
+
+    def state() -> dict[str, tuple[int, int]]:
+        return {
+            name: ((directory / name).stat().st_mtime_ns, (directory / name).stat().st_size)
+            for name in os.listdir(directory)
+        }
+
+    before = state()
+    with pytest.raises(StoreLocked):
+        QueueDatabase(directory)
+    assert state() == before
+    # Our own look at the lock must not have given it up.
+    put(rows, range(1))
+
+
+@pytest.mark.slow
+def test_a_database_that_another_process_uses_is_refused_the_same_way(rows: QueueRows) -> None:
+    directory = rows.database.directory
+    before = sorted(os.listdir(directory))
+    script = f"""
+import pathlib
+from lanemq.storage import StoreLocked
+from lanemq.storage.rocks import QueueDatabase
+try:
+    QueueDatabase(pathlib.Path({str(directory)!r}))
+except StoreLocked:
+    print("locked")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.stdout.split() == ["locked"]
+    assert sorted(os.listdir(directory)) == before
+
+
+def test_reading_only_leaves_no_trace_and_goes_beside_a_writer(rows: QueueRows) -> None:
+    put(rows, range(10))
+    rows.flush()
+    directory = rows.database.directory
+    before = sorted(os.listdir(directory))
+    reader = QueueRows(QueueDatabase(directory, read_only=True))
+    assert reader.span("T", 0) == RowSpan(0, 9, 10, None)
+    reader.close()
+    assert sorted(os.listdir(directory)) == before
+
+
+def test_reading_only_what_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreCorrupted, match="no RocksDB"):
+        QueueDatabase(tmp_path / "consumequeue", read_only=True)
+    assert not (tmp_path / "consumequeue").exists()
+
+
+def broken_database(directory: Path) -> None:
+    rows = QueueRows(QueueDatabase(directory))
+    put(rows, range(10))
+    rows.close()
+    for table in directory.glob("*.sst"):
+        table.unlink()
+
+
+def test_row_16_a_broken_database_is_moved_aside_and_topics_stay(tmp_path: Path) -> None:
+    directory = tmp_path / "consumequeue"
+    broken_database(directory)
+    queue = directory / "T" / "0"
+    queue.mkdir(parents=True)
+    (directory / "000099.sst").mkdir()  # a topic may have any name
+    with pytest.raises(StoreCorrupted):
+        QueueDatabase(directory)
+    target = move_aside(directory, 17)
+    assert target == tmp_path / "consumequeue.bad-17"
+    assert is_present(target)
+    assert sorted(os.listdir(directory)) == ["000099.sst", "T"]
+    rows = QueueRows(QueueDatabase(directory))
+    assert list(rows.queues()) == []
+    rows.close()
+    assert queue.is_dir()
+
+
+def test_there_is_nothing_to_move_aside_where_only_topics_are(tmp_path: Path) -> None:
+    directory = tmp_path / "consumequeue"
+    (directory / "T").mkdir(parents=True)
+    assert move_aside(directory, 17) is None
+    assert os.listdir(tmp_path) == ["consumequeue"]
+
+
+def test_a_block_that_cannot_be_read_is_an_error_and_not_the_end(tmp_path: Path) -> None:
+    rows = QueueRows(QueueDatabase(tmp_path))
+    batch = rows.batch()
+    for offset in range(20_000):
+        batch.put_unit(TOPIC, 0, offset, hash(str(offset)), 100, 0, 0)
+    batch.write()
+    rows.close()
+    table = max(tmp_path.glob("*.sst"), key=lambda path: path.stat().st_size)
+    data = bytearray(table.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    table.write_bytes(data)
+    rows = QueueRows(QueueDatabase(tmp_path, read_only=True))
+    with pytest.raises(OSError, match="checksum"):
+        sum(1 for _ in rows.items(TOPIC, 0))
+    with pytest.raises(OSError, match="checksum"):
+        rows.span("T", 0)
+    rows.close()
