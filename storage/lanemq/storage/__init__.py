@@ -18,7 +18,7 @@ from ._errors import (
 from ._files import Files
 from ._messages import Boundary, GetStatus, Got, NewMessage, Put, QueryResult
 from ._open import open_store
-from ._statistics import StoreStatistics
+from ._statistics import RocksProgress, StoreStatistics
 from ._store import Store, system_clock_ms
 from ._tables import ConfigTables, DelayOffsetTable, GroupTable, OffsetTable, TopicTable
 
@@ -38,6 +38,7 @@ __all__ = [
     "OffsetTable",
     "Put",
     "QueryResult",
+    "RocksProgress",
     "Stage",
     "StartRefused",
     "Store",

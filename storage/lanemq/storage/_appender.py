@@ -10,9 +10,12 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, final
 
+import msgspec
+
 from lanemq.wire import (
     MAX_PROPERTIES_BYTES,
     LocalProtocolError,
+    Property,
     SysFlag,
     encode_record,
 )
@@ -20,8 +23,9 @@ from lanemq.wire import (
 from ._commit_log import CommitLog
 from ._errors import MessageIllegal, StoreUnwritable
 from ._index import Index
-from ._layouts import BLANK_HEADER_BYTES, QUEUE_UNIT_FIELDS
+from ._layouts import BLANK_HEADER_BYTES
 from ._messages import NewMessage, Put
+from ._places import LMQ_QUEUE_ID, light_queues, with_light_offsets
 from ._queues import ConsumeQueue, Queues
 from ._statistics import Counters
 from ._tags import TagsCodes
@@ -31,11 +35,12 @@ FIXED_BYTES: Final = 91 - 2 * 8  # of a version 1 record without its hosts
 V1_TOPIC_BYTES_MAX: Final = 127
 TRANSACTION_MASK: Final = SysFlag.TRANSACTION_MASK
 COMMIT: Final = SysFlag.TRANSACTION_COMMIT
-pack_unit: Final = QUEUE_UNIT_FIELDS.pack
+MULTI_DISPATCH: Final = Property.INNER_MULTI_DISPATCH.encode()
 
 Arrival = Callable[[str, int, int, int], None]
-# (queue, queue offset, is queued, position, size, tags code, store time, sysFlag, properties)
-Pending = tuple[ConsumeQueue, int, bool, int, int, int, int, int, bytes]
+Lights = tuple[tuple[ConsumeQueue, int], ...]  # light queues and the offsets in them
+# (queue, queue offset, is queued, position, size, tags code, store time, sysFlag, properties, ...)
+Pending = tuple[ConsumeQueue, int, bool, int, int, int, int, int, bytes, Lights]
 
 
 @final
@@ -51,6 +56,7 @@ class Appender:
         tags: TagsCodes,
         clock_ms: Callable[[], int],
         max_message_bytes: int,
+        multi_dispatch: bool,
         counters: Counters,
     ) -> None:
         self._log = log
@@ -59,11 +65,14 @@ class Appender:
         self._tags = tags
         self._clock_ms = clock_ms
         self._max_message_bytes = max_message_bytes
+        self._multi_dispatch = multi_dispatch
         self._counters = counters
         self._by_key: dict[tuple[str, int], ConsumeQueue] = {}
         self._pending: list[Pending] = []
         self._written: list[Pending] = []
         self.on_arrival: list[Arrival] = []
+        self.on_dispatch: list[Callable[[list[Pending]], None]] = []
+        """Other indexes: they are given what was dispatched. Raise ``OSError``."""
         self.reason = ""
         self.last_store_ms = 0
         """Store time of the newest dispatched message."""
@@ -90,6 +99,8 @@ class Appender:
         queue = self._by_key.get((message.topic, message.queue_id))
         if queue is None:
             queue = self._queue(message)
+        if self._multi_dispatch and MULTI_DISPATCH in message.properties:
+            return self._put_with_lights(message, queue)
         size = self._record_bytes(message, len(queue.topic_data))
         log = self._log
         position = log.next
@@ -97,6 +108,25 @@ class Appender:
             self._check_file(size)
             position = log.room(size)
         return self._append(message, queue, size, position)
+
+    def _put_with_lights(self, message: NewMessage, queue: ConsumeQueue) -> Put:
+        lights: dict[str, ConsumeQueue] = {}
+        for name in light_queues(message.topic, message.properties):
+            lights[name] = self._queues.make(name, LMQ_QUEUE_ID)
+        offsets = {name: light.next for name, light in lights.items()}
+        properties = with_light_offsets(message.properties, offsets)
+        message = msgspec.structs.replace(message, properties=properties)
+        size = self._record_bytes(message, len(queue.topic_data))
+        self._check_file(size)
+        put = self._append(message, queue, size, self._log.room(size))
+        *fields, _ = self._pending[-1]
+        is_queued = fields[2]
+        if is_queued:
+            places = tuple((light, light.next) for light in lights.values())
+            for light, offset in places:
+                light.next = offset + 1
+            self._pending[-1] = (*self._pending[-1][:-1], places)
+        return put
 
     def put_batch(self, messages: Sequence[NewMessage]) -> list[Put]:
         if self.reason:
@@ -186,7 +216,7 @@ class Appender:
         if is_queued:
             queue.next = offset + 1
         self._pending.append(
-            (queue, offset, is_queued, position, size, code, now_ms, sys_flag, properties)
+            (queue, offset, is_queued, position, size, code, now_ms, sys_flag, properties, ())
         )
         return Put(position, offset, size, now_ms)
 
@@ -202,9 +232,11 @@ class Appender:
         try:
             self._log.commit()
         except OSError as error:
-            for queue, offset, is_queued, *_ in reversed(pending):
+            for queue, offset, is_queued, *_, lights in reversed(pending):
                 if is_queued:
                     queue.next = offset
+                for light, light_offset in lights:
+                    light.next = light_offset
             self._counters.put_failed += len(pending)
             self.refuse(f"the commit log cannot be written: {error}")
             raise StoreUnwritable(self.reason) from error
@@ -217,12 +249,27 @@ class Appender:
         self._written = []
         index, arrivals = self._index, self.on_arrival
         total_bytes = 0
-        for queue, _, is_queued, position, size, code, store_ms, sys_flag, properties in pending:
+        for (
+            queue,
+            _,
+            is_queued,
+            position,
+            size,
+            code,
+            store_ms,
+            sys_flag,
+            properties,
+            lights,
+        ) in pending:
             total_bytes += size
             if is_queued:
                 queue.append(position, size, code)
                 for arrived in arrivals:
                     arrived(queue.topic, queue.queue_id, queue.end, code)
+                for light, _ in lights:
+                    light.append(position, size, code)
+                    for arrived in arrivals:
+                        arrived(light.topic, light.queue_id, light.end, code)
             if index is not None:
                 try:
                     index.submit(queue.topic, position, store_ms, sys_flag, properties)
@@ -230,5 +277,10 @@ class Appender:
                     self.refuse(f"the index cannot be written: {error}")
         self.last_store_ms = store_ms
         self.dispatched_end = position + size
+        for take in self.on_dispatch:
+            try:
+                take(pending)
+            except OSError as error:  # it waits there
+                self.refuse(f"RocksDB cannot be written: {error}")
         self._counters.put_total += len(pending)
         self._counters.put_bytes += total_bytes

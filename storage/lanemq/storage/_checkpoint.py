@@ -23,7 +23,7 @@ class Checkpoint:
         self._file: File | None = None
         self._rest = b""  # of 5.x; an older broker leaves it alone, and so do we
         self.log_ms = 0
-        self.queue_ms = 0
+        self.queue_ms = 0  # stays as it is while there are only queues in RocksDB, as in 5.3.3
         self.index_ms = 0
 
     def load(self) -> None:
@@ -33,10 +33,9 @@ class Checkpoint:
         self.log_ms, self.queue_ms, self.index_ms, *_ = CHECKPOINT_FIELDS.unpack_from(data)
         self._rest = data[INDEX_TIME_AT + 8 :]
 
-    @property
-    def recovery_ms(self) -> int:
-        """Records stored before this time are durable, and so are their units."""
-        return max(0, min(self.log_ms, self.queue_ms) - SAFETY_MS)
+    def recovery_ms(self, *, queues: bool) -> int:
+        """Records stored before this time are durable, and with ``queues`` so are their units."""
+        return max(0, (min(self.log_ms, self.queue_ms) if queues else self.log_ms) - SAFETY_MS)
 
     def write(self) -> None:
         """Write the times, unsynced. Raises ``OSError``."""

@@ -13,12 +13,13 @@ import trio
 from ._appender import Appender
 from ._checkpoint import Checkpoint
 from ._commit_log import CommitLog
-from ._config import StoreConfig
+from ._config import Stage, StoreConfig
 from ._errors import StoreUnwritable
 from ._flusher import Flusher
 from ._index import Index
 from ._queues import Queues
 from ._retention import Retention
+from ._rocks_follower import RocksFollower
 from ._tables import ConfigTables
 from ._watermarks import Progress
 
@@ -26,6 +27,9 @@ LOGGER = logging.getLogger(__name__)
 INDEX_INTERVAL_S: Final = 0.25
 INDEX_SLICE: Final = 200
 PROBE_BYTES: Final = 4096
+ROCKS_RETRY_S: Final = 1.0
+ROCKS_DIRTY_BYTES_MAX: Final = 64 << 20
+"""Of the log: a crash costs RocksDB no more than this to redo."""
 
 
 @final
@@ -39,6 +43,7 @@ class Housekeeping:
         appender: Appender,
         log: CommitLog,
         queues: Queues,
+        rocks: RocksFollower | None,
         index: Index | None,
         checkpoint: Checkpoint,
         progress: Progress,
@@ -50,6 +55,7 @@ class Housekeeping:
         self._appender = appender
         self._log = log
         self._queues = queues
+        self._rocks = rocks
         self._index = index
         self._checkpoint = checkpoint
         self._progress = progress
@@ -57,6 +63,7 @@ class Housekeeping:
         self._retention = retention
         self._tables = tables
         self._one_at_a_time = trio.Lock()
+        self._flush_rocks_at = 0
 
     def start(self, nursery: trio.Nursery) -> None:
         """Start the tasks; they end when the nursery is cancelled."""
@@ -65,6 +72,8 @@ class Housekeeping:
         nursery.start_soon(self._index_task)
         nursery.start_soon(self._queue_task)
         nursery.start_soon(self._clean_task)
+        if self._rocks is not None:
+            nursery.start_soon(self._rocks_task, self._rocks)
         self._every(nursery, config.offsets_persist_interval_s, self._persist_tables)
         self._every(
             nursery,
@@ -99,6 +108,14 @@ class Housekeeping:
             except OSError as error:
                 self._appender.refuse(f"the index cannot be written: {error}")
 
+    async def _rocks_task(self, rocks: RocksFollower) -> None:
+        while True:
+            try:
+                await rocks.run()
+            except OSError as error:
+                self._appender.refuse(f"RocksDB cannot be written: {error}")
+            await trio.sleep(ROCKS_RETRY_S)
+
     async def _queue_task(self) -> None:
         thorough_at_s = trio.current_time() + self._config.queue_thorough_interval_s
         while True:
@@ -108,6 +125,8 @@ class Housekeeping:
                 self._write_out()
                 if trio.current_time() >= thorough_at_s:
                     thorough_at_s += self._config.queue_thorough_interval_s
+                    await self.flush_all()
+                elif self._rocks is not None and self._log.end >= self._flush_rocks_at:
                     await self.flush_all()
             except OSError as error:
                 self._appender.refuse(f"queues or index cannot be written: {error}")
@@ -141,11 +160,15 @@ class Housekeeping:
             if self._index is not None:
                 await self._index.sync()
                 self._progress.index = position
-            self._progress.files = position
+            if self._rocks is not None:
+                self._flush_rocks_at = self._log.end + ROCKS_DIRTY_BYTES_MAX
+                self._progress.rocksdb = await self._rocks.index.flush()
+            if self._config.stage is not Stage.ROCKSDB:
+                self._progress.files = position
+                self._checkpoint.queue_ms = store_ms
             self._progress.checkpoint_ms = self._flusher.flushed_store_ms
             await self._progress.save(log_begin=self._log.segments.begin)
             self._checkpoint.log_ms = self._flusher.flushed_store_ms
-            self._checkpoint.queue_ms = store_ms
             self._checkpoint.write()
             await self._checkpoint.sync()
 
@@ -176,6 +199,8 @@ class Housekeeping:
             if self._index is not None:
                 self._index.drain()
             self._write_out()
+            if self._rocks is not None:
+                self._rocks.index.write_some()
         except OSError:
             return False
         return True

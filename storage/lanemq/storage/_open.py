@@ -4,16 +4,20 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import trio
 
-from ._config import StoreConfig
-from ._errors import StartRefused
+from ._config import Stage, StoreConfig
+from ._errors import StartRefused, StoreCorrupted
 from ._files import Files, RealFiles
 from ._segments import is_segment_name
 from ._store import Store, system_clock_ms
 from ._tables import check_tables
 from ._watermarks import watermark_path
+
+if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
+    from .rocks import QueueRows
 
 LOGGER = logging.getLogger(__name__)
 
@@ -34,6 +38,25 @@ def move_aside_without_log(config: StoreConfig, *, files: Files, now_ms: int) ->
     for path in (config.root / "checkpoint", watermark_path(config.root)):
         if files.exists(path):
             files.remove(path)
+
+
+def open_rows(config: StoreConfig, *, now_ms: int) -> "QueueRows":
+    """Open the RocksDB of the queues. One that cannot be opened is moved aside, and made anew.
+
+    Raises ``StoreLocked``, ``StoreCorrupted`` and ``OSError``.
+    """
+    from .rocks import QueueDatabase, QueueRows, is_present, move_aside
+
+    directory = config.root / "consumequeue"
+    why = "there are tables of a RocksDB, but what belongs to them is not"
+    if is_present(directory) or not any(directory.glob("*.sst")):
+        try:
+            return QueueRows(QueueDatabase(directory))
+        except StoreCorrupted as error:
+            why = str(error)
+    target = move_aside(directory, now_ms)
+    LOGGER.error("%s: its files are now in %s, and a new one is made", why, target)
+    return QueueRows(QueueDatabase(directory))
 
 
 @asynccontextmanager
@@ -68,8 +91,14 @@ async def open_store(
         await files.sync_path(abort)
         await files.sync_path(root)
         move_aside_without_log(config, files=files, now_ms=clock_ms())
+        rows = open_rows(config, now_ms=clock_ms()) if config.stage is not Stage.FILES else None
         # The tables may be converted once this works: the lock is held.
-        store = Store(config, files=files, clock_ms=clock_ms)
+        try:
+            store = Store(config, files=files, clock_ms=clock_ms, rows=rows)
+        except BaseException:
+            if rows is not None:
+                rows.close()
+            raise
         try:
             store.load(clean=clean)
             await store.housekeeping.keep_recovery()

@@ -43,8 +43,6 @@ class ConsumeQueue(Protocol):
 class Queues(Protocol):
     """All queues of a store; meanings as in ``QueueTable``."""
 
-    directory: Path
-
     def __len__(self) -> int: ...
 
     def keys(self) -> Iterator[tuple[str, int]]: ...
@@ -53,19 +51,9 @@ class Queues(Protocol):
 
     def make(self, topic: str, queue_id: int) -> ConsumeQueue: ...
 
-    def max_log_end(self) -> int: ...
-
-    def first_message_from(self, log_position: int) -> int: ...
-
     def write_out(self) -> None: ...
 
     async def sync(self) -> None: ...
-
-    async def clean(self, log_position: int) -> None: ...
-
-    def remove_topic(self, topic: str) -> int: ...
-
-    def close(self) -> None: ...
 
 
 def check_names(topic: str, queue_id: int) -> None:
@@ -173,6 +161,11 @@ class QueueTable:
     def close(self) -> None:
         for queue in self:
             queue.close()
+
+    def forget(self) -> None:
+        """Give back the memory of a table that was only needed at the start."""
+        self.close()
+        self._queues.clear()
 
     def remove_topic(self, topic: str) -> int:
         """Remove the queues of a topic and their files; returns how many queues there were.

@@ -6,7 +6,8 @@ Unlike there a file that is read at the moment goes at once: its bytes stay unti
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Final, final
 
 import trio
@@ -15,7 +16,6 @@ from ._commit_log import CommitLog
 from ._config import StoreConfig
 from ._files import Files
 from ._index import Index
-from ._queues import Queues
 
 LOGGER = logging.getLogger(__name__)
 FILES_PER_RUN: Final = 10
@@ -32,15 +32,18 @@ class Retention:
         *,
         files: Files,
         log: CommitLog,
-        queues: Queues,
+        queue_directory: Path,
+        cleaners: Sequence[Callable[[int], Awaitable[None]]],
         index: Index | None,
         clock_ms: Callable[[], int],
         flushed: Callable[[], int],
     ) -> None:
+        """``cleaners`` remove what an index has of messages before a log position."""
         self._config = config
         self._files = files
         self._log = log
-        self._queues = queues
+        self._queue_directory = queue_directory
+        self._cleaners = cleaners
         self._index = index
         self._clock_ms = clock_ms
         self._flushed = flushed
@@ -48,7 +51,7 @@ class Retention:
 
     def disk_ratio(self) -> float:
         """Used share of the fuller of the partitions of log and queues, 0 to 1."""
-        paths = (self._config.commit_log_path, self._queues.directory)
+        paths = (self._config.commit_log_path, self._queue_directory)
         return max(self._files.usage(path).ratio for path in paths)
 
     def request(self) -> None:
@@ -93,6 +96,7 @@ class Retention:
     async def clean_derived(self) -> None:
         """Let queues and index follow the log: remove what points before its begin."""
         begin = self._log.segments.begin
-        await self._queues.clean(begin)
+        for clean in self._cleaners:
+            await clean(begin)
         if self._index is not None:
             self._index.clean(begin)

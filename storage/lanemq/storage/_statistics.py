@@ -20,6 +20,27 @@ class Counters:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RocksProgress:
+    """How much of the log is in RocksDB; all are positions of the log, counting bytes."""
+
+    begin: int
+    """Messages before it may be missing, but for those before ``filled``."""
+    filled: int
+    """How far history is in; 0 where none is being filled in."""
+    end: int
+    """From ``begin`` up to here all is in."""
+    log_begin: int
+    log_end: int
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes of the log whose messages may be missing."""
+        before = max(0, self.begin - max(self.filled, self.log_begin))
+        return before + self.log_end - self.end
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStatistics:
     """A look at the store. Totals count from when it was opened."""
 

@@ -1,15 +1,17 @@
 """The store as its users see it."""
 
+import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import final
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, final
 
 from lanemq.wire import StoredMessage, decode_message
 
 from ._appender import Appender, Arrival
+from ._authority import KnownByFiles
 from ._checkpoint import Checkpoint
 from ._commit_log import CommitLog
-from ._config import StoreConfig, parse_delay_levels
+from ._config import Stage, StoreConfig, parse_delay_levels
 from ._consume_queue import Unit
 from ._document import Document
 from ._files import Files
@@ -18,15 +20,22 @@ from ._housekeeping import Housekeeping
 from ._index import Index
 from ._messages import Boundary, Got, NewMessage, Put, QueryResult
 from ._places import Places
-from ._queues import QueueTable
+from ._queues import Queues, QueueTable
 from ._reader import WARM_BYTES_MAX, Reader
 from ._retention import Retention
+from ._rocks_follower import RocksFollower
 from ._segments import Segments
 from ._startup import Startup
-from ._statistics import Counters, StoreStatistics
+from ._statistics import Counters, RocksProgress, StoreStatistics
 from ._tables import ConfigTables
 from ._tags import TagsCodes
 from ._watermarks import Progress, WatermarkFile
+
+if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
+    from ._rocks_index import RocksIndex
+    from .rocks import QueueRows
+
+LOGGER = logging.getLogger(__name__)
 
 
 def system_clock_ms() -> int:
@@ -44,7 +53,12 @@ class Store:
     """
 
     def __init__(
-        self, config: StoreConfig, *, files: Files, clock_ms: Callable[[], int] = system_clock_ms
+        self,
+        config: StoreConfig,
+        *,
+        files: Files,
+        clock_ms: Callable[[], int] = system_clock_ms,
+        rows: "QueueRows | None" = None,
     ) -> None:
         self.config = config
         self._files = files
@@ -56,12 +70,19 @@ class Store:
             Segments(files, config.commit_log_path, config.commit_log_file_bytes),
             tail_cache_bytes=config.tail_cache_bytes,
         )
-        self._queues = queues = QueueTable(
+        self._file_queues = QueueTable(
             files, root / "consumequeue", file_bytes=config.consume_queue_file_bytes
         )
         self._index = index = self._new_index() if config.index_enabled else None
         self._progress = progress = Progress(WatermarkFile(files, root), config.stage)
         self._tags = TagsCodes(parse_delay_levels(config.delay_levels))
+        self._places = Places(multi_dispatch=config.multi_dispatch, deleted=progress.deleted)
+        self._known_by_files = KnownByFiles(self._file_queues)
+        self._rocks = rocks = self._new_rocks(rows) if rows is not None else None
+        self._queues: Queues = self._file_queues
+        if rocks is not None and config.stage is Stage.ROCKSDB:
+            self._queues = rocks.table
+        queues = self._queues
         self._appender = Appender(
             log=log,
             queues=queues,
@@ -69,8 +90,11 @@ class Store:
             tags=self._tags,
             clock_ms=clock_ms,
             max_message_bytes=config.max_message_bytes,
+            multi_dispatch=config.multi_dispatch,
             counters=counters,
         )
+        if rocks is not None:
+            self._appender.on_dispatch.append(rocks.offer)
         self._reader = Reader(
             log=log,
             queues=queues,
@@ -90,7 +114,8 @@ class Store:
             config,
             files=files,
             log=log,
-            queues=queues,
+            queue_directory=root / "consumequeue",
+            cleaners=self._cleaners(),
             index=index,
             clock_ms=clock_ms,
             flushed=lambda: self._flusher.flushed,
@@ -102,6 +127,7 @@ class Store:
             appender=self._appender,
             log=log,
             queues=queues,
+            rocks=self._new_follower(rocks) if rocks is not None else None,
             index=index,
             checkpoint=self._checkpoint,
             progress=progress,
@@ -110,6 +136,26 @@ class Store:
             tables=self.tables,
         )
         """The tasks that ``open_store`` runs."""
+
+    def _new_rocks(self, rows: "QueueRows") -> "RocksIndex":
+        from ._rocks_index import RocksIndex
+        from ._rocks_queues import RocksQueueTable
+        from ._rocks_redo import RocksRedo
+
+        redo = RocksRedo(rows, tags=self._tags, places=self._places, belongs=self._known_by_files)
+        table = RocksQueueTable(rows, log_begin=lambda: self._log.segments.begin)
+        return RocksIndex(rows, redo, table)
+
+    def _new_follower(self, rocks: "RocksIndex") -> RocksFollower:
+        return RocksFollower(rocks, self._log.segments, rate=self.config.rocksdb_backfill_rate)
+
+    def _cleaners(self) -> list[Callable[[int], Awaitable[None]]]:
+        cleaners: list[Callable[[int], Awaitable[None]]] = []
+        if self.config.stage is not Stage.ROCKSDB:
+            cleaners.append(self._file_queues.clean)
+        if self._rocks is not None:
+            cleaners.append(self._rocks.table.clean)
+        return cleaners
 
     def _new_index(self) -> Index:
         def on_full(end_ms: int) -> None:
@@ -130,19 +176,17 @@ class Store:
         Only ``open_store`` calls it. Raises ``StoreCorrupted``, ``ConfigInvalid``, ``OSError``.
         """
         startup = Startup(
+            self.config,
             files=self._files,
-            root=self.config.root,
-            stage=self.config.stage,
             log=self._log,
-            queues=self._queues,
+            queues=self._file_queues,
+            rocks=self._rocks,
             index=self._index,
             checkpoint=self._checkpoint,
             progress=self._progress,
             tags=self._tags,
-            places=Places(
-                multi_dispatch=self.config.multi_dispatch, deleted=self._progress.deleted
-            ),
-            check_crc=self.config.check_crc_on_recovery,
+            places=self._places,
+            known_by_files=self._known_by_files,
         )
         startup.run(clean=clean)
         self._appender.start_at(self._log.end, startup.last_store_ms)
@@ -156,11 +200,16 @@ class Store:
     def close_files(self) -> None:
         """Only ``open_store`` calls it, last."""
         self._log.segments.close()
-        self._queues.close()
+        self._file_queues.close()
         if self._index is not None:
             self._index.close()
         self._checkpoint.close()
         self.tables.close()
+        if self._rocks is not None:
+            try:
+                self._rocks.rows.close()
+            except OSError as error:  # what had to be durable is so, or the stop is not clean
+                LOGGER.error("RocksDB could not be closed: %s", error)
 
     # Writing
 
@@ -344,6 +393,34 @@ class Store:
             log_files=len(self._log.segments),
         )
 
+    @property
+    def queue_rows(self) -> "QueueRows | None":
+        """The queues in RocksDB, to be looked at; None where the store has none open.
+
+        In double writing the newest rows may be missing: see ``in_rocksdb``.
+        """
+        return self._rocks.rows if self._rocks is not None else None
+
+    def rocksdb_progress(self) -> RocksProgress | None:
+        """How much of the log is in RocksDB; None where the store has none open."""
+        if self._rocks is None:
+            return None
+        return RocksProgress(
+            begin=self._rocks.begin,
+            filled=self._rocks.filled,
+            end=self._rocks.watermark,
+            log_begin=self._log.segments.begin,
+            log_end=self._log.end,
+        )
+
+    async def in_rocksdb(self, position: int) -> None:
+        """Return once RocksDB has all committed messages before ``position``, if there is one.
+
+        That may take as long as history takes to be filled in.
+        """
+        if self._rocks is not None:
+            await self._rocks.wait(position)
+
     def delete_topic(self, topic: str) -> int:
         """Remove the queues of a topic; returns how many. Its records stay in the log.
 
@@ -352,7 +429,9 @@ class Store:
         """
         self.commit()
         self._progress.note_deleted(topic, self._log.end)
-        removed = self._queues.remove_topic(topic)
+        removed = self._file_queues.remove_topic(topic)
+        if self._rocks is not None:
+            removed = max(removed, self._rocks.remove_topic(topic))
         self._appender.forget_queues()
         return removed
 

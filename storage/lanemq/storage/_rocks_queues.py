@@ -1,0 +1,269 @@
+"""Consume queues in RocksDB: one row per message, and two that say where a queue begins and ends.
+
+New units are in memory until ``RocksIndex`` has written them in a batch. Queues are found in the
+database when they are used, so that a start does not touch those that are not; where a queue
+begins is found when it is asked for. Source: RocketMQ 5.3.3, RocksDBConsumeQueue,
+RocksDBConsumeQueueStore and RocksDBConsumeQueueOffsetTable.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final, final
+
+import trio
+
+from ._consume_queue import Unit
+from ._layouts import QUEUE_UNIT_FIELDS, UNIT_BYTES
+from ._queues import check_names
+from .rocks import OffsetRow, QueueBounds, QueueRows
+
+LOGGER = logging.getLogger(__name__)
+SLICE_QUEUES: Final = 64
+pack_unit: Final = QUEUE_UNIT_FIELDS.pack
+unpack_unit: Final = QUEUE_UNIT_FIELDS.unpack_from
+
+
+def first_kept(
+    log_position: int,
+    low: int,
+    end: int,
+    position_at: Callable[[int], int | None],
+) -> int:
+    """Offset of the first message at or behind ``log_position``, from ``low`` on; else ``end``.
+
+    A row that is missing counts as one of an older message: the first rows of a queue may be.
+    """
+    high = end
+    while low < high:
+        middle = (low + high) // 2
+        found = position_at(middle)
+        if found is not None and found >= log_position:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@final
+class RocksConsumeQueue:
+    """A queue in use. Offsets count messages; units are readable at once."""
+
+    __slots__ = (
+        "_begin_of",
+        "_min",
+        "_table",
+        "end",
+        "next",
+        "queue_id",
+        "tail",
+        "tail_start",
+        "topic",
+        "topic_data",
+    )
+
+    def __init__(self, topic: str, queue_id: int, table: "RocksQueueTable", end: int) -> None:
+        self.topic = topic
+        self.topic_data = topic.encode()
+        self.queue_id = queue_id
+        self._table = table
+        self.end = self.next = self.tail_start = end
+        """Offset behind the last unit; for the next message; of the first unit in the tail."""
+        self.tail = bytearray()
+        """Units from ``tail_start`` to ``end``: some may be in the database already."""
+        self._min = 0
+        self._begin_of = -1  # where the log began when the minimum was found
+
+    @property
+    def min(self) -> int:
+        """Offset of the first message that the log still has; ``end`` without any."""
+        log_begin = self._table.log_begin()
+        if self._begin_of != log_begin:
+            self._min = self._table.find_min(self, log_begin)
+            self._begin_of = log_begin
+        return self._min
+
+    def append(self, log_position: int, size_bytes: int, tags_code: int) -> None:
+        """Add the unit of message ``end``. Its row is written by ``RocksIndex``."""
+        self.tail += pack_unit(log_position, size_bytes, tags_code)
+        self.end += 1
+
+    def written(self, offset: int) -> None:
+        """Forget units in memory: those before ``offset`` have rows."""
+        del self.tail[: (offset - self.tail_start) * UNIT_BYTES]
+        self.tail_start = offset
+
+    def read(self, offset: int, count: int) -> bytes | bytearray:
+        """Up to ``count`` units from ``offset`` on, to the first that is missing."""
+        count = min(count, self.end - offset)
+        if count <= 0:
+            return b""
+        tail_at = (offset - self.tail_start) * UNIT_BYTES
+        if tail_at >= 0:
+            return self.tail[tail_at : tail_at + count * UNIT_BYTES]
+        from_rows = min(count, self.tail_start - offset)
+        data = self._table.rows.read_units(self.topic_data, self.queue_id, offset, from_rows)
+        if from_rows < count and len(data) == from_rows * UNIT_BYTES:
+            data += bytes(self.tail[: (count - from_rows) * UNIT_BYTES])
+        return data
+
+    def unit(self, offset: int) -> Unit | None:
+        data = self.read(offset, 1)
+        return Unit(*unpack_unit(data, 0)) if data else None
+
+    def resume_at(self, offset: int) -> int:
+        """Where a reader goes on that found nothing at ``offset``: at the next unit."""
+        found = self._table.rows.next_unit(self.topic_data, self.queue_id, offset)
+        return min(found if found is not None else self.tail_start, self.end)
+
+
+@final
+class RocksQueueTable:
+    """All of them. ``log_begin`` tells where the log begins, in bytes."""
+
+    def __init__(self, rows: QueueRows, *, log_begin: Callable[[], int]) -> None:
+        self.rows = rows
+        self.log_begin = log_begin
+        self._queues: dict[tuple[str, int], RocksConsumeQueue] = {}
+        self._count = 0
+
+    def load(self) -> None:
+        """Count the queues that have rows. What was in use before is looked up again."""
+        self._queues.clear()
+        self._count = sum(1 for bounds in self.rows.queues() if bounds.max is not None)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def keys(self) -> Iterator[tuple[str, int]]:
+        """Topic and id of every queue that has messages."""
+        new = {key: None for key, queue in self._queues.items() if queue.tail}
+        for bounds in self.rows.queues():
+            if bounds.max is not None:
+                key = bounds.topic, bounds.queue_id
+                new.pop(key, None)
+                yield key
+        yield from new
+
+    def find(self, topic: str, queue_id: int) -> RocksConsumeQueue | None:
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            newest = self.rows.max_row(topic, queue_id)
+            if newest is not None:
+                queue = RocksConsumeQueue(topic, queue_id, self, newest.queue_offset + 1)
+                self._queues[topic, queue_id] = queue
+        return queue
+
+    def make(self, topic: str, queue_id: int) -> RocksConsumeQueue:
+        """The queue, which may be new. Raises ``MessageIllegal`` for a name no file can have."""
+        queue = self.find(topic, queue_id)
+        if queue is None:
+            check_names(topic, queue_id)
+            queue = self._queues[topic, queue_id] = RocksConsumeQueue(topic, queue_id, self, 0)
+            self._count += 1
+        return queue
+
+    def find_min(self, queue: RocksConsumeQueue, log_begin: int) -> int:
+        """Offset of the first message at or behind ``log_begin``; kept in the min row."""
+        known = self.rows.min_row(queue.topic, queue.queue_id)
+        low = 0
+        if known is not None and known.queue_offset <= queue.end:
+            if known.log_position >= log_begin and known.queue_offset < queue.end:
+                return known.queue_offset
+            low = known.queue_offset
+
+        def position_at(offset: int) -> int | None:
+            unit = queue.unit(offset)
+            return unit.log_position if unit is not None else None
+
+        found = first_kept(log_begin, low, queue.end, position_at)
+        if found < queue.tail_start:
+            position = position_at(found)
+            if position is not None:
+                batch = self.rows.batch()
+                batch.put_min(queue.topic_data, queue.queue_id, position, found)
+                batch.write()
+        return found
+
+    # Landmarks of the log
+
+    def _newest(self) -> tuple[QueueBounds, OffsetRow] | None:
+        newest: tuple[QueueBounds, OffsetRow] | None = None
+        for bounds in self.rows.queues():
+            if bounds.max is not None and (newest is None or bounds.max > newest[1]):
+                newest = bounds, bounds.max
+        return newest
+
+    def max_log_end(self) -> int:
+        """Position behind the last message that has a row; -1 without any."""
+        newest = self._newest()
+        if newest is None:
+            return -1
+        bounds, (position, offset) = newest
+        row = self.rows.unit(bounds.topic, bounds.queue_id, offset)
+        return position + (row.size_bytes if row is not None else 0)
+
+    def first_message_from(self, log_position: int) -> int:
+        """Position of a message at or behind ``log_position``: the first of the newest queue.
+
+        ``log_position`` itself must lie before the last message.
+        """
+        newest = self._newest()
+        assert newest is not None
+        bounds, (position, offset) = newest
+
+        def position_at(offset: int) -> int | None:
+            row = self.rows.unit(bounds.topic, bounds.queue_id, offset)
+            return row.log_position if row is not None else None
+
+        found = position_at(first_kept(log_position, 0, offset + 1, position_at))
+        return found if found is not None else position
+
+    # Cleaning
+
+    async def clean(self, log_position: int) -> None:
+        """Remove rows of messages before ``log_position``, where the log begins."""
+        for number, bounds in enumerate(self.rows.queues()):
+            if number % SLICE_QUEUES == 0:
+                await trio.lowlevel.checkpoint()
+            if bounds.max is not None:
+                self._clean_queue(bounds.topic, bounds.queue_id, bounds.max, log_position)
+
+    def _clean_queue(self, topic: str, queue_id: int, newest: OffsetRow, log_position: int) -> None:
+        data = topic.encode()
+        first = self.rows.next_unit(data, queue_id, 0)
+        row = self.rows.unit(topic, queue_id, first) if first is not None else None
+        if first is None or row is None or row.log_position >= log_position:
+            return
+        batch = self.rows.batch()
+        end = newest.queue_offset + 1
+
+        def position_at(offset: int) -> int | None:
+            row = self.rows.unit(topic, queue_id, offset)
+            return row.log_position if row is not None else None
+
+        kept = first_kept(log_position, first, end, position_at)
+        batch.put_min(data, queue_id, position_at(kept) or log_position, kept)
+        batch.write()
+        self.rows.drop_expired(topic, queue_id, kept)
+
+    def forget_topic(self, topic: str, count: int) -> None:
+        """Its ``count`` queues have no rows any more."""
+        for key in [key for key in self._queues if key[0] == topic]:
+            del self._queues[key]
+        self._count -= count
+
+    # What RocksIndex does
+
+    def written(self, topic: str, queue_id: int, offset: int) -> None:
+        """The units of a queue before ``offset`` have rows."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is not None:
+            queue.written(offset)
+
+    # Nothing of this is in files
+
+    def write_out(self) -> None:
+        """``RocksIndex`` writes rows."""
+
+    async def sync(self) -> None:
+        """``RocksIndex`` flushes them."""
