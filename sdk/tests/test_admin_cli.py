@@ -34,6 +34,11 @@ MQADMIN_COMMANDS = {
     "printMsg",
     "sendMessage",
     "resetOffsetByTime",
+    # of 5.3
+    "checkRocksdbCqWriteProgress",
+    "rocksDBConfigToJson",
+    "exportMetadata",
+    "exportMetadataInRocksDB",
 }
 NOWHERE = "127.0.0.1:1"  # nobody listens there
 

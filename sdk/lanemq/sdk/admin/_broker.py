@@ -5,13 +5,18 @@ with the broker's own words, ``BrokerUnreachable`` and ``RequestTimedOut``.
 Source: RocketMQ 4.9.8, MQClientAPIImpl (the requests), AdminBrokerProcessor (the answers).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from lanemq.wire import (
     BrokerStatsData,
+    CheckRocksdbCqWriteProgress,
+    CheckRocksdbCqWriteProgressBody,
+    CheckRocksdbCqWriteResult,
+    CheckStatus,
     CreateTopic,
     DeleteSubscriptionGroup,
     DeleteTopic,
+    ExportRocksdbConfigToJson,
     GetTopicConfig,
     GetTopicStatsInfo,
     GroupList,
@@ -149,3 +154,29 @@ class BrokerRequests:
     async def delete_expired_log(self, address: str) -> None:
         """Remove log files past their time now (329)."""
         await self._caller.ask(address, RequestCode.DELETE_EXPIRED_COMMITLOG)
+
+    async def export_tables(self, address: str, tables: Iterable[str]) -> None:
+        """Have a broker write the JSON files of tables that it keeps in RocksDB (355).
+
+        ``tables``: of ``topics``, ``subscriptionGroups`` and ``consumerOffsets``. Not known to
+        brokers before 5.3.2; one that keeps them in JSON files anyway does nothing.
+        """
+        header = ExportRocksdbConfigToJson("".join(f"{table};" for table in tables))
+        await self._caller.ask(address, RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON, header)
+
+    async def check_rocksdb(
+        self, address: str, *, topic: str = "", check_from_ms: int | None = None
+    ) -> CheckRocksdbCqWriteResult:
+        """Ask whether RocksDB has the queues that the files have (354), of all topics or of one.
+
+        ``check_from_ms``: messages stored before that time, in milliseconds since 1970, may be
+        missing. A broker of 5.3.2 and later says ``IN_PROGRESS`` and puts the result into its
+        log; one of 5.3.1 gives a text without a status, which is then ``IN_PROGRESS``, too.
+        lanemq's gives the result.
+        """
+        header = CheckRocksdbCqWriteProgress(topic, check_from_ms, wait_result=True)
+        frame = await self._caller.ask(address, RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, header)
+        old = CheckRocksdbCqWriteProgressBody.decode(frame.body)
+        if old.diff_result is not None:
+            return CheckRocksdbCqWriteResult(old.diff_result, CheckStatus.IN_PROGRESS)
+        return CheckRocksdbCqWriteResult.decode(frame.body)

@@ -5,13 +5,16 @@ import click
 from ._cluster import broker_status, cluster_list
 from ._command import Commands
 from ._consumer import consumer_progress, update_sub_group
+from ._export import export_metadata
 from ._message import (
     print_messages,
     query_by_id,
     query_by_key,
     query_by_unique_key,
 )
+from ._metadata import export_metadata_in_rocksdb, rocksdb_config_to_json
 from ._offset import reset_offset_by_time
+from ._rocksdb import check_rocksdb
 from ._send import send_message
 from ._topic import delete_topic, topic_list, topic_route, topic_status, update_topic
 
@@ -42,5 +45,9 @@ for _command in (
     print_messages,
     send_message,
     reset_offset_by_time,
+    check_rocksdb,
+    rocksdb_config_to_json,
+    export_metadata,
+    export_metadata_in_rocksdb,
 ):
     admin.add_command(_command)

@@ -7,6 +7,7 @@ returns the value that ``--json`` prints.
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, NoReturn
@@ -21,7 +22,11 @@ from ..._errors import BrokerUnreachable, LanemqError, NoRoute, RequestTimedOut
 from .._client import AdminClient, open_admin
 
 ENVIRONMENT = "NAMESRV_ADDR"
+# Names that were announced for a command before it came out under another.
+OTHER_NAMES = {"diffconsumequeue": "checkRocksdbCqWriteProgress"}
 Body = Callable[..., Awaitable[object]]
+Opener = Callable[[str | None], AbstractAsyncContextManager[AdminClient]]
+"""Connects; a broker's address does for commands that ask no name server."""
 
 
 class Output:
@@ -42,12 +47,16 @@ class Output:
             click.echo(msgspec.json.format(data, indent=2).decode())
 
 
-def command(name: str) -> Callable[[Body], click.Command]:
-    """Make a click command of a coroutine function; its docstring is the help."""
+def command(name: str, *, connects_itself: bool = False) -> Callable[[Body], click.Command]:
+    """Make a click command of a coroutine function; its docstring is the help.
+
+    One that ``connects_itself`` gets an ``Opener`` in place of the client: it may work without
+    any name server, or on files alone.
+    """
 
     def make(body: Body) -> click.Command:
         def callback(**options: Any) -> None:  # noqa: ANN401  # click passes what it parsed
-            run(body, options)
+            run(body, options, connects_itself=connects_itself)
 
         params = list(reversed(getattr(body, "__click_params__", [])))
         return Command(
@@ -64,7 +73,7 @@ def command(name: str) -> Callable[[Body], click.Command]:
 def _shared() -> list[click.Parameter]:
     return [
         click.Option(
-            ["-n", "--namesrvAddr", "name_servers"],
+            ["-n", "--namesrvAddr", "--nameserverAddr", "name_servers"],
             envvar=ENVIRONMENT,
             show_envvar=True,
             metavar="HOST:PORT;...",
@@ -103,6 +112,7 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         wanted = cmd_name.lower()
+        wanted = OTHER_NAMES.get(wanted, wanted).lower()
         for name, found in self.commands.items():
             if name.lower() == wanted:
                 return found
@@ -126,15 +136,19 @@ def fail(text: str) -> NoReturn:
     raise click.ClickException(text)
 
 
-def run(body: Body, options: dict[str, Any]) -> None:
+def run(body: Body, options: dict[str, Any], *, connects_itself: bool = False) -> None:
     """Run a command's coroutine to its end; every foreseen error becomes one line."""
     name_servers = options.pop("name_servers") or ""
-    timeout_s = options.pop("timeout_s")
     output = Output(json=options.pop("json"))
-    if not name_servers.replace(";", "").strip():
-        fail(f"no name server: give -n HOST:PORT or set {ENVIRONMENT}, as 127.0.0.1:9876")
+    opener = partial(_opened, name_servers, options.pop("timeout_s"))
+    running: Callable[[], Awaitable[object]]
+    if connects_itself:
+        running = partial(body, opener, output, **options)
+    else:
+        _require(name_servers)
+        running = partial(_run, body, output, opener, options)
     try:
-        value = trio.run(partial(_run, body, output, name_servers, timeout_s, options))
+        value = trio.run(running)
     except NoRoute as error:
         fail(
             f"topic {error.topic!r}: {error.reason}; `lanemq admin topicList` shows the topics "
@@ -151,11 +165,22 @@ def run(body: Body, options: dict[str, Any]) -> None:
     output.value(value)
 
 
-async def _run(
-    body: Body, output: Output, name_servers: str, timeout_s: float, options: dict[str, Any]
-) -> object:
-    async with open_admin(name_servers=name_servers, timeout_s=timeout_s) as admin:
+def _require(name_servers: str) -> None:
+    if not name_servers.replace(";", "").strip():
+        fail(f"no name server: give -n HOST:PORT or set {ENVIRONMENT}, as 127.0.0.1:9876")
+
+
+def _opened(
+    name_servers: str, timeout_s: float, broker: str | None = None
+) -> AbstractAsyncContextManager[AdminClient]:
+    if broker is None:
+        _require(name_servers)
+    return open_admin(name_servers=name_servers or broker, timeout_s=timeout_s)
+
+
+async def _run(body: Body, output: Output, opener: Opener, options: dict[str, Any]) -> object:
+    async with opener(None) as admin:
         return await body(admin, output, **options)
 
 
-__all__ = ["AdminClient", "Commands", "Output", "command", "fail"]
+__all__ = ["AdminClient", "Commands", "Opener", "Output", "command", "fail"]
