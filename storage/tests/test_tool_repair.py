@@ -135,6 +135,7 @@ def rows_of(root: Path) -> dict[tuple[str, int], list[tuple[int, bytes]]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["CURRENT", "*.sst"])
 @pytest.mark.parametrize("name", [BOTH_STORE, ROCKSDB_STORE])
 def test_row_16_an_incomplete_rocksdb_is_set_aside_and_made_anew(
@@ -162,6 +163,7 @@ def test_row_06_a_hole_in_rocksdb_is_filled(recorded: Recorded) -> None:
     assert rows_of(root) == rows
 
 
+@pytest.mark.slow
 def test_a_rocksdb_that_is_gone_comes_back_where_it_was_all_there_was(
     recorded: Recorded,
 ) -> None:
@@ -186,6 +188,7 @@ def test_the_key_index_comes_back(recorded: Recorded) -> None:
     assert report.after.index_entries == entries
 
 
+@pytest.mark.slow
 def test_everything_can_be_made_anew(recorded: Recorded) -> None:
     root = recorded(BOTH_STORE)
     rows, queues = rows_of(root), queue_bytes(root)

@@ -1,0 +1,23 @@
+"""``lanemq store``: tools on a store directory."""
+
+import click
+
+from ._dump import dump
+from ._export import export_metadata
+from ._inspect import inspect
+from ._repair import repair
+from ._verify import verify
+
+__all__ = ["store"]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def store() -> None:
+    """Look into, check and mend a store directory, of lanemq or of Apache RocketMQ.
+
+    No broker may have it open. All but repair change nothing in it.
+    """
+
+
+for _command in (inspect, dump, verify, repair, export_metadata):
+    store.add_command(_command)

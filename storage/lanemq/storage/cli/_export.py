@@ -1,0 +1,57 @@
+"""``lanemq store export-metadata``."""
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from lanemq.wire import fastjson
+
+from ..tools import export_tables, write_tables
+from ._command import count_text, store_command
+
+
+@click.command("export-metadata")
+@store_command
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["json"]),
+    default="json",
+    show_default=True,
+    help="What to write.",
+)
+@click.option(
+    "--from",
+    "side",
+    type=click.Choice(["json", "rocksdb"]),
+    help="Which side to read.  [default: the one that counts in the stage the store is in]",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write the files that a broker reads, instead of printing one value.",
+)
+def export_metadata(
+    root: Path, commit_log: Path | None, form: str, side: str | None, output: Path | None
+) -> None:
+    """Write topics, groups, consumer offsets and delay offsets as JSON.
+
+    With --output they are files as a broker without RocksDB reads them: topics.json,
+    subscriptionGroup.json, consumerOffset.json, delayOffset.json. Without, one strict JSON value
+    with these names is printed.
+
+    Exit status: 0, or 2 where it could not be done.
+    """
+    from_rocksdb = None if side is None else side == "rocksdb"
+    stage, tables = export_tables(root, commit_log=commit_log, from_rocksdb=from_rocksdb)
+    if output is None:
+        value = {table.file: table.members for table in tables}
+        data = fastjson.dumps(value, standard=True)
+        click.echo(msgspec.json.format(data, indent=2).decode())
+        return
+    for table, path in zip(tables, write_tables(tables, output), strict=True):
+        click.echo(f"{path}: {count_text(table.entries, 'entry')}, from {table.source}")
+    click.echo(f"the store is in stage {stage.stage.value}: {stage.why}")

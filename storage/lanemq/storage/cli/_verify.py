@@ -1,0 +1,69 @@
+"""``lanemq store verify``."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from ..tools import VerifyReport, verify_store
+from ._command import (
+    EXIT_PROBLEM,
+    count_text,
+    json_option,
+    print_findings,
+    print_json,
+    progress_bars,
+    size_text,
+    store_command,
+)
+
+
+@click.command()
+@store_command
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(min=1),
+    help="Processes at a time, for a log of 128 MiB or more.  [default: one per processor]",
+)
+@json_option
+def verify(root: Path, commit_log: Path | None, jobs: int | None, as_json: bool) -> None:
+    """Check a whole store: the log, and what is derived from it.
+
+    Every record's form and checksum and its place; every unit of the queues, in files and in
+    RocksDB, against the record that it belongs to, both ways; the key index likewise.
+
+    Exit status: 0 the store is sound, 1 there are problems, 2 it could not be checked.
+    """
+    with progress_bars(hidden=as_json) as progress:
+        report = verify_store(root, commit_log=commit_log, jobs=jobs, progress=progress)
+    if as_json:
+        print_json(report)
+    else:
+        show_report(report)
+    sys.exit(0 if report.is_sound else EXIT_PROBLEM)
+
+
+def show_report(report: VerifyReport) -> None:
+    """Write what was checked and found, for people."""
+    log_bytes = report.log_end - report.log_begin
+    speed = ""
+    if report.seconds > 1:
+        rate = log_bytes / report.seconds / 1e6
+        units = report.records / report.seconds
+        speed = f", {rate:.0f} MB/s, {units:,.0f} records/s"
+    click.echo(
+        f"checked {size_text(log_bytes)} of log, positions {report.log_begin} to {report.log_end},"
+        f" in {report.seconds:.1f} s{speed}"
+    )
+    agreeing = [count_text(report.file_units, "unit") + " in queue files"]
+    if report.rocksdb_rows:
+        agreeing.append(count_text(report.rocksdb_rows, "row") + " in RocksDB")
+    agreeing.append(count_text(report.index_entries, "entry") + " of the key index")
+    click.echo(
+        f"{count_text(report.records, 'record')}, {count_text(report.queues, 'queue')};"
+        f" agreeing with them: {', '.join(agreeing)}"
+    )
+    print_findings(report.findings, report.root)
+    problems = len(report.problems)
+    click.echo("the store is sound" if not problems else count_text(problems, "problem"))

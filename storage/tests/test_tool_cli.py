@@ -1,0 +1,176 @@
+"""``lanemq store``: what is printed, for people and for machines, and the exit status."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from lanemq.storage._files import RealFiles
+from lanemq.storage.cli import store
+
+Recorded = Callable[[str], Path]
+
+FILE_STORE = "file-4.9.7-clean"
+ROCKSDB_STORE = "rocksdb-5.3.3-clean"
+
+
+def run(*arguments: object) -> Result:
+    result = CliRunner().invoke(store, [str(argument) for argument in arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result
+
+
+def value_of(result: Result) -> Any:  # noqa: ANN401 - whatever the command prints
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("command", sorted(store.commands))
+def test_every_command_has_help_and_a_summary(command: str) -> None:
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert "Usage:" in result.output
+    assert store.commands[command].get_short_help_str()
+    assert command in run("--help").output
+
+
+@pytest.mark.parametrize("command", sorted(store.commands))
+def test_every_command_refuses_a_store_in_use_and_names_ways_on(
+    command: str, recorded: Recorded
+) -> None:
+    root = recorded(FILE_STORE)
+    more = {"dump": ["-t", "T"], "convert": ["--to", "rocksdb"]}.get(command, [])
+    lock = RealFiles().lock(root / "lock", root)
+    result = run(command, root, *more)
+    lock.release()
+    assert result.exit_code == 2
+    assert "in use" in result.stderr
+    assert "Stop that broker first" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", sorted(store.commands))
+def test_every_command_refuses_what_is_no_store(command: str, tmp_path: Path) -> None:
+    more = {"dump": ["-t", "T"], "convert": ["--to", "rocksdb"]}.get(command, [])
+    result = run(command, tmp_path, *more)
+    assert result.exit_code == 2
+    assert "no store" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_inspect_prints_what_a_person_asks_first(unpacked_stores: Path) -> None:
+    root = unpacked_stores / ROCKSDB_STORE
+    text = run("inspect", root).stdout
+    assert "closed cleanly" in text
+    assert "3, queues and tables in RocksDB" in text
+    assert "positions 0 to 1314171" in text
+    assert "queue files to 998813, 315358 bytes short; rocksdb to the end" in text
+    assert "sdx_orders                             57  0: 0 to 16, 1: 0 to 16" in text
+    assert "sdx_group_b        sdx_events" in text
+    assert f"`lanemq store convert {root} --to files`" in text
+
+
+def test_inspect_prints_one_value_for_machines(unpacked_stores: Path) -> None:
+    value = value_of(run("inspect", unpacked_stores / FILE_STORE, "--json"))
+    assert value["stage"]["stage"] == 1
+    assert value["log"]["end"] == 910420
+    (queue,) = [
+        queue
+        for queue in value["queues"]
+        if (queue["topic"], queue["queue_id"]) == ("sa_orders", 2)
+    ]
+    assert (queue["min"], queue["end"], queue["rocksdb"]) == (0, 155, None)
+
+
+def test_dump_prints_messages_and_says_that_there_are_more(unpacked_stores: Path) -> None:
+    result = run("dump", unpacked_stores / FILE_STORE, "-t", "sa_orders", "-q", 1, "-n", 2)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("sa_orders 1:0 position ")
+    assert "2 messages, by the queue files; there may be more" in result.stderr
+
+
+def test_dump_prints_a_line_of_json_for_each_message(unpacked_stores: Path) -> None:
+    root = unpacked_stores / FILE_STORE
+    result = run("dump", root, "-t", "sa_events", "-n", 0, "--json", "--body")
+    values = [json.loads(line) for line in result.stdout.splitlines()]
+    assert len(values) == 593
+    assert {"body", "bodyBase64"} & values[0].keys()
+    assert values[0]["queueOffset"] == 0
+    assert result.stderr == ""
+
+
+def test_dump_wants_to_know_a_topic(unpacked_stores: Path) -> None:
+    result = run("dump", unpacked_stores / FILE_STORE)
+    assert result.exit_code == 2
+    assert "--topic" in result.stderr
+    result = run("dump", unpacked_stores / FILE_STORE, "-t", "x", "--since", "yesterday")
+    assert "2026-11-21T04:45:40" in result.stderr
+
+
+def test_verify_ends_with_0_for_a_sound_store(unpacked_stores: Path) -> None:
+    result = run("verify", unpacked_stores / ROCKSDB_STORE)
+    assert result.exit_code == 0
+    assert "2,180 rows in RocksDB" in result.stdout
+    assert "and in 21 more queues, 579 in all" in result.stdout
+    assert result.stdout.endswith("the store is sound\n")
+
+
+def test_verify_ends_with_1_for_problems_and_repair_mends_them(recorded: Recorded) -> None:
+    root = recorded(FILE_STORE)
+    shutil.rmtree(root / "consumequeue/sa_orders/1")
+    result = run("verify", root)
+    assert result.exit_code == 1
+    assert "problem: queue files: queue 1 of sa_orders: 155 messages" in result.stdout
+    assert f"-> `lanemq store repair {root}`" in result.stdout
+    (problem,) = value_of(run("verify", root, "--json"))["findings"]
+    assert (problem["kind"], problem["count"]) == ("units-behind", 155)
+    dry = run("repair", root, "--dry-run")
+    assert dry.exit_code == 0
+    assert "would make the files of 1 queues anew" in dry.stdout
+    done = run("repair", root)
+    assert done.exit_code == 0
+    assert "done: make the files of 1 queues anew" in done.stdout
+    assert "what was there before is in" in done.stdout
+    assert run("verify", root).exit_code == 0
+    assert run("repair", root).stdout.startswith("nothing to mend")
+
+
+def test_repair_ends_with_1_where_only_another_copy_helps(recorded: Recorded) -> None:
+    root = recorded(FILE_STORE)
+    log = min((root / "commitlog").iterdir())
+    data = bytearray(log.read_bytes())
+    data[800] ^= 1
+    log.write_bytes(data)
+    result = run("repair", root)
+    assert result.exit_code == 1
+    assert "another copy of the log file" in result.stdout
+
+
+def test_export_prints_strict_json_or_writes_the_files(
+    unpacked_stores: Path, tmp_path: Path
+) -> None:
+    root = unpacked_stores / ROCKSDB_STORE
+    value = value_of(run("export-metadata", root))
+    offsets = value["consumerOffset.json"]["offsetTable"]
+    assert offsets["sdx_orders@sdx_group_a"] == {"0": 15, "1": 16, "2": 12, "3": 13}
+    result = run("export-metadata", root, "--format", "json", "-o", tmp_path / "out")
+    assert "25 entries, from rocksdb" in result.stdout
+    text = (tmp_path / "out/consumerOffset.json").read_text()
+    assert "{0:15,1:16,2:12,3:13" in text
+    again = run("export-metadata", root, "-o", tmp_path / "out")
+    assert again.exit_code == 2
+    assert "is there already" in again.stderr
+
+
+@pytest.mark.slow
+def test_the_tools_themselves_need_neither_click_nor_rich() -> None:
+    code = (
+        "import sys; sys.modules['click'] = sys.modules['rich'] = None;"
+        "import lanemq.storage, lanemq.storage.tools"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
