@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 from lanemq.sdk import Message, MessageQueue, ProducerOptions, RefusedByBroker, open_producer
 from lanemq.sdk._latency_faults import JAVA_PAUSES, LatencyFaults
-from lanemq.sdk._sender import QueueChooser
+from lanemq.sdk._queue_chooser import QueueChooser
 from lanemq.sdk._testing import FakeCluster, clock_ms
 from lanemq.wire import RequestCode
 

@@ -13,7 +13,7 @@ from lanemq.sdk._consume_stats import TopicStats
 from lanemq.sdk._discovery import parse_addresses
 from lanemq.sdk._local_ip import local_ip
 from lanemq.sdk._offsets import LocalOffsets
-from lanemq.sdk._sender import QueueChooser
+from lanemq.sdk._queue_chooser import QueueChooser
 from lanemq.sdk._tasks import lone_error, open_quiet_nursery
 from lanemq.sdk._timeouts import EXPIRED, Timeouts
 

@@ -28,6 +28,8 @@ CLIENTS: Final = {
     "_lite_pull.py": ["LitePullConsumer"],
     "admin/_broker.py": ["BrokerRequests"],
     "admin/_consumers.py": ["ConsumerRequests"],
+    "admin/_moves.py": ["LogicalQueueOperations"],
+    "admin/_logical.py": ["LogicalQueueRequests"],
     "admin/_messages.py": ["MessageRequests"],
     "admin/_name_server.py": ["NameServerRequests"],
     "admin/_client.py": ["AdminClient"],

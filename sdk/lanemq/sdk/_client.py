@@ -239,7 +239,10 @@ async def open_client(
             remoting, addresses, timeout_s=options.call_timeout_s, discover=discover
         )
         routes = Routes(
-            servers, default_topic=default_topic, default_topic_queues=default_topic_queues
+            servers,
+            default_topic=default_topic,
+            default_topic_queues=default_topic_queues,
+            logical_queues=options.logical_queues,
         )
         client = Client(remoting, routes, options, clock_ms, towards)
         client.start(nursery)

@@ -3,120 +3,103 @@
 Source: RocketMQ 4.9.8, MQClientAPIImpl, PullAPIWrapper.
 """
 
-from typing import Final, final
-
-import msgspec
+from collections.abc import Hashable
+from typing import final
 
 from lanemq.wire import (
-    MASTER_ID,
     CheckClientRequestBody,
     ConsumerIdList,
     ConsumerSendMsgBack,
-    Frame,
     GetConsumerListByGroup,
-    GetMaxOffset,
-    GetMinOffset,
     MessageQueue,
-    PullMessage,
-    PullMessageResponse,
-    PullSysFlag,
-    QueryConsumerOffset,
     RemoteProtocolError,
     RequestCode,
-    ResponseCode,
-    SearchOffset,
-    StoredMessage,
     SubscriptionData,
-    UpdateConsumerOffset,
-    decode_messages,
     request,
 )
+from lanemq.wire.logical import LOGICAL_QUEUE_BROKER
 
 from ._client import Client
 from ._errors import BadAnswer, BrokerUnreachable, LanemqError, RefusedByBroker
+from ._logical_calls import LogicalCalls
 from ._messages import ReceivedMessage
-
-FOUND: Final = int(ResponseCode.SUCCESS)
-NOT_FOUND: Final = int(ResponseCode.PULL_NOT_FOUND)
-NO_MATCH: Final = int(ResponseCode.PULL_RETRY_IMMEDIATELY)
-OFFSET_ILLEGAL: Final = int(ResponseCode.PULL_OFFSET_MOVED)
-PULL_CODES: Final = frozenset({FOUND, NOT_FOUND, NO_MATCH, OFFSET_ILLEGAL})
-
-
-@final
-class Pulled(msgspec.Struct, frozen=True, gc=False):
-    """What a pull brought. Offsets count messages; ``code`` is one of ``PULL_CODES``."""
-
-    code: int
-    next_offset: int
-    min_offset: int
-    max_offset: int
-    suggested_broker_id: int
-    messages: list[StoredMessage]
+from ._queue_calls import Pulled, PullTerms, QueueCalls, read_pull
 
 
 @final
 class GroupCalls:
-    """Asks brokers on behalf of one group. Every call may raise any ``LanemqError``."""
+    """Asks brokers on behalf of one group. Every call may raise any ``LanemqError``.
+
+    Queues may be logical ones: then each question goes to the brokers that have a part of it.
+    """
 
     def __init__(self, client: Client, group: str) -> None:
         self._client = client
         self._group = group
         self._timeout_s = client.options.call_timeout_s
+        self._queues = QueueCalls(client, group)
+        self._logical = LogicalCalls(client, self._queues)
 
-    def _reader(self, queue: MessageQueue, broker_id: int = MASTER_ID) -> str:
-        address = self._client.routes.reader(queue.broker_name, broker_id)
-        if address is None:
-            raise BrokerUnreachable(queue.broker_name, "it is not in any known route")
-        return address
-
-    async def _offset(self, queue: MessageQueue, code: int, fields: dict[str, str]) -> int:
-        address = self._reader(queue)
-        answer = await self._client.remoting.call(address, request(code, fields), self._timeout_s)
-        try:
-            return int(answer.fields["offset"])
-        except (KeyError, ValueError) as error:
-            raise BadAnswer(address, f"request {code}", repr(error)) from error
+    def is_logical(self, queue: MessageQueue) -> bool:
+        """Whether ``queue`` is a chain of parts of others, as far as is known here."""
+        return queue.broker_name == LOGICAL_QUEUE_BROKER and self._logical.chain(queue) is not None
 
     async def committed_offset(self, queue: MessageQueue) -> int | None:
         """Where the group resumes, or None if it never committed."""
-        header = QueryConsumerOffset(self._group, queue.topic, queue.queue_id)
-        try:
-            return await self._offset(queue, RequestCode.QUERY_CONSUMER_OFFSET, header.to_fields())
-        except RefusedByBroker as error:
-            if error.code == ResponseCode.QUERY_NOT_FOUND:
-                return None
-            raise
+        if self.is_logical(queue):
+            return await self._logical.progress.committed_offset(queue)
+        return await self._queues.committed_offset(queue)
+
+    async def commit_offset(self, queue: MessageQueue, offset: int, *, wait: bool) -> None:
+        """Store the group's progress; unless ``wait``, without an answer."""
+        if self.is_logical(queue):
+            await self._logical.progress.commit_offset(queue, offset, wait=wait)
+        else:
+            await self._queues.commit_offset(queue, offset, wait=wait)
+
+    def keeper(self, queue: MessageQueue) -> tuple[str, Hashable]:
+        """The address that keeps the group's progress, and what tells two such places apart.
+
+        Raises ``BrokerUnreachable``.
+        """
+        if self.is_logical(queue):
+            keeping = self._logical.progress.keeping(queue)
+            return keeping.address, keeping.queue
+        address = self._client.routes.master(queue.broker_name)
+        if address is None:
+            raise BrokerUnreachable(queue.broker_name, "its master is not in any known route")
+        return address, queue
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """The offset that the next message will get."""
-        header = GetMaxOffset(queue.topic, queue.queue_id)
-        return await self._offset(queue, RequestCode.GET_MAX_OFFSET, header.to_fields())
+        if self.is_logical(queue):
+            return await self._logical.max_offset(queue)
+        return await self._queues.max_offset(queue)
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """The oldest offset that the broker still has; 0 for a queue never written."""
-        header = GetMinOffset(queue.topic, queue.queue_id)
-        offset = await self._offset(queue, RequestCode.GET_MIN_OFFSET, header.to_fields())
-        return max(offset, 0)
+        if self.is_logical(queue):
+            return await self._logical.min_offset(queue)
+        return await self._queues.min_offset(queue)
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """An offset next to the first message stored at ``timestamp_ms`` or later.
 
         4.9 brokers answer the nearest message, which may be one before.
         """
-        header = SearchOffset(queue.topic, queue.queue_id, timestamp_ms, "LOWER")
-        code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
-        return await self._offset(queue, code, header.to_fields())
+        if self.is_logical(queue):
+            return await self._logical.offset_at(queue, timestamp_ms)
+        return await self._queues.offset_at(queue, timestamp_ms)
 
-    async def commit_offset(self, queue: MessageQueue, offset: int, *, wait: bool) -> None:
-        """Store the group's progress; unless ``wait``, without an answer."""
-        header = UpdateConsumerOffset(self._group, queue.topic, queue.queue_id, offset)
-        frame = request(RequestCode.UPDATE_CONSUMER_OFFSET, header.to_fields(), oneway=not wait)
-        remoting, address = self._client.remoting, self._reader(queue)
-        if wait:
-            await remoting.call(address, frame, self._timeout_s)
-        else:
-            await remoting.oneway(address, frame)
+    async def pull(self, queue: MessageQueue, offset: int, terms: PullTerms) -> Pulled:
+        """Read from ``offset`` on.
+
+        Finding nothing, the broker waits for a while. Raises ``RefusedByBroker`` for any code
+        that is not in ``PULL_CODES``.
+        """
+        if self.is_logical(queue):
+            return await self._logical.pull(queue, offset, terms)
+        return read_pull(*await self._queues.pull(queue, offset, terms))
 
     async def check_subscription(self, broker_name: str, wanted: SubscriptionData) -> None:
         """Ask a broker whether it can filter so. Raises ``RefusedByBroker`` if it cannot."""
@@ -155,48 +138,6 @@ class GroupCalls:
                 failure = error
         raise failure
 
-    async def pull(
-        self,
-        queue: MessageQueue,
-        offset: int,
-        *,
-        subscription: SubscriptionData,
-        commit_offset: int | None,
-        post_subscription: bool,
-        broker_id: int,
-        batch: int,
-        suspend_s: float,
-        timeout_s: float,
-    ) -> Pulled:
-        """Read from ``offset`` on, at most ``batch`` messages.
-
-        Finding nothing, the broker waits up to ``suspend_s`` seconds. ``commit_offset`` tells
-        it the group's progress in passing. Raises ``RefusedByBroker`` for any code that is
-        not in ``PULL_CODES``.
-        """
-        flags = (
-            PullSysFlag.SUSPEND * (suspend_s > 0)
-            | PullSysFlag.COMMIT_OFFSET * (commit_offset is not None)
-            | PullSysFlag.SUBSCRIPTION * post_subscription
-        )
-        header = PullMessage(
-            consumer_group=self._group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            queue_offset=offset,
-            max_msg_nums=batch,
-            sys_flag=flags,
-            commit_offset=commit_offset or 0,
-            suspend_timeout_millis=int(suspend_s * 1000),
-            sub_version=subscription.sub_version,
-            subscription=subscription.sub_string if post_subscription else None,
-            expression_type=subscription.expression_type,
-        )
-        address = self._reader(queue, broker_id)
-        frame = request(RequestCode.PULL_MESSAGE, header.to_fields())
-        answer = await self._client.remoting.call(address, frame, timeout_s, accept=PULL_CODES)
-        return read_pull(answer, address)
-
     async def send_back(
         self, message: ReceivedMessage, *, delay_level: int, max_reconsume_times: int
     ) -> None:
@@ -210,24 +151,8 @@ class GroupCalls:
             origin_topic=message.full_topic,
             max_reconsume_times=max_reconsume_times,
         )
-        queue = message.queue
-        address = self._client.routes.master(queue.broker_name) or str(stored.store_host)
+        # The position is one in the log of the broker that has the message, whatever the queue.
+        broker_name = message.origin.broker_name
+        address = self._client.routes.master(broker_name) or str(stored.store_host)
         frame = request(RequestCode.CONSUMER_SEND_MSG_BACK, header.to_fields())
         await self._client.remoting.call(address, frame, self._timeout_s)
-
-
-def read_pull(answer: Frame, address: str) -> Pulled:
-    """Decode the answer to a pull. Raises ``BadAnswer``."""
-    try:
-        header = PullMessageResponse.from_fields(answer.fields)
-        messages = decode_messages(answer.body) if answer.code == FOUND else []
-    except RemoteProtocolError as error:
-        raise BadAnswer(address, "a pull", str(error)) from error
-    return Pulled(
-        answer.code,
-        header.next_begin_offset,
-        header.min_offset,
-        header.max_offset,
-        header.suggest_which_broker_id,
-        messages,
-    )

@@ -71,6 +71,11 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True):
     the broker's log. For a batch both are joined by commas, and ``queue_offset`` (a count of
     messages) is that of the first. ``transaction_id`` is the broker's, if it gave one, and
     ``trace_on`` whether it wants its messages traced.
+
+    Of a logical queue, ``queue`` and ``queue_offset`` are the logical ones; ``origin`` and
+    ``origin_offset`` say where the message really is (else ``origin`` is None). The logical
+    offset may be -1: for a moment of a migration nobody knows it, and the message has it all
+    the same.
     """
 
     status: SendStatus
@@ -81,6 +86,8 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True):
     transaction_id: str | None = None
     region: str | None = None
     trace_on: bool = True
+    origin: MessageQueue | None = None
+    origin_offset: int | None = None
 
 
 class Outcome(Enum):
@@ -102,13 +109,15 @@ class ReceivedMessage:
     """A message that came from a broker. Bodies and properties are decoded when first read.
 
     ``queue`` is where it was read: for a message that comes again that is a queue of the
-    group's retry topic, while ``topic`` stays the one it was sent to.
+    group's retry topic, while ``topic`` stays the one it was sent to. It may be a logical
+    queue; ``origin`` is the real one, and ``queue_offset`` is of ``queue``.
     """
 
     __slots__ = (
         "_body",
         "_properties",
         "full_topic",
+        "origin",
         "queue",
         "queue_offset",
         "retries_in_place",
@@ -117,11 +126,20 @@ class ReceivedMessage:
         "topic",
     )
 
-    def __init__(self, stored: StoredMessage, queue: MessageQueue, namespace: str = "") -> None:
+    def __init__(
+        self,
+        stored: StoredMessage,
+        queue: MessageQueue,
+        namespace: str = "",
+        origin: MessageQueue | None = None,
+        shift: int = 0,
+    ) -> None:
         self.stored = stored
         """The record as the broker keeps it."""
         self.queue = queue
-        self.queue_offset: int = stored.queue_offset
+        self.origin = queue if origin is None else origin
+        """Where the record lies."""
+        self.queue_offset: int = stored.queue_offset + shift
         """Place in the queue; counts messages."""
         self.size_bytes: int = stored.size_bytes
         """Length of the stored record."""

@@ -4,7 +4,7 @@ Source: RocketMQ 4.9.8, RemoteBrokerOffsetStore, LocalFileOffsetStore.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from pathlib import Path
 from typing import Protocol, final
 
@@ -51,7 +51,7 @@ class BrokerOffsets:
     def __init__(self, calls: GroupCalls) -> None:
         self._calls = calls
         self._offsets: dict[MessageQueue, int] = {}
-        self._persisted: dict[MessageQueue, int] = {}
+        self._persisted: dict[MessageQueue, tuple[int, Hashable]] = {}  # and where it is kept
 
     async def load(self, queue: MessageQueue) -> int | None:
         return await self._calls.committed_offset(queue)
@@ -74,7 +74,7 @@ class BrokerOffsets:
             (queue, offset)
             for queue in chosen
             if (offset := self._offsets.get(queue)) is not None
-            and self._persisted.get(queue) != offset
+            and self._persisted.get(queue) != (offset, self._place(queue))
         ]
         if wait:
             async with trio.open_nursery() as nursery:
@@ -85,13 +85,23 @@ class BrokerOffsets:
                 await self._commit(queue, offset, False)
 
     async def _commit(self, queue: MessageQueue, offset: int, wait: bool) -> None:
+        place = self._place(queue)
         try:
             await self._calls.commit_offset(queue, offset, wait=wait)
         except LanemqError as error:
             LOGGER.warning("cannot commit offset %d of %s: %s", offset, queue, error)
         else:
             if queue in self._offsets:
-                self._persisted[queue] = offset
+                self._persisted[queue] = offset, place
+
+    def _place(self, queue: MessageQueue) -> Hashable:
+        """Where its offset is kept: progress in a logical queue moves along with that."""
+        if not self._calls.is_logical(queue):
+            return None
+        try:
+            return self._calls.keeper(queue)[1]
+        except LanemqError:
+            return None  # the commit will say what is wrong
 
 
 @final

@@ -82,6 +82,9 @@ class ClientOptions:
     """The unit to ask an HTTP endpoint for; without an endpoint it means nothing."""
     name_server_refresh_s: float = 120.0
     """Seconds between two questions to an HTTP endpoint."""
+    logical_queues: bool = True
+    """Whether topics with logical queues show these: queues that stay the same while brokers
+    come and go. Without it the client sees what older ones see."""
 
     def __post_init__(self) -> None:
         _positive(

@@ -14,7 +14,7 @@ from lanemq.wire import ResponseCode, SubscriptionData, get_property
 from ._client import Client
 from ._consume_stats import TopicStats
 from ._errors import LanemqError, RefusedByBroker
-from ._group_calls import FOUND, NOT_FOUND, OFFSET_ILLEGAL, GroupCalls, Pulled
+from ._group_calls import GroupCalls
 from ._held_queue import HeldQueue
 from ._log import get_logger
 from ._messages import ReceivedMessage
@@ -22,6 +22,7 @@ from ._namespace import queue_out
 from ._offsets import Offsets
 from ._options import ConsumerOptions
 from ._pauses import Pauses
+from ._queue_calls import FOUND, NOT_FOUND, OFFSET_ILLEGAL, Pulled, PullTerms
 
 LOGGER = get_logger("lanemq.sdk.pull")
 
@@ -103,7 +104,7 @@ class PullLoop:
                 await self._pauses.wait(held.queue)  # a pause may have begun meanwhile
                 held.broker_id = pulled.suggested_broker_id
                 held.failing = False
-                if pulled.code == OFFSET_ILLEGAL:
+                if pulled.code == OFFSET_ILLEGAL and not self._is_gap(held, pulled):
                     await self._after_illegal_offset(held, pulled)
                     return
                 self._take(held, pulled, tags)
@@ -112,6 +113,19 @@ class PullLoop:
                 if pulled.code == NOT_FOUND and now_s - started_s < QUICK_S:
                     await trio.sleep(QUICK_DELAY_S)
 
+    def _is_gap(self, held: HeldQueue, pulled: Pulled) -> bool:
+        """Whether the offset lies where a logical queue has nothing (any more), with more behind.
+
+        That is no reason to drop what was pulled before.
+        """
+        offset = held.messages.next_offset
+        if pulled.next_offset <= offset or not self._calls.is_logical(held.queue):
+            return False
+        LOGGER.warning(
+            "%s: nothing is left from offset %d to %d", held.queue, offset, pulled.next_offset
+        )
+        return True
+
     async def _pull(self, held: HeldQueue, subscription: SubscriptionData) -> Pulled:
         options, queue = self._options, held.queue
         held.last_pull_ms = self._client.clock_ms()
@@ -119,13 +133,15 @@ class PullLoop:
         return await self._calls.pull(
             queue,
             held.messages.next_offset,
-            subscription=subscription,
-            commit_offset=committed or None,
-            post_subscription=self._post_subscription,
-            broker_id=held.broker_id,
-            batch=self._batch,
-            suspend_s=options.pull_suspend_s,
-            timeout_s=options.pull_timeout_s,
+            PullTerms(
+                subscription=subscription,
+                commit_offset=committed or None,
+                post_subscription=self._post_subscription,
+                broker_id=held.broker_id,
+                batch=self._batch,
+                suspend_s=options.pull_suspend_s,
+                timeout_s=options.pull_timeout_s,
+            ),
         )
 
     def _take(self, held: HeldQueue, pulled: Pulled, tags: set[bytes]) -> None:
@@ -134,9 +150,12 @@ class PullLoop:
             stored = pulled.messages
             if tags:  # the broker compares hashes only
                 stored = [m for m in stored if get_property(m.properties_data, b"TAGS") in tags]
-            if namespace := self._client.options.namespace:
-                shown = queue_out(namespace, queue)
-                received = [ReceivedMessage(m, shown, namespace) for m in stored]
+            namespace, origin = self._client.options.namespace, pulled.origin
+            if namespace or origin is not None:
+                shown, shift = queue_out(namespace, queue), pulled.shift
+                if origin is not None:
+                    origin = queue_out(namespace, origin)
+                received = [ReceivedMessage(m, shown, namespace, origin, shift) for m in stored]
             else:
                 received = [ReceivedMessage(m, queue) for m in stored]
             fresh = held.messages.put(received, next_offset)

@@ -21,6 +21,7 @@ from lanemq.wire import (
 from ._client import Client
 from ._errors import BadAnswer, BrokerUnreachable, LanemqError
 from ._log import get_logger
+from ._logical_progress import lock_keeper
 
 LOGGER = get_logger("lanemq.sdk.locks")
 
@@ -66,9 +67,9 @@ class QueueLocks:
         """Ask for the locks of ``queues``; those that are ours now. Failures are logged."""
         granted: set[MessageQueue] = set()
 
-        async def ask(broker_name: str, wanted: list[MessageQueue]) -> None:
+        async def ask(address: str, wanted: list[MessageQueue]) -> None:
             asked_s = trio.current_time()  # the lock's life begins no earlier
-            answer = await self._ask(broker_name, wanted) or set()
+            answer = await self._ask(address, wanted) or set()
             granted.update(answer)
             for queue in answer:
                 lease = self._leases.setdefault(queue, Lease(NEVER_S))
@@ -108,10 +109,10 @@ class QueueLocks:
     async def _renew(self) -> bool:
         complete = True
 
-        async def ask(broker_name: str, wanted: list[MessageQueue]) -> None:
+        async def ask(address: str, wanted: list[MessageQueue]) -> None:
             nonlocal complete
             asked_s = trio.current_time()
-            answer = await self._ask(broker_name, wanted)
+            answer = await self._ask(address, wanted)
             if answer is None:
                 complete = False
                 return
@@ -139,33 +140,40 @@ class QueueLocks:
     ) -> None:
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue in queues:
-            by_broker.setdefault(queue.broker_name, []).append(queue)
+            by_broker.setdefault(self._keeper(queue), []).append(queue)
         async with trio.open_nursery() as nursery:
-            for broker_name, chosen in by_broker.items():
-                nursery.start_soon(act, broker_name, chosen)
+            for address, chosen in by_broker.items():
+                nursery.start_soon(act, address, chosen)
 
-    async def _call(self, code: RequestCode, broker_name: str, queues: list[MessageQueue]) -> bytes:
-        address = self._client.routes.master(broker_name)
-        if address is None:
-            raise BrokerUnreachable(broker_name, "its master is not in any known route")
+    def _keeper(self, queue: MessageQueue) -> str:
+        """Who lends the lock of ``queue``; "" if nobody can be asked."""
+        routes = self._client.routes
+        route = routes.get(queue.topic)
+        if route is not None and route.chain(queue) is not None:
+            return lock_keeper(route, queue) or ""
+        return routes.master(queue.broker_name) or ""
+
+    async def _call(self, code: RequestCode, address: str, queues: list[MessageQueue]) -> bytes:
+        if not address:
+            raise BrokerUnreachable(queues[0].broker_name, "its master is not in any known route")
         body = LockBatch(self._group, self._client.client_id, tuple(queues))
         frame = request(code, body=body.encode())
         timeout_s = self._client.options.call_timeout_s
         return (await self._client.remoting.call(address, frame, timeout_s)).body
 
-    async def _ask(self, broker_name: str, queues: list[MessageQueue]) -> set[MessageQueue] | None:
+    async def _ask(self, address: str, queues: list[MessageQueue]) -> set[MessageQueue] | None:
         """The queues that are ours now, or None if the broker could not be asked."""
         try:
-            body = await self._call(RequestCode.LOCK_BATCH_MQ, broker_name, queues)
+            body = await self._call(RequestCode.LOCK_BATCH_MQ, address, queues)
             return set(LockBatchResult.decode(body).lock_ok_mq_set) & set(queues)
         except RemoteProtocolError as error:
-            LOGGER.warning("%s", BadAnswer(broker_name, "a request for locks", str(error)))
+            LOGGER.warning("%s", BadAnswer(address, "a request for locks", str(error)))
         except LanemqError as error:
-            LOGGER.warning("cannot ask %s for locks: %s", broker_name, error)
+            LOGGER.warning("cannot ask for locks: %s", error)
         return None
 
-    async def _give_back(self, broker_name: str, queues: list[MessageQueue]) -> None:
+    async def _give_back(self, address: str, queues: list[MessageQueue]) -> None:
         try:
-            await self._call(RequestCode.UNLOCK_BATCH_MQ, broker_name, queues)
+            await self._call(RequestCode.UNLOCK_BATCH_MQ, address, queues)
         except LanemqError as error:
-            LOGGER.warning("cannot give locks back to %s: %s", broker_name, error)
+            LOGGER.warning("cannot give locks back: %s", error)

@@ -1,12 +1,14 @@
 """What a route means to a client: pure functions of the name server's answer.
 
 Source: RocketMQ 4.9.8, MQClientInstance.topicRouteData2TopicPublishInfo and
-topicRouteData2TopicSubscribeInfo.
+topicRouteData2TopicSubscribeInfo; logical queues: 5.0.0-PREVIEW.
 """
 
-from dataclasses import dataclass
+from collections.abc import Container
+from dataclasses import dataclass, replace
 
 from lanemq.wire import MASTER_ID, MessageQueue, Permission, RouteData
+from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, Chain, LogicalQueues, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +24,84 @@ class TopicRoute:
     """Broker name -> broker id (0 is the master) -> address."""
     is_default: bool = False
     """Taken from the default topic, since this one does not exist yet."""
+    chains: LogicalQueues | None = None
+    """The logical queues that the queues are, if they are: the queue id is the index."""
+
+    def chain(self, queue: MessageQueue) -> Chain | None:
+        """The chain of a queue, if that is a logical one."""
+        if self.chains is None or queue.broker_name != LOGICAL_QUEUE_BROKER:
+            return None
+        return self.chains.get(queue.queue_id) or Chain(queue.queue_id)
+
+    def has_master(self, broker_name: str) -> bool:
+        """Whether a broker can be sent to."""
+        return MASTER_ID in self.brokers.get(broker_name, ())
+
+    def writable_segment(
+        self, queue: MessageQueue, unreachable: Container[str] = ()
+    ) -> Segment | None:
+        """Where a message for a logical queue goes.
+
+        While a migration is under way the new segment may show before it has its place in the
+        queue. As long as the old one takes messages it gets them, in their order; only if its
+        broker is gone, or among ``unreachable``, the new one does.
+        """
+        chain = self.chain(queue)
+        if chain is None:
+            return None
+        last, normal = chain.writable, chain.normal
+        if last is None or last.delta >= 0 or normal is None:
+            return last
+        away = normal.broker_name in unreachable or not self.has_master(normal.broker_name)
+        return last if away else normal
 
 
-def read_route(topic: str, data: RouteData) -> TopicRoute:
-    """The route of an existing topic."""
+def with_chains(route: TopicRoute, chains: LogicalQueues) -> TopicRoute:
+    """``route`` with other segments.
+
+    To send to are the queues that have a writable segment; to read those with any that is not
+    expired, so that a consumer keeps its queues whatever moves.
+    """
+    publish = (
+        route.publish_queues
+        if _is_ordered(route)
+        else tuple(
+            MessageQueue(route.topic, LOGICAL_QUEUE_BROKER, index)
+            for index, chain in chains.items()
+            if chain.writable is not None
+        )
+    )
+    subscribe = tuple(
+        MessageQueue(route.topic, LOGICAL_QUEUE_BROKER, index)
+        for index, chain in chains.items()
+        if any(segment.is_readable or segment.is_writable for segment in chain)
+    )
+    return replace(route, publish_queues=publish, subscribe_queues=subscribe, chains=chains)
+
+
+def _is_ordered(route: TopicRoute) -> bool:
+    """Whether messages go to physical queues that an operator has named."""
+    queues = route.publish_queues
+    return (
+        route.chains is not None and bool(queues) and queues[0].broker_name != LOGICAL_QUEUE_BROKER
+    )
+
+
+def read_route(topic: str, data: RouteData, *, logical_queues: bool = False) -> TopicRoute:
+    """The route of an existing topic; with ``logical_queues`` these, where it has any.
+
+    Raises ``RemoteProtocolError`` for logical queues that cannot be read.
+    """
+    route = _read_physical(topic, data)
+    chains = LogicalQueues.of_route(data.extra) if logical_queues else None
+    if chains is None:
+        return route
+    if data.order_topic_conf:
+        route = replace(route, chains=chains)
+    return with_chains(route, chains)
+
+
+def _read_physical(topic: str, data: RouteData) -> TopicRoute:
     brokers = {broker.broker_name: dict(broker.broker_addrs) for broker in data.broker_datas}
     subscribe = [
         MessageQueue(topic, queue.broker_name, queue_id)

@@ -6,6 +6,7 @@ Source: RocketMQ 4.9.8, MQClientInstance, NettyRemotingClient.getAndCreateNamese
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import final
 
 import trio
@@ -20,6 +21,7 @@ from lanemq.wire import (
     RouteData,
     request,
 )
+from lanemq.wire.logical import LOGICAL_QUEUE_FLAG, Redirect
 
 from ._errors import (
     BadAnswer,
@@ -31,14 +33,14 @@ from ._errors import (
 )
 from ._log import get_logger
 from ._remoting import RemotingClient
-from ._route_table import TopicRoute, read_default_route, read_route
+from ._route_table import TopicRoute, read_default_route, read_route, with_chains
 
 LOGGER = get_logger("lanemq.sdk.routes")
 
 Discover = Callable[[], Awaitable[tuple[str, ...]]]
 
 RouteListener = Callable[[str], None]
-"""Told the name of a topic whose route changed."""
+"""Told the name of a topic whose queues or brokers changed."""
 
 
 @final
@@ -100,9 +102,15 @@ class Routes:
     """The routes of the topics in use. Reading never blocks; finding and refreshing may."""
 
     def __init__(
-        self, name_servers: NameServers, *, default_topic: str = "", default_topic_queues: int = 4
+        self,
+        name_servers: NameServers,
+        *,
+        default_topic: str = "",
+        default_topic_queues: int = 4,
+        logical_queues: bool = True,
     ) -> None:
         self.name_servers = name_servers
+        self._logical_queues = logical_queues
         self._default_topic = default_topic
         self._default_topic_queues = default_topic_queues
         self._routes: dict[str, TopicRoute] = {}
@@ -111,7 +119,10 @@ class Routes:
         self._listeners: list[RouteListener] = []
 
     def on_change(self, listener: RouteListener) -> None:
-        """Call ``listener`` whenever the route of a topic is new or another one."""
+        """Call ``listener`` whenever the route of a topic is new or another one.
+
+        Not for what moves inside of logical queues: these stay the same queues.
+        """
         self._listeners.append(listener)
 
     def watch(self, topic: str) -> None:
@@ -198,8 +209,25 @@ class Routes:
         async with lock:
             data = await self._ask(topic)
         if data is not None:
-            self._keep(read_route(topic, data))
+            try:
+                route = read_route(topic, data, logical_queues=self._logical_queues)
+            except RemoteProtocolError as error:
+                raise _bad_route(topic, error) from error
+            self._keep(route)
         return self._routes.get(topic)
+
+    def redirected(self, topic: str, redirect: Redirect) -> None:
+        """Learn from a broker how the segments of a logical queue are by now."""
+        route = self._routes.get(topic)
+        if route is None or route.chains is None:
+            return
+        chains, brokers = route.chains, dict(route.brokers)
+        for segment in (redirect.current, redirect.following):
+            chains = chains.put_segment(segment)
+            if segment.broker_name not in brokers and segment.broker_address is not None:
+                # New here; the name server says the rest with the next look.
+                brokers[segment.broker_name] = {MASTER_ID: segment.broker_address}
+        self._keep(with_chains(replace(route, brokers=brokers), chains))
 
     async def refresh_all(self) -> None:
         """Refresh every watched topic; failures are logged."""
@@ -210,7 +238,9 @@ class Routes:
                 LOGGER.warning("cannot refresh the route of %s: %s", topic, error)
 
     async def _ask(self, topic: str) -> RouteData | None:
-        frame = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfo(topic).to_fields())
+        flag = LOGICAL_QUEUE_FLAG if self._logical_queues else None
+        header = GetRouteInfo(topic, sys_flag=flag)
+        frame = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header.to_fields())
         try:
             answer = await self.name_servers.call(frame)
         except RefusedByBroker as error:
@@ -220,12 +250,16 @@ class Routes:
         try:
             return RouteData.decode(answer.body)
         except RemoteProtocolError as error:
-            raise BadAnswer("name server", f"the route of {topic}", str(error)) from error
+            raise _bad_route(topic, error) from error
 
     def _keep(self, route: TopicRoute) -> None:
-        if self._routes.get(route.topic) == route:
+        known = self._routes.get(route.topic)
+        if known == route:
             return
         self._routes[route.topic] = route
+        if known is not None and replace(known, chains=route.chains) == route:
+            LOGGER.debug("logical queues of %s: %s", route.topic, route.chains)
+            return
         LOGGER.info(
             "route of %s: %d queues at %s",
             route.topic,
@@ -234,3 +268,7 @@ class Routes:
         )
         for listener in self._listeners:
             listener(route.topic)
+
+
+def _bad_route(topic: str, error: RemoteProtocolError) -> BadAnswer:
+    return BadAnswer("name server", f"the route of {topic}", str(error))

@@ -3,10 +3,10 @@
 Source: RocketMQ 4.9.8, DefaultMQProducerImpl.sendDefaultImpl, MQClientAPIImpl.processSendResponse.
 """
 
-import random
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Final, final
 
 import trio
@@ -16,51 +16,19 @@ from lanemq.wire import FLAG_ONEWAY, MASTER_ID, Frame, MessageQueue, SysFlag
 from ._client import Client
 from ._errors import BadAnswer, BrokerUnreachable, LanemqError, RequestTimedOut
 from ._latency_faults import LatencyFaults
+from ._logical_send import NO_PERMISSION, LogicalSends, mark
 from ._messages import Message, SendResult, SendStatus
 from ._namespace import in_namespace, queue_out
 from ._options import ProducerOptions
 from ._outgoing import Outgoing
+from ._queue_chooser import QueueChooser, own_broker
 from ._route_table import TopicRoute
 from ._selectors import Select
 from ._send_hooks import SendAttempt, SendHook, SendKind, call_after, call_before
 
 STATUSES: Final = {status.value: status for status in SendStatus}
-
-
-@final
-class QueueChooser:
-    """Goes round the queues of a route, and leaves the broker that just failed aside."""
-
-    def __init__(self) -> None:
-        # Producers that start together should not all begin with the same queue.
-        self._next = random.randrange(1 << 16)
-
-    def choose(self, queues: tuple[MessageQueue, ...], failed_broker: str | None) -> MessageQueue:
-        """The next queue; of another broker than ``failed_broker`` if there is one."""
-        count = len(queues)
-        for _ in range(count):
-            self._next += 1
-            queue = queues[self._next % count]
-            if queue.broker_name != failed_broker:
-                return queue
-        self._next += 1
-        return queues[self._next % count]
-
-    def choose_available(
-        self, queues: tuple[MessageQueue, ...], faults: LatencyFaults, now_s: float
-    ) -> MessageQueue:
-        """The next queue whose broker is available; if there is none, of one of the better."""
-        count = len(queues)
-        for _ in range(count):
-            self._next += 1
-            queue = queues[self._next % count]
-            if faults.is_available(queue.broker_name, now_s):
-                return queue
-        names = tuple(dict.fromkeys(queue.broker_name for queue in queues))
-        name = faults.least_bad(names, now_s)
-        candidates = [queue for queue in queues if queue.broker_name == name]
-        self._next += 1
-        return candidates[self._next % len(candidates)]
+# A broker that was asked at a segment which is closed refuses, and may say where to go.
+STATUSES_OR_REFUSAL: Final = frozenset({*STATUSES, NO_PERMISSION})
 
 
 @final
@@ -78,6 +46,7 @@ class Sender:
         self._group = group
         self._options = options
         self._hooks = hooks
+        self._logical = LogicalSends(client)
         self._choosers: dict[str, QueueChooser] = {}
         # With a namespace: a route, and the same with the names that applications use.
         self._shown_routes: dict[str, tuple[TopicRoute, TopicRoute]] = {}
@@ -119,18 +88,20 @@ class Sender:
         chooser = self._choosers.get(route.topic)
         if chooser is None:
             chooser = self._choosers[route.topic] = QueueChooser()
+        broker_of = own_broker if route.chains is None else partial(_broker_of, route)
+        queues = route.publish_queues
         if self._faults is not None:
             now_s = trio.current_time()
-            return chooser.choose_available(route.publish_queues, self._faults, now_s)
-        return chooser.choose(route.publish_queues, failed_broker)
+            return chooser.choose_available(queues, self._faults, now_s, broker_of)
+        return chooser.choose(queues, failed_broker, broker_of)
 
-    def _address(self, route: TopicRoute, queue: MessageQueue) -> str:
-        addresses = route.brokers.get(queue.broker_name)
+    def _address(self, route: TopicRoute, broker_name: str) -> str:
+        addresses = route.brokers.get(broker_name)
         address = None if addresses is None else addresses.get(MASTER_ID)
         if address is None:
-            address = self._client.routes.master(queue.broker_name)
+            address = self._client.routes.master(broker_name)
         if address is None:
-            raise BrokerUnreachable(queue.broker_name, "its master is not in any known route")
+            raise BrokerUnreachable(broker_name, "its master is not in any known route")
         return address
 
     async def send(
@@ -170,6 +141,7 @@ class Sender:
         while True:
             target = queue or self._choose(route, failed[-1] if failed else None)
             left_s = timeout_s - (trio.current_time() - started_s) if failed else timeout_s
+            broker_name = _broker_of(route, target)
             try:
                 result = await self._attempt(outgoing, route, target, left_s)
                 if (
@@ -178,9 +150,9 @@ class Sender:
                     or len(failed) + 1 >= attempts
                 ):
                     return result
-                failed.append(target.broker_name)
+                failed.append(broker_name)
             except LanemqError as error:
-                failed.append(target.broker_name)
+                failed.append(broker_name)
                 elapsed_s = trio.current_time() - started_s
                 if not error.retriable or len(failed) >= attempts or elapsed_s >= timeout_s:
                     error.add_note(
@@ -189,34 +161,75 @@ class Sender:
                     )
                     raise
                 # The periodic refresh may have brought another route meanwhile.
-                route = self._known(outgoing.topic) or route
+                fresh = self._known(outgoing.topic)
+                if fresh is not None and fresh.publish_queues:
+                    route = fresh
 
     async def _attempt(
         self, outgoing: Outgoing, route: TopicRoute, queue: MessageQueue, timeout_s: float
     ) -> SendResult:
-        address = self._address(route, queue)
+        is_logical = route.chain(queue) is not None
+        if not is_logical or self._hooks:
+            address = self._address(route, _broker_of(route, queue))
         if self._hooks:
             attempt = self._describe(outgoing, queue, address)
             await call_before(self._hooks, attempt)
-        started_s = 0.0 if self._faults is None else trio.current_time()
-        client = self._client
         try:
-            frame = outgoing.frame(self._group, queue, self._options, client.clock_ms(), 0)
-            answer = await client.remoting.call(address, frame, timeout_s, accept=STATUSES)
-            result = self._read(answer, outgoing, queue, address)
+            if is_logical:
+                result = await self._logical.send(
+                    in_namespace(self._options.client.namespace, outgoing.topic),
+                    queue,
+                    timeout_s,
+                    partial(self._transmit_to_segment, outgoing),
+                    partial(self._read, outgoing),
+                    is_half=bool(outgoing.sys_flag & SysFlag.TRANSACTION_MASK),
+                )
+            else:
+                frame = self._frame(outgoing, queue)
+                answer = await self._transmit(frame, queue, address, timeout_s, STATUSES)
+                result = self._read(outgoing, answer, queue, address)
         except BaseException as error:
-            if self._faults is not None and isinstance(error, LanemqError):
-                now_s = trio.current_time()
-                self._faults.record_failure(queue.broker_name, now_s - started_s, now_s)
             if self._hooks:
                 await self._finish(attempt, None, error)
             raise
-        if self._faults is not None:
-            now_s = trio.current_time()
-            self._faults.record(queue.broker_name, now_s - started_s, now_s)
         if self._hooks:
             await self._finish(attempt, result, None)
         return result
+
+    def _frame(self, outgoing: Outgoing, queue: MessageQueue, flag: int = 0) -> Frame:
+        return outgoing.frame(self._group, queue, self._options, self._client.clock_ms(), flag)
+
+    async def _transmit(
+        self,
+        frame: Frame,
+        queue: MessageQueue,
+        address: str,
+        timeout_s: float,
+        accept: Container[int],
+    ) -> Frame:
+        """One request to a real queue; how long it took tells of its broker."""
+        call = self._client.remoting.call
+        if self._faults is None:
+            return await call(address, frame, timeout_s, accept=accept)
+        started_s = trio.current_time()
+        try:
+            answer = await call(address, frame, timeout_s, accept=accept)
+        except LanemqError:
+            now_s = trio.current_time()
+            self._faults.record_failure(queue.broker_name, now_s - started_s, now_s)
+            raise
+        now_s = trio.current_time()
+        self._faults.record(queue.broker_name, now_s - started_s, now_s)
+        return answer
+
+    async def _transmit_to_segment(
+        self, outgoing: Outgoing, route: TopicRoute, queue: MessageQueue, timeout_s: float
+    ) -> tuple[Frame, str]:
+        address = self._address(route, queue.broker_name)
+        frame = self._frame(outgoing, queue)
+        mark(frame)
+        accept = STATUSES_OR_REFUSAL
+        return await self._transmit(frame, queue, address, timeout_s, accept), address
 
     def _describe(self, outgoing: Outgoing, queue: MessageQueue, address: str) -> SendAttempt:
         """What hooks are told."""
@@ -245,7 +258,7 @@ class Sender:
         await call_after(self._hooks, attempt)
 
     @staticmethod
-    def _read(answer: Frame, outgoing: Outgoing, queue: MessageQueue, address: str) -> SendResult:
+    def _read(outgoing: Outgoing, answer: Frame, queue: MessageQueue, address: str) -> SendResult:
         fields = answer.fields
         try:
             queue_id = int(fields["queueId"])
@@ -278,18 +291,26 @@ class Sender:
             queue = self._choose(route, None)
         elif not isinstance(queue, MessageQueue):
             queue = queue(route.publish_queues)
-        address = self._address(route, queue)
+        segment = route.writable_segment(queue)
+        real = queue if segment is None else segment.message_queue
+        address = self._address(route, real.broker_name)
         if self._hooks:
             attempt = self._describe(outgoing, queue, address)
             attempt.oneway = True
             await call_before(self._hooks, attempt)
-        client = self._client
-        frame = outgoing.frame(self._group, queue, self._options, client.clock_ms(), FLAG_ONEWAY)
+        # Without the mark of a logical queue: nobody would read a redirect.
+        frame = self._frame(outgoing, real, FLAG_ONEWAY)
         try:
-            await client.remoting.oneway(address, frame)
+            await self._client.remoting.oneway(address, frame)
         except BaseException as error:
             if self._hooks:
                 await self._finish(attempt, None, error)
             raise
         if self._hooks:
             await self._finish(attempt, None, None)
+
+
+def _broker_of(route: TopicRoute, queue: MessageQueue) -> str:
+    """The broker that a message for ``queue`` goes to now."""
+    segment = route.writable_segment(queue)
+    return queue.broker_name if segment is None else segment.broker_name

@@ -18,7 +18,7 @@ from lanemq.wire import (
 )
 
 from ._client import Client
-from ._errors import BrokerUnreachable, LanemqError, RefusedByBroker, WrongUse
+from ._errors import LanemqError, RefusedByBroker, WrongUse
 from ._group_calls import GroupCalls
 from ._log import get_logger
 from ._offsets import LocalOffsets
@@ -122,9 +122,7 @@ class BrokerStageOffsets:
             await self._calls.commit_offset(queue, number, wait=True)
 
     async def _create_group(self, queue: MessageQueue) -> None:
-        address = self._client.routes.master(queue.broker_name)
-        if address is None:
-            raise BrokerUnreachable(queue.broker_name, "its master is not in any known route")
+        address, _ = self._calls.keeper(queue)
         LOGGER.info("creating group %s at %s for stage records", self._shadow, address)
         config = SubscriptionGroupConfig(
             group_name=self._shadow, consume_enable=False, consume_broadcast_enable=False

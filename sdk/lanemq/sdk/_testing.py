@@ -61,6 +61,11 @@ from lanemq.wire import (
     retry_topic,
     tags_code,
 )
+from lanemq.wire.logical import (
+    LOGICAL_QUEUE_FLAG,
+    LOGICAL_QUEUES_MEMBER,
+    LogicalQueues,
+)
 from lanemq.wire.sql92 import compile_sql
 
 DELAYS_S: Final = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600)
@@ -227,6 +232,7 @@ class FakeBroker(Node):
         self.locks: dict[tuple[str, MessageQueue], tuple[str, float]] = {}  # client id, since
         self.knows_all_groups = True  # as 4.9; 5.x takes offsets of groups it knows only
         self.groups: set[str] = set()
+        self.chains: dict[str, LogicalQueues] = {}
         self._log: dict[int, bytes] = {}
         host, port = address.split(":")
         self._host = HostAddress(host, int(port))
@@ -272,7 +278,7 @@ class FakeBroker(Node):
         """Store a message as if a producer had sent it; returns its offset."""
         if topic not in self.topics:
             self.create_topic(topic, queue_id + 1)
-        return self._append(topic, queue_id, body, encode_properties(properties))
+        return self.append(topic, queue_id, body, encode_properties(properties))
 
     def forget_clients(self) -> None:
         """As after a restart: topics and offsets stay, registrations do not."""
@@ -295,7 +301,7 @@ class FakeBroker(Node):
 
     # Storing
 
-    def _append(
+    def append(
         self,
         topic: str,
         queue_id: int,
@@ -333,7 +339,7 @@ class FakeBroker(Node):
         self, delay_s: float, topic: str, message: StoredMessage, properties: bytes
     ) -> None:
         await trio.sleep(delay_s)
-        self._append(
+        self.append(
             topic,
             0,
             message.body,
@@ -355,7 +361,7 @@ class FakeBroker(Node):
         if header.batch:
             bodies = [(e.flag, e.body, e.properties) for e in decode_batch(frame.body)]
         offsets = [
-            self._append(
+            self.append(
                 header.topic,
                 header.queue_id,
                 body,
@@ -577,7 +583,8 @@ class FakeNameServer(Node):
         self.handlers = {RequestCode.GET_ROUTEINFO_BY_TOPIC: self._route}
 
     def _route(self, frame: Frame, peer: Peer) -> Frame:
-        topic = GetRouteInfo.from_fields(frame.fields).topic
+        header = GetRouteInfo.from_fields(frame.fields)
+        topic = header.topic
         holders = [b for b in self._brokers if topic in b.topics and b.reachable]
         if not holders:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"No topic route info for {topic}")
@@ -586,8 +593,29 @@ class FakeNameServer(Node):
                 QueueData(b.name, b.topics[topic], b.topics[topic], b.perms[topic]) for b in holders
             ),
             broker_datas=tuple(BrokerData("c", b.name, {0: b.address}) for b in holders),
+            extra=self._logical(topic) if (header.sys_flag or 0) & LOGICAL_QUEUE_FLAG else {},
         )
         return frame.reply(body=route.encode())
+
+    def _logical(self, topic: str) -> dict[str, object]:
+        """The logical queues of a topic: of every broker its own segments, ever seen or not.
+
+        A segment without a place in its queue is not shown while another takes the messages.
+        """
+        told = [b for b in self._brokers if topic in b.chains]
+        if not told:
+            return {}
+        queues = LogicalQueues.of(
+            s for b in told for s in b.chains[topic].segments if s.broker_name == b.name
+        )
+        running = {b.name for b in self._brokers if b.reachable}
+        shown = [
+            segment
+            for chain in queues.values()
+            for segment in chain
+            if segment.delta >= 0 or chain.normal is None or chain.normal.broker_name not in running
+        ]
+        return {LOGICAL_QUEUES_MEMBER: LogicalQueues.of(shown).to_json()}
 
 
 class FakeCluster:
@@ -617,10 +645,10 @@ class FakeCluster:
         self.name_server_nodes.append(node)
         return node
 
-    def add_broker(self) -> FakeBroker:
+    def add_broker(self, kind: "type[FakeBroker] | None" = None) -> FakeBroker:
         number = len(self.brokers)
         address = f"10.0.1.{1 + number}:10911"
-        broker = FakeBroker(self.nursery, address, f"broker-{'abcdef'[number]}")
+        broker = (kind or FakeBroker)(self.nursery, address, f"broker-{'abcdef'[number]}")
         self.nodes[address] = broker
         self.brokers.append(broker)
         return broker

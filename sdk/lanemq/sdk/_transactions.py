@@ -134,14 +134,16 @@ class TransactionProducer:
     ) -> None:
         header = EndTransaction(
             producer_group=self.producer.group,
-            tran_state_table_offset=sent.queue_offset,
+            tran_state_table_offset=(
+                sent.queue_offset if sent.origin_offset is None else sent.origin_offset
+            ),
             commit_log_offset=decode_offset_id(sent.offset_id)[1],
             commit_or_rollback=state.value,
             msg_id=sent.message_id,
             transaction_id=sent.transaction_id or sent.message_id,
             topic=in_namespace(self._client.options.namespace, message.topic),
         )
-        address = self._client.routes.master(sent.queue.broker_name)
+        address = self._client.routes.master((sent.origin or sent.queue).broker_name)
         if address is None:
             LOGGER.warning("%s: its broker is gone; it will ask", sent.message_id)
             return

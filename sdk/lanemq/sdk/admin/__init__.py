@@ -11,7 +11,10 @@ from ._client import (
     queues_of,
 )
 from ._consumers import ConsumerRequests
+from ._logical import LogicalQueueRequests
 from ._messages import MessageRequests, Pulled, PullStatus, message_id
+from ._migration import Migrated, MigrationRefused
+from ._moves import LogicalQueueOperations
 from ._name_server import NameServerRequests
 from ._reset import ResetOffsets, Rollback, reset_offsets_by_time
 from ._tracks import MessageTrack, TrackType, tracks_of
@@ -21,8 +24,12 @@ __all__ = [
     "AdminClient",
     "BrokerRequests",
     "ConsumerRequests",
+    "LogicalQueueOperations",
+    "LogicalQueueRequests",
     "MessageRequests",
     "MessageTrack",
+    "Migrated",
+    "MigrationRefused",
     "NameServerRequests",
     "PullStatus",
     "Pulled",

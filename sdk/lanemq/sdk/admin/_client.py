@@ -27,11 +27,14 @@ from lanemq.wire import (
 from .._acl import Credentials
 from .._discovery import Endpoint, NameServersLike, fetch_name_servers, find_name_servers
 from .._errors import LanemqError
+from .._link import Dial
 from .._remoting import RemotingClient, dial_tcp, open_remoting_client
 from ._broker import BrokerRequests
 from ._caller import Caller
 from ._consumers import ConsumerRequests
+from ._logical import LogicalQueueRequests
 from ._messages import MessageRequests
+from ._moves import LogicalQueueOperations
 from ._name_server import NameServerRequests
 
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
@@ -47,7 +50,14 @@ class UnknownCluster(LanemqError):  # noqa: N818 - says what is wrong
 
 
 @final
-class AdminClient(BrokerRequests, ConsumerRequests, MessageRequests, NameServerRequests):
+class AdminClient(
+    BrokerRequests,
+    ConsumerRequests,
+    LogicalQueueOperations,
+    LogicalQueueRequests,
+    MessageRequests,
+    NameServerRequests,
+):
     """Administers a cluster, of lanemq or of Apache RocketMQ. Made by ``open_admin``."""
 
     def __init__(
@@ -236,15 +246,17 @@ async def open_admin(
     timeout_s: float = 5.0,
     credentials: Credentials | None = None,
     tls: ssl.SSLContext | None = None,
+    dial: Dial = dial_tcp,
 ) -> AsyncIterator[AdminClient]:
     """Open an administrator's client; leaving the block closes its connections.
 
     ``name_servers``, ``credentials`` and ``tls`` are as for producers and consumers;
-    ``timeout_s`` bounds each request. Raises ``ValueError`` where there is no name server, and
-    ``LanemqError`` from an HTTP endpoint that does not say where they are.
+    ``timeout_s`` bounds each request, ``dial`` is the seam to the network, for tests. Raises
+    ``ValueError`` where there is no name server, and ``LanemqError`` from an HTTP endpoint that
+    does not say where they are.
     """
     found = find_name_servers(name_servers)
     if isinstance(found, Endpoint):
-        found = await fetch_name_servers(found, dial_tcp)
-    async with open_remoting_client(credentials=credentials, tls=tls) as client:
+        found = await fetch_name_servers(found, dial)
+    async with open_remoting_client(credentials=credentials, tls=tls, dial=dial) as client:
         yield AdminClient(client, found, timeout_s=timeout_s)

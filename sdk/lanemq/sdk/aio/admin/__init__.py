@@ -11,12 +11,15 @@ from ...admin._client import (
     queues_of,
 )
 from ...admin._messages import Pulled, PullStatus, message_id
+from ...admin._migration import Migrated, MigrationRefused
 from ...admin._reset import ResetOffsets, Rollback
 from ...admin._tracks import MessageTrack, TrackType
 from ._broker import BrokerRequests
 from ._client import AdminClient
 from ._consumers import ConsumerRequests
+from ._logical import LogicalQueueRequests
 from ._messages import MessageRequests
+from ._moves import LogicalQueueOperations
 from ._name_server import NameServerRequests
 from ._open import open_admin
 from ._reset import reset_offsets_by_time
@@ -27,8 +30,12 @@ __all__ = [
     "AdminClient",
     "BrokerRequests",
     "ConsumerRequests",
+    "LogicalQueueOperations",
+    "LogicalQueueRequests",
     "MessageRequests",
     "MessageTrack",
+    "Migrated",
+    "MigrationRefused",
     "NameServerRequests",
     "PullStatus",
     "Pulled",

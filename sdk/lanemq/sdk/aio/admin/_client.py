@@ -8,12 +8,21 @@ from ...admin import _client as _core
 from .._bridge import Bridge
 from ._broker import BrokerRequests
 from ._consumers import ConsumerRequests
+from ._logical import LogicalQueueRequests
 from ._messages import MessageRequests
+from ._moves import LogicalQueueOperations
 from ._name_server import NameServerRequests
 
 
 @final
-class AdminClient(BrokerRequests, ConsumerRequests, MessageRequests, NameServerRequests):
+class AdminClient(
+    BrokerRequests,
+    ConsumerRequests,
+    LogicalQueueOperations,
+    LogicalQueueRequests,
+    MessageRequests,
+    NameServerRequests,
+):
     """Administers a cluster, of lanemq or of Apache RocketMQ. Made by ``open_admin``."""
 
     def __init__(self, core: _core.AdminClient, bridge: Bridge) -> None:

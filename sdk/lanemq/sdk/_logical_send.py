@@ -1,0 +1,115 @@
+"""Sends to a logical queue: to the segment that it ends with, and after it when it moves on.
+
+Source: RocketMQ 5.0.0-PREVIEW, DefaultMQProducerImpl.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, final
+
+import trio
+from msgspec.structs import replace
+
+from lanemq.wire import Frame, MessageQueue, ResponseCode
+from lanemq.wire.logical import LOGICAL_QUEUE_FLAG, NOT_SET, REDIRECT_FIELD, Segment
+
+from ._client import Client
+from ._errors import BrokerUnreachable, LanemqError, RefusedByBroker, RequestTimedOut
+from ._logical_calls import ROUNDS_MAX, follow_redirect
+from ._messages import SendResult
+from ._route_table import TopicRoute
+
+NO_PERMISSION: Final = int(ResponseCode.NO_PERMISSION)
+
+Transmit = Callable[[TopicRoute, MessageQueue, float], Awaitable[tuple[Frame, str]]]
+"""Makes one request to a real queue: the answer, which may be a refusal, and whose it is."""
+Read = Callable[[Frame, MessageQueue, str], SendResult]
+"""What the answer says of that queue."""
+
+
+def mark(frame: Frame) -> None:
+    """Say in a send that its answer may be a redirect."""
+    frame.fields["f"] = str(int(frame.fields["f"]) | LOGICAL_QUEUE_FLAG)
+
+
+@final
+class LogicalSends:
+    """Finds the segment for each request, and tries again where it is another one by now."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def send(
+        self,
+        topic: str,
+        queue: MessageQueue,
+        timeout_s: float,
+        transmit: Transmit,
+        read: Read,
+        *,
+        is_half: bool,
+    ) -> SendResult:
+        """Send to ``queue`` of ``topic``, the name that brokers have for it.
+
+        A broker that fails is left only where the queue does not end there any more. A half
+        message's offset is none of the queue, and stays what the broker says.
+        """
+        until_s = trio.current_time() + timeout_s
+        unreachable: set[str] = set()
+        for round_number in range(1, ROUNDS_MAX + 1):
+            route, segment = self._place(topic, queue, unreachable)
+            real = MessageQueue(queue.topic, segment.broker_name, segment.queue_id)
+            left_s = max(0.0, until_s - trio.current_time())
+            try:
+                answer, address = await transmit(route, real, left_s)
+            except (BrokerUnreachable, RequestTimedOut) as error:
+                if isinstance(error, BrokerUnreachable):
+                    unreachable.add(segment.broker_name)
+                if round_number == ROUNDS_MAX or not await self._moved(
+                    topic, queue, segment, unreachable, until_s
+                ):
+                    raise
+                continue
+            if REDIRECT_FIELD in answer.fields:
+                await follow_redirect(self._client, topic, answer, address)
+            elif answer.code == NO_PERMISSION:
+                raise RefusedByBroker(answer.code, answer.remark, address)
+            else:
+                return _logical(read(answer, real, address), queue, segment, is_half=is_half)
+        raise RefusedByBroker(NO_PERMISSION, f"redirect after redirect for {queue}", address)
+
+    def _place(
+        self, topic: str, queue: MessageQueue, unreachable: set[str]
+    ) -> tuple[TopicRoute, Segment]:
+        route = self._client.routes.get(topic)
+        segment = None if route is None else route.writable_segment(queue, unreachable)
+        if route is None or segment is None:
+            raise RefusedByBroker(NO_PERMISSION, f"{queue} takes no messages any more")
+        return route, segment
+
+    async def _moved(
+        self,
+        topic: str,
+        queue: MessageQueue,
+        tried: Segment,
+        unreachable: set[str],
+        until_s: float,
+    ) -> bool:
+        """Whether ``queue`` ends elsewhere than at ``tried`` by now."""
+        with trio.move_on_at(until_s):
+            try:
+                await self._client.routes.refresh(topic)
+                _, segment = self._place(topic, queue, unreachable)
+            except LanemqError:
+                return False
+            return segment.key != tried.key
+        return False
+
+
+def _logical(
+    result: SendResult, queue: MessageQueue, segment: Segment, *, is_half: bool
+) -> SendResult:
+    offset = result.queue_offset
+    logical = offset if is_half else NOT_SET if offset < 0 else segment.to_logical(offset)
+    return replace(
+        result, queue=queue, queue_offset=logical, origin=result.queue, origin_offset=offset
+    )

@@ -1,0 +1,145 @@
+"""What brokers and name servers are told and asked about logical queues.
+
+As ``_broker``: the broker's address first, the same errors.
+Source: RocketMQ 5.0.0-PREVIEW, MQClientAPIImpl, AdminBrokerProcessor.
+"""
+
+from typing import Final
+
+from lanemq.wire import (
+    DeleteLogicalQueueMapping,
+    GetRouteInfo,
+    QueryLogicalQueueMapping,
+    RemoteProtocolError,
+    RequestCode,
+    RouteData,
+)
+from lanemq.wire.logical import (
+    LOGICAL_QUEUE_FLAG,
+    CreateQueueForLogicalQueue,
+    LogicalQueues,
+    MigrateLogicalQueue,
+    ReuseLogicalQueue,
+    SealLogicalQueue,
+    Segment,
+    SegmentState,
+    UpdateLogicalQueueMapping,
+)
+
+from .._errors import BadAnswer
+from ._caller import Caller
+
+SEAL_TIMEOUT_S: Final = 15.0
+"""A broker waits up to ten seconds for writes that are under way."""
+
+
+class LogicalQueueRequests:
+    """One method per request."""
+
+    _caller: Caller
+
+    async def logical_queues(self, address: str, topic: str) -> LogicalQueues | None:
+        """Return what a broker knows of the logical queues of a topic, its own segments and
+        copies of others (413); None if the topic has no logical queues there."""
+        header = QueryLogicalQueueMapping(topic=topic)
+        code = RequestCode.QUERY_TOPIC_LOGICAL_QUEUE_MAPPING
+        frame = await self._caller.ask(address, code, header)
+        return LogicalQueues.decode(frame.body) if frame.body else None
+
+    async def routed_logical_queues(self, topic: str) -> LogicalQueues | None:
+        """Return the logical queues that a name server shows to clients (105), None for a topic
+        without. Raises ``RefusedByBroker`` for a topic that does not exist."""
+        header = GetRouteInfo(topic, sys_flag=LOGICAL_QUEUE_FLAG)
+        frame = await self._caller.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        return LogicalQueues.of_route(RouteData.decode(frame.body).extra)
+
+    async def map_queue(self, address: str, topic: str, queue_id: int, index: int) -> str:
+        """Make a physical queue the logical queue ``index`` (411); a negative index takes it
+        out. Returns what the broker says: ``set up``, ``already set up`` or ``deleted``."""
+        body = UpdateLogicalQueueMapping(topic, queue_id, index).encode()
+        code = RequestCode.UPDATE_TOPIC_LOGICAL_QUEUE_MAPPING
+        return (await self._caller.ask(address, code, body=body)).remark or ""
+
+    async def delete_mapping(self, address: str, topic: str) -> str:
+        """End the logical queues of a topic at a broker, where none has a segment left (422)."""
+        header = DeleteLogicalQueueMapping(topic=topic)
+        code = RequestCode.DELETE_TOPIC_LOGICAL_QUEUE_MAPPING
+        return (await self._caller.ask(address, code, header)).remark or ""
+
+    async def seal(self, address: str, segment: Segment) -> Segment:
+        """End a segment; what it holds can be read (414). Returns it with its end."""
+        body = SealLogicalQueue(segment.topic, segment.queue_id, segment.logical_index)
+        code = RequestCode.SEAL_TOPIC_LOGICAL_QUEUE
+        return await self._segment(address, code, body.encode())
+
+    async def reuse_queue(
+        self,
+        address: str,
+        topic: str,
+        queue_id: int,
+        index: int,
+        state: SegmentState,
+        *,
+        delta: int | None = None,
+    ) -> Segment:
+        """Begin a segment on a physical queue that is free (415).
+
+        ``delta`` is its first logical offset where ``state`` is Normal; 5.0.0-PREVIEW takes 0
+        all the same.
+        """
+        body = ReuseLogicalQueue(topic, queue_id, index, state, delta).encode()
+        return await self._segment(address, RequestCode.REUSE_TOPIC_LOGICAL_QUEUE, body)
+
+    async def create_queue(
+        self,
+        address: str,
+        topic: str,
+        index: int,
+        state: SegmentState,
+        *,
+        delta: int | None = None,
+    ) -> Segment:
+        """Begin a segment on a new physical queue, and make the topic if need be (416)."""
+        body = CreateQueueForLogicalQueue(topic, index, state, delta).encode()
+        code = RequestCode.CREATE_MESSAGE_QUEUE_FOR_LOGICAL_QUEUE
+        return await self._segment(address, code, body)
+
+    async def prepare_migration(
+        self, address: str, source: Segment, destination: Segment
+    ) -> MigrateLogicalQueue:
+        """Have the broker of ``source`` seal it (417): both come back with their offsets."""
+        code = RequestCode.MIGRATE_TOPIC_LOGICAL_QUEUE_PREPARE
+        return await self._migrate(address, code, MigrateLogicalQueue(source, destination))
+
+    async def commit_migration(
+        self, address: str, source: Segment | None, destination: Segment
+    ) -> MigrateLogicalQueue:
+        """Have the broker of ``destination`` take its place in the queue (418)."""
+        code = RequestCode.MIGRATE_TOPIC_LOGICAL_QUEUE_COMMIT
+        return await self._migrate(address, code, MigrateLogicalQueue(source, destination))
+
+    async def notify_migration(
+        self, address: str, source: Segment | None, destination: Segment
+    ) -> None:
+        """Tell a broker how it ended (419)."""
+        body = MigrateLogicalQueue(source, destination).encode()
+        code = RequestCode.MIGRATE_TOPIC_LOGICAL_QUEUE_NOTIFY
+        await self._caller.ask(address, code, body=body)
+
+    async def _migrate(
+        self, address: str, code: RequestCode, body: MigrateLogicalQueue
+    ) -> MigrateLogicalQueue:
+        timeout_s = max(SEAL_TIMEOUT_S, self._caller.timeout_s)
+        frame = await self._caller.ask(address, code, body=body.encode(), timeout_s=timeout_s)
+        return MigrateLogicalQueue.decode(frame.body) if frame.body else body
+
+    async def _segment(self, address: str, code: RequestCode, body: bytes) -> Segment:
+        timeout_s = max(SEAL_TIMEOUT_S, self._caller.timeout_s)
+        frame = await self._caller.ask(address, code, body=body, timeout_s=timeout_s)
+        if not frame.body:
+            # What PREVIEW answers where it found nothing to do.
+            raise BadAnswer(address, f"request {code}", frame.remark or "no segment in it")
+        try:
+            return Segment.decode(frame.body)
+        except RemoteProtocolError as error:
+            raise BadAnswer(address, f"request {code}", str(error)) from error

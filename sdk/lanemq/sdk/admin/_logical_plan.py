@@ -1,0 +1,173 @@
+"""Plans for logical queues: which physical queue gets which part of them. Pure.
+
+Source: RocketMQ 5.0.0-PREVIEW, UpdateTopicLogicalQueueMappingCommand,
+UpdateTopicLogicalQueueNumCommand, MigrateTopicLogicalQueueCommand.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+from lanemq.wire.logical import Chain, Segment
+
+from ._logical_view import BrokerView, TopicView
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MapQueue:
+    """A physical queue becomes a logical one; offsets stay what they are."""
+
+    broker: str
+    address: str
+    queue_id: int
+    index: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OpenSegment:
+    """A logical queue gets a writable segment where it has none."""
+
+    broker: str
+    address: str
+    queue_id: int | None
+    """A physical queue to be used again; None for a new one."""
+    index: int
+    delta: int
+    """Its first logical offset."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SealSegment:
+    """A logical queue takes no more messages; what it holds can be read."""
+
+    broker: str
+    address: str
+    segment: Segment
+
+
+NumberStep = OpenSegment | SealSegment
+
+
+def plan_mapping(view: TopicView) -> list[MapQueue]:
+    """Map every physical queue that is not, broker by broker in the order of their addresses.
+
+    Each takes the lowest index that was never used. So it can be repeated after a failure.
+    """
+    chains = view.chains()
+    used = set(chains)
+    steps: list[MapQueue] = []
+    index = 0
+    for broker in view.brokers:
+        mapped = {
+            segment.queue_id
+            for chain in chains.values()
+            for segment in chain
+            if segment.broker_name == broker.name
+        }
+        for queue_id in range(broker.queues):
+            if queue_id in mapped:
+                continue
+            while index in used:
+                index += 1
+            used.add(index)
+            steps.append(MapQueue(broker.name, broker.address, queue_id, index))
+    return steps
+
+
+def plan_number(view: TopicView, number: int) -> list[NumberStep]:
+    """Bring the number of logical queues that can be written to ``number``.
+
+    More: indices that were closed go on where they ended, the lowest first, then come new ones.
+    A closed one stays at its broker; a new one takes a queue that is free, else one is made at
+    the broker with the fewest segments. Fewer: the greatest indices are closed, and can be read.
+    Raises ``ValueError`` for a negative number, or where no broker could take a queue.
+    """
+    if number < 0:
+        raise ValueError(f"there cannot be {number} logical queues")
+    chains = view.chains()
+    writable = {index: chain.writable for index, chain in chains.items()}
+    live = [index for index, segment in writable.items() if segment is not None]
+    if number < len(live):
+        return list(_seals(view, chains, sorted(live, reverse=True)[: len(live) - number]))
+    if not view.brokers:
+        raise ValueError("there is no broker to put logical queues on")
+    return _opens(view, chains, number - len(live))
+
+
+def _seals(view: TopicView, chains: dict[int, Chain], indices: list[int]) -> Iterator[SealSegment]:
+    for index in indices:
+        segment = chains[index].writable
+        assert segment is not None
+        broker = view.broker(segment.broker_name)
+        if broker is None:
+            raise ValueError(
+                f"logical queue {index} cannot be closed: its broker {segment.broker_name} is away"
+            )
+        yield SealSegment(broker.name, broker.address, segment)
+
+
+def _opens(view: TopicView, chains: dict[int, Chain], count: int) -> list[NumberStep]:
+    free = {broker.name: view.free_queues(broker) for broker in view.brokers}
+    load = Counter({broker.name: 0 for broker in view.brokers})
+    load.update(segment.broker_name for chain in chains.values() for segment in chain)
+    closed = [index for index, chain in chains.items() if chain.writable is None]
+    fresh = (index for index in range(len(chains) + count) if index not in chains)
+    steps: list[NumberStep] = []
+    for _ in range(count):
+        if closed:
+            index = closed.pop(0)
+            delta = chains[index].known_end
+            broker = _last_broker(view, chains[index]) or _least_loaded(view, load)
+            queue_id = _take_own(chains[index], broker, free[broker.name])
+        else:
+            index, delta = next(fresh), 0
+            having = [broker for broker in view.brokers if free[broker.name]]
+            broker = having[0] if having else _least_loaded(view, load)
+            queue_id = free[broker.name].pop(0) if having else None
+        load[broker.name] += 1
+        steps.append(OpenSegment(broker.name, broker.address, queue_id, index, delta))
+    return steps
+
+
+def _last_broker(view: TopicView, chain: Chain) -> BrokerView | None:
+    return view.broker(chain[-1].broker_name) if len(chain) else None
+
+
+def _least_loaded(view: TopicView, load: Counter[str]) -> BrokerView:
+    return min(view.brokers, key=lambda broker: (load[broker.name], broker.name))
+
+
+def _take_own(chain: Chain, broker: BrokerView, free: list[int]) -> int | None:
+    """The last queue of a closed chain if it is free by now, else any free one of the broker."""
+    last = chain[-1] if len(chain) else None
+    if last is not None and last.broker_name == broker.name and last.queue_id in free:
+        free.remove(last.queue_id)
+        return last.queue_id
+    return free.pop(0) if free else None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a migration puts the new end of a logical queue."""
+
+    broker: str
+    address: str
+    queue_id: int | None
+    """A physical queue to be used again; None for a new one."""
+    begun: Segment | None = None
+    """What an earlier attempt left there; the migration goes on from it."""
+
+
+def plan_destination(view: TopicView, index: int, broker: BrokerView) -> Destination:
+    """Choose the physical queue at ``broker``: what was begun, a free queue, or a new one."""
+    chain = view.chains().get(index)
+    begun = None if chain is None else chain.write_only
+    if begun is not None and begun.broker_name == broker.name:
+        return Destination(broker.name, broker.address, begun.queue_id, begun)
+    free = view.free_queues(broker)
+    return Destination(broker.name, broker.address, free[0] if free else None)

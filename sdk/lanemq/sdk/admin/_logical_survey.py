@@ -1,0 +1,133 @@
+"""Finds out how logical queues are: asks every master, and the name server for those away."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+import trio
+
+from lanemq.wire import ResponseCode, TopicConfig
+from lanemq.wire.logical import LogicalQueues, logical_queues_by_topic
+
+from .._errors import BrokerUnreachable, LanemqError, RefusedByBroker, RequestTimedOut
+from ._logical_view import BrokerView, TopicView
+
+if TYPE_CHECKING:
+    from ._client import AdminClient
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """One topic as all masters see it."""
+
+    view: TopicView
+    away: dict[str, LanemqError]
+    """Registered masters that did not answer, by name."""
+
+
+async def survey(admin: "AdminClient", topic: str, *, cluster: str | None = None) -> Survey:
+    """Ask all masters, of ``cluster`` or of all clusters, about one topic.
+
+    Raises ``UnknownCluster``, and what asking the name server raises.
+    """
+    masters = await masters_by_name(admin, cluster)
+    views: list[BrokerView] = []
+    away: dict[str, LanemqError] = {}
+
+    async def ask(name: str, address: str) -> None:
+        try:
+            views.append(await _ask(admin, name, address, topic))
+        except (BrokerUnreachable, RequestTimedOut) as error:
+            away[name] = error
+
+    async with trio.open_nursery() as nursery:
+        for name, address in masters.items():
+            nursery.start_soon(ask, name, address)
+    try:
+        routed = await admin.routed_logical_queues(topic)
+    except RefusedByBroker as error:
+        if error.code != ResponseCode.TOPIC_NOT_EXIST:
+            raise
+        routed = None
+    return Survey(TopicView(topic, tuple(views), routed.segments if routed else ()), away)
+
+
+async def _ask(admin: "AdminClient", name: str, address: str, topic: str) -> BrokerView:
+    try:
+        config = await admin.topic_config(address, topic)
+    except RefusedByBroker:  # 351 is how a broker says that it has no such topic
+        return BrokerView(name, address)
+    mapping = await admin.logical_queues(address, topic)
+    return BrokerView(name, address, _queues(config), mapping)
+
+
+def _queues(config: TopicConfig) -> int:
+    return max(config.read_queue_nums, config.write_queue_nums)
+
+
+async def masters_by_name(admin: "AdminClient", cluster: str | None) -> dict[str, str]:
+    """The masters of a cluster, or of all: name -> address. Raises ``UnknownCluster``."""
+    if cluster is not None:
+        await admin.masters(cluster)
+    info = await admin.cluster()
+    names = (
+        [name for members in info.cluster_addr_table.values() for name in members]
+        if cluster is None
+        else list(info.cluster_addr_table[cluster])
+    )
+    return {
+        name: info.broker_addr_table[name].broker_addrs[0]
+        for name in sorted(names)
+        if name in info.broker_addr_table and 0 in info.broker_addr_table[name].broker_addrs
+    }
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ClusterSurvey:
+    """All topics of a cluster."""
+
+    brokers: dict[str, str]
+    """Masters that answered: name -> address."""
+    away: dict[str, LanemqError]
+    logical: dict[str, TopicView]
+    """Topics with logical queues."""
+    physical: dict[str, set[str]]
+    """Other topics: name -> brokers that they are on."""
+
+
+async def survey_all(admin: "AdminClient", *, cluster: str | None = None) -> ClusterSurvey:
+    """Ask every master for all its topics, one request each. Raises as ``survey``."""
+    masters = await masters_by_name(admin, cluster)
+    found: dict[str, tuple[dict[str, int], dict[str, LogicalQueues]]] = {}
+    away: dict[str, LanemqError] = {}
+
+    async def ask(name: str, address: str) -> None:
+        try:
+            wrapper = await admin.topic_configs(address)
+        except (BrokerUnreachable, RequestTimedOut) as error:
+            away[name] = error
+            return
+        queues = {topic: _queues(one) for topic, one in wrapper.topic_config_table.items()}
+        found[name] = queues, logical_queues_by_topic(wrapper.extra) or {}
+
+    async with trio.open_nursery() as nursery:
+        for name, address in masters.items():
+            nursery.start_soon(ask, name, address)
+    logical_topics = sorted({topic for _, queues in found.values() for topic in queues})
+    logical = {
+        topic: TopicView(
+            topic,
+            tuple(
+                BrokerView(name, masters[name], counts.get(topic, 0), queues.get(topic))
+                for name, (counts, queues) in found.items()
+            ),
+        )
+        for topic in logical_topics
+    }
+    physical: dict[str, set[str]] = {}
+    for name, (counts, _) in found.items():
+        for topic in counts:
+            if topic not in logical:
+                physical.setdefault(topic, set()).add(name)
+    return ClusterSurvey({name: masters[name] for name in sorted(found)}, away, logical, physical)

@@ -1,0 +1,99 @@
+"""What is known of the logical queues of one topic: what each broker says, put together. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import final
+
+from lanemq.wire.logical import Chain, Segment
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """One topic at one broker, a master."""
+
+    name: str
+    address: str
+    queues: int = 0
+    """Physical queues of the topic there; 0 where it does not exist."""
+    mapping: Mapping[int, Chain] | None = None
+    """What the broker knows of the topic's logical queues, its own segments and copies of
+    others; None if to its mind the topic has none."""
+
+    def own(self) -> Iterator[Segment]:
+        """The segments that live at this broker, which nobody knows better."""
+        for chain in (self.mapping or {}).values():
+            yield from (segment for segment in chain if segment.broker_name == self.name)
+
+    def copies(self) -> Iterator[Segment]:
+        """What it remembers of segments at others."""
+        for chain in (self.mapping or {}).values():
+            yield from (segment for segment in chain if segment.broker_name != self.name)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """One topic at all masters of a cluster, by address."""
+
+    topic: str
+    brokers: tuple[BrokerView, ...] = ()
+    reported: tuple[Segment, ...] = ()
+    """What the name server remembers, for brokers that do not answer."""
+
+    def __post_init__(self) -> None:
+        ordered = tuple(sorted(self.brokers, key=lambda broker: broker.address))
+        object.__setattr__(self, "brokers", ordered)
+
+    @property
+    def is_logical(self) -> bool:
+        """Whether any broker has logical queues for the topic, be it none at the moment."""
+        return any(broker.mapping is not None for broker in self.brokers)
+
+    def broker(self, name: str) -> BrokerView | None:
+        """What is known of the broker of that name, if it is a master of the cluster."""
+        return next((broker for broker in self.brokers if broker.name == name), None)
+
+    def chains(self) -> dict[int, Chain]:
+        """Logical index -> chain, ascending.
+
+        Of a segment its own broker's word counts; of one whose broker does not answer, the
+        copies of others.
+        """
+        present = {broker.name for broker in self.brokers}
+        segments = {segment.key: segment for broker in self.brokers for segment in broker.own()}
+        copies = [copy for broker in self.brokers for copy in broker.copies()]
+        for copy in (*copies, *self.reported):
+            if copy.broker_name not in present:
+                segments.setdefault(copy.key, copy)
+        return _chains(segments.values(), self._indices())
+
+    def _indices(self) -> set[int]:
+        return {index for broker in self.brokers for index in broker.mapping or {}}
+
+    def on_queue(self, broker_name: str, queue_id: int) -> list[Segment]:
+        """The segments of any logical queue on one physical queue."""
+        return [
+            segment
+            for chain in self.chains().values()
+            for segment in chain.on_queue(broker_name, queue_id)
+        ]
+
+    def free_queues(self, broker: BrokerView) -> list[int]:
+        """Physical queues of ``broker`` that may get a new segment, never mapped ones first.
+
+        A queue with a segment that can still be read keeps it for itself.
+        """
+        found: list[tuple[bool, int]] = []
+        for queue_id in range(broker.queues):
+            segments = self.on_queue(broker.name, queue_id)
+            if not any(segment.is_writable or segment.is_readable for segment in segments):
+                found.append((bool(segments), queue_id))
+        return [queue_id for _, queue_id in sorted(found)]
+
+
+def _chains(segments: Iterable[Segment], indices: Iterable[int]) -> dict[int, Chain]:
+    grouped: dict[int, list[Segment]] = {index: [] for index in indices}
+    for segment in segments:
+        grouped.setdefault(segment.logical_index, []).append(segment)
+    return {index: Chain(index, grouped[index]) for index in sorted(grouped)}

@@ -1,0 +1,82 @@
+"""Written after lanemq.sdk.admin._logical by sdk/tools/generate_faces.py; change it there."""
+
+from lanemq.wire.logical import LogicalQueues, MigrateLogicalQueue, Segment, SegmentState
+
+from ...admin._client import AdminClient
+from .._bridge import Bridge
+
+
+class LogicalQueueRequests:
+    """One method per request."""
+
+    _core: AdminClient
+
+    _bridge: Bridge
+
+    async def logical_queues(self, address: str, topic: str) -> LogicalQueues | None:
+        """Return what a broker knows of the logical queues of a topic, its own segments and
+        copies of others (413); None if the topic has no logical queues there."""
+        return await self._bridge.call(self._core.logical_queues, address, topic)
+
+    async def routed_logical_queues(self, topic: str) -> LogicalQueues | None:
+        """Return the logical queues that a name server shows to clients (105), None for a topic
+        without. Raises ``RefusedByBroker`` for a topic that does not exist."""
+        return await self._bridge.call(self._core.routed_logical_queues, topic)
+
+    async def map_queue(self, address: str, topic: str, queue_id: int, index: int) -> str:
+        """Make a physical queue the logical queue ``index`` (411); a negative index takes it
+        out. Returns what the broker says: ``set up``, ``already set up`` or ``deleted``."""
+        return await self._bridge.call(self._core.map_queue, address, topic, queue_id, index)
+
+    async def delete_mapping(self, address: str, topic: str) -> str:
+        """End the logical queues of a topic at a broker, where none has a segment left (422)."""
+        return await self._bridge.call(self._core.delete_mapping, address, topic)
+
+    async def seal(self, address: str, segment: Segment) -> Segment:
+        """End a segment; what it holds can be read (414). Returns it with its end."""
+        return await self._bridge.call(self._core.seal, address, segment)
+
+    async def reuse_queue(
+        self,
+        address: str,
+        topic: str,
+        queue_id: int,
+        index: int,
+        state: SegmentState,
+        *,
+        delta: int | None = None,
+    ) -> Segment:
+        """Begin a segment on a physical queue that is free (415).
+
+        ``delta`` is its first logical offset where ``state`` is Normal; 5.0.0-PREVIEW takes 0
+        all the same.
+        """
+        return await self._bridge.call(
+            self._core.reuse_queue, address, topic, queue_id, index, state, delta=delta
+        )
+
+    async def create_queue(
+        self, address: str, topic: str, index: int, state: SegmentState, *, delta: int | None = None
+    ) -> Segment:
+        """Begin a segment on a new physical queue, and make the topic if need be (416)."""
+        return await self._bridge.call(
+            self._core.create_queue, address, topic, index, state, delta=delta
+        )
+
+    async def prepare_migration(
+        self, address: str, source: Segment, destination: Segment
+    ) -> MigrateLogicalQueue:
+        """Have the broker of ``source`` seal it (417): both come back with their offsets."""
+        return await self._bridge.call(self._core.prepare_migration, address, source, destination)
+
+    async def commit_migration(
+        self, address: str, source: Segment | None, destination: Segment
+    ) -> MigrateLogicalQueue:
+        """Have the broker of ``destination`` take its place in the queue (418)."""
+        return await self._bridge.call(self._core.commit_migration, address, source, destination)
+
+    async def notify_migration(
+        self, address: str, source: Segment | None, destination: Segment
+    ) -> None:
+        """Tell a broker how it ended (419)."""
+        await self._bridge.call(self._core.notify_migration, address, source, destination)

@@ -1,0 +1,38 @@
+"""Written after lanemq.sdk.admin._moves by sdk/tools/generate_faces.py; change it there."""
+
+from ...admin._client import AdminClient
+from ...admin._migration import Migrated
+from .._bridge import Bridge
+
+
+class LogicalQueueOperations:
+    """Migrations, each as one call."""
+
+    _core: AdminClient
+
+    _bridge: Bridge
+
+    async def migrate_logical_queue(
+        self, topic: str, index: int, destination: str, *, force_delta: int | None = None
+    ) -> Migrated:
+        """Have logical queue ``index`` go on at the broker named ``destination``.
+
+        With ``force_delta`` the broker where it ends now is not asked, because it is gone for
+        good, and the queue goes on from that logical offset; it must be no smaller than the
+        number of messages the queue ever had. Raises ``MigrationRefused``, and whatever stopped
+        a step; ``resume_migration`` or the same call again goes on from there.
+        """
+        return await self._bridge.call(
+            self._core.migrate_logical_queue, topic, index, destination, force_delta=force_delta
+        )
+
+    async def resume_migration(self, topic: str, index: int) -> Migrated:
+        """Finish a migration that was interrupted. Raises ``MigrationRefused`` if none was."""
+        return await self._bridge.call(self._core.resume_migration, topic, index)
+
+    async def abort_migration(self, topic: str, index: int) -> Migrated:
+        """Call a migration off, which its destination refuses once it has messages.
+
+        Raises ``MigrationRefused`` if none is under way.
+        """
+        return await self._bridge.call(self._core.abort_migration, topic, index)
