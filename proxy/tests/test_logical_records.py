@@ -80,8 +80,7 @@ def test_only_the_four_fields_of_a_record_change(
     seen = decode_messages(
         rewrite_records(
             data,
-            queue_id=7,
-            to_logical=lambda offset: offset + 1000,
+            place=lambda queue_id, offset: (queue_id + 5, offset + 1000),
             tag=3,
             store_host=listener.packed,
         )
@@ -101,5 +100,5 @@ def test_what_is_no_record_is_refused_with_its_place(cut: int) -> None:
     whole = record(0, V4, V4)
     with pytest.raises(RemoteProtocolError, match=f"byte {len(whole)} of"):
         rewrite_records(
-            whole + whole[:cut], queue_id=0, to_logical=int, tag=1, store_host=V4.packed
+            whole + whole[:cut], place=lambda *place: place, tag=1, store_host=V4.packed
         )

@@ -30,7 +30,6 @@ class RemoteProtocolError(ProtocolError):
     """Response code to answer where an answer is still possible: SYSTEM_ERROR."""
 
 
-@final
 class Refused(Exception):  # noqa: N818 - an answer, not an accident
     """A request that is answered with ``code`` (a response code other than success).
 

@@ -1,0 +1,171 @@
+"""Groups' progress in logical queues: kept with the broker that the queue ends on.
+
+No listener keeps any of it, so any of them can take another's place. Offsets are logical and
+stay valid wherever the queue moves (see ``lanemq.wire.logical.progress_topic`` for the key).
+"""
+
+from collections.abc import Iterator
+from typing import Final, final
+
+import trio
+
+from lanemq.wire import (
+    QueryConsumerOffset,
+    Refused,
+    RequestCode,
+    ResponseCode,
+    UpdateConsumerOffset,
+    request,
+)
+from lanemq.wire.logical import Chain, Segment, progress_topic
+
+from .._session import Session
+from ._brokers import Unreachable
+from ._context import ListenerContext
+from ._routes import TopicView
+
+QUEUED_MAX: Final = 10_000
+"""Commits without an answer that wait for their turn; past it the oldest are dropped."""
+
+_NOT_THERE: Final = ResponseCode.QUERY_NOT_FOUND
+
+Commit = tuple[str, str, int]
+"""Group, topic, index."""
+
+
+@final
+class Progress:
+    """Reads and writes. Whatever waits may raise ``Refused``."""
+
+    def __init__(self, listener: ListenerContext) -> None:
+        self._listener = listener
+        self._soon: dict[Commit, tuple[int, Session]] = {}
+        self._wake = trio.Event()
+
+    # Writing
+
+    async def commit(
+        self, group: str, topic: str, index: int, offset: int, session: Session
+    ) -> None:
+        """Keep a logical offset as it is given, backwards too."""
+        view, chain = await self._listener.chain(topic, index)
+        refusal: Refused | None = None
+        for segment in reversed(placed(chain)):
+            header = UpdateConsumerOffset(
+                group, progress_topic(topic, segment.delta), index, offset
+            )
+            frame = request(RequestCode.UPDATE_CONSUMER_OFFSET, header.to_fields())
+            try:
+                answer = await self._listener.ask(view, segment.broker_name, frame, session)
+            except Unreachable as error:
+                refusal = error
+                continue
+            if answer.code != ResponseCode.SUCCESS:
+                raise Refused(answer.code, answer.remark or "")
+            return
+        raise refusal or Refused(ResponseCode.SYSTEM_ERROR, f"{topic}/{index} is on no broker")
+
+    def commit_soon(
+        self, group: str, topic: str, index: int, offset: int, session: Session
+    ) -> None:
+        """``commit`` without waiting; a later one for the same queue takes its place."""
+        key = group, topic, index
+        if key not in self._soon and len(self._soon) >= QUEUED_MAX:
+            del self._soon[next(iter(self._soon))]
+        self._soon[key] = offset, session
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Write what ``commit_soon`` was given, until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            while self._soon:
+                key = next(iter(self._soon))
+                offset, session = self._soon.pop(key)
+                try:
+                    await self.commit(*key, offset, session)
+                except Refused:
+                    continue  # as an Apache broker does: the next commit says it again
+
+    # Reading
+
+    async def find(self, group: str, topic: str, index: int, session: Session) -> int | None:
+        """Where a group goes on; None if it never committed.
+
+        A group that has read the physical queue before it became this logical one goes on where
+        it was: at that moment the offsets are the same.
+        """
+        view, chain = await self._listener.chain(topic, index)
+        zero: int | None = None
+        for segment in reversed(placed(chain)):
+            key = progress_topic(topic, segment.delta)
+            try:
+                offset = await self._ask(view, segment, group, key, index, session)
+            except Unreachable:
+                if segment.is_readable or segment.is_writable:
+                    raise  # what it keeps may be the latest: anything else could lose messages
+                continue
+            if offset:
+                return offset
+            zero = offset if zero is None else zero
+        return zero
+
+    async def before_mapping(
+        self, group: str, topic: str, index: int, session: Session, *, zero_if_young: bool
+    ) -> int | None:
+        """The group's offset in the physical queue that the logical one began as.
+
+        With ``zero_if_young`` that broker's rule for a group without one: 0 in a young queue.
+        """
+        view, chain = await self._listener.chain(topic, index)
+        first = chain[0] if len(chain) else None
+        if first is None or first.delta or first.offset_delta or not first.is_readable:
+            return None
+        try:
+            offset = await self._ask(
+                view, first, group, topic, first.queue_id, session, zero_if_young=zero_if_young
+            )
+        except Unreachable:
+            return None
+        return None if offset is None else first.clamp_max(offset)
+
+    async def _ask(
+        self,
+        view: TopicView,
+        segment: Segment,
+        group: str,
+        topic: str,
+        queue_id: int,
+        session: Session,
+        *,
+        zero_if_young: bool = False,
+    ) -> int | None:
+        header = QueryConsumerOffset(
+            group, topic, queue_id, set_zero_if_not_found=None if zero_if_young else False
+        )
+        frame = request(RequestCode.QUERY_CONSUMER_OFFSET, header.to_fields())
+        try:
+            answer = await self._listener.ask(view, segment.broker_name, frame, session)
+        except Unreachable:
+            raise
+        except Refused as refused:  # as the broker of this process says it
+            if refused.code == _NOT_THERE:
+                return None
+            raise
+        if answer.code == _NOT_THERE:
+            return None
+        if answer.code != ResponseCode.SUCCESS:
+            raise Refused(answer.code, answer.remark or "")
+        text = answer.fields.get("offset", "")
+        return int(text) if text.isdecimal() else None
+
+
+def placed(chain: Chain) -> list[Segment]:
+    """The segments that have a place in the queue, in order."""
+    return [segment for segment in chain if segment.delta >= 0]
+
+
+def sealed_and_open(chain: Chain) -> Iterator[Segment]:
+    """Those of them that can be read now or later, in order."""
+    return (segment for segment in placed(chain) if segment.is_readable or segment.is_writable)
