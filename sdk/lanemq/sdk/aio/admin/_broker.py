@@ -1,9 +1,10 @@
 """Written after lanemq.sdk.admin._broker by sdk/tools/generate_faces.py; change it there."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from lanemq.wire import (
     BrokerStatsData,
+    CheckRocksdbCqWriteResult,
     ProducerTable,
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
@@ -96,3 +97,25 @@ class BrokerRequests:
     async def delete_expired_log(self, address: str) -> None:
         """Remove log files past their time now (329)."""
         await self._bridge.call(self._core.delete_expired_log, address)
+
+    async def export_tables(self, address: str, tables: Iterable[str]) -> None:
+        """Have a broker write the JSON files of tables that it keeps in RocksDB (355).
+
+        ``tables``: of ``topics``, ``subscriptionGroups`` and ``consumerOffsets``. Not known to
+        brokers before 5.3.2; one that keeps them in JSON files anyway does nothing.
+        """
+        await self._bridge.call(self._core.export_tables, address, tables)
+
+    async def check_rocksdb(
+        self, address: str, *, topic: str = "", check_from_ms: int | None = None
+    ) -> CheckRocksdbCqWriteResult:
+        """Ask whether RocksDB has the queues that the files have (354), of all topics or of one.
+
+        ``check_from_ms``: messages stored before that time, in milliseconds since 1970, may be
+        missing. A broker of 5.3.2 and later says ``IN_PROGRESS`` and puts the result into its
+        log; one of 5.3.1 gives a text without a status, which is then ``IN_PROGRESS``, too.
+        lanemq's gives the result.
+        """
+        return await self._bridge.call(
+            self._core.check_rocksdb, address, topic=topic, check_from_ms=check_from_ms
+        )
