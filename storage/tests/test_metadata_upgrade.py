@@ -481,10 +481,12 @@ async def test_a_database_that_another_process_writes_is_not_touched(tmp_path: P
     """A stopping 5.3.3 broker lets its databases go after the store's lock."""
     path = write_rows(tmp_path, TOPICS, {"T": topic("T")}, 3)
     other = ConfigDatabase(path)
+    before = everything(tmp_path)
     try:
         with pytest.raises(StoreLocked, match="LOCK"):
             async with tables(tmp_path, store_type=ROCKSDB):
                 pass
+        assert everything(tmp_path) == before
     finally:
         other.close()
     async with tables(tmp_path, store_type=ROCKSDB) as opened:  # nothing was left open

@@ -9,17 +9,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, cast, final
 
-from rocksdict import (
-    AccessType,
-    BlockBasedOptions,
-    DBCompressionType,
-    Options,
-    Rdict,
-    WriteBatch,
-    WriteOptions,
-)
+from rocksdict import AccessType, DBCompressionType, Options, Rdict, WriteBatch, WriteOptions
 
 from .._errors import StoreCorrupted, StoreLocked
+from ._database import STRAY_FILE, is_present, rocks_error
+from ._lock import LOCK_FILE, LockWatch
+from ._options import table_options
 
 ROWS: Final = "default"
 VERSION: Final = "kvDataVersion"
@@ -32,10 +27,8 @@ MARKER_KEY: Final = b"upgradeMarker"
 MEMBERS_KEY: Final = b"otherMembers"
 """As ``MARKER_KEY``: the members of the JSON file that have no rows of their own."""
 
-STRAY_FILE: Final = "rocksdict-config.json"  # the binding leaves it behind, even where it reads
-TABLE_FORMAT: Final = 5  # the newest that RocksDB 8.4 of 5.3.3 reads
 MEMTABLE_BYTES: Final = 8 << 20
-KEPT_LOGS: Final = 3
+KEPT_LOGS: Final = 5
 
 
 class Change(NamedTuple):
@@ -45,11 +38,6 @@ class Change(NamedTuple):
     key: bytes
     value: bytes | None
     """None removes the row."""
-
-
-def is_present(path: Path) -> bool:
-    """Whether ``path`` holds a database. One whose making was interrupted does not count."""
-    return (path / "CURRENT").exists()
 
 
 def written_s(path: Path) -> float:
@@ -71,8 +59,10 @@ class ConfigDatabase:
         where it cannot be read.
         """
         self.path = path
+        self._lock: LockWatch | None = None
         if not read_only:
             path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = LockWatch(path)
         elif not is_present(path):
             raise StoreCorrupted(path, "there is no RocksDB database")
         access = AccessType.read_only() if read_only else AccessType.read_write()
@@ -83,10 +73,12 @@ class ConfigDatabase:
             self._database = Rdict(str(path), _options(), families, access)
         except Exception as error:  # the binding has no class of its own for what RocksDB says
             if "lock" in str(error).lower():
-                raise StoreLocked(path, "LOCK") from error
+                raise StoreLocked(path, LOCK_FILE) from error
             raise StoreCorrupted(path, f"RocksDB cannot open it: {error}") from error
         finally:
             (path / STRAY_FILE).unlink(missing_ok=True)
+        if self._lock is not None:
+            self._lock.opened()
         self._families = {name: self._database.get_column_family(name) for name in FAMILIES}
         self._handles = {name: self._database.get_column_family_handle(name) for name in FAMILIES}
 
@@ -114,14 +106,14 @@ class ConfigDatabase:
         try:
             self._database.write(batch, options)
         except Exception as error:  # as above
-            raise OSError(f"{self.path}: {error}") from error
+            raise rocks_error(error, self.path) from error
 
     def sync(self) -> None:
         """Return once all that was written is durable; for a thread. Raises ``OSError``."""
         try:
             self._database.flush_wal(True)
         except Exception as error:  # as above
-            raise OSError(f"{self.path}: {error}") from error
+            raise rocks_error(error, self.path) from error
 
     def close(self) -> None:
         """Give up the database and its lock."""
@@ -129,6 +121,8 @@ class ConfigDatabase:
         for family in self._families.values():
             family.close()
         self._database.close()
+        if self._lock is not None:
+            self._lock.closed()
         (self.path / STRAY_FILE).unlink(missing_ok=True)
 
 
@@ -139,7 +133,6 @@ def _options() -> Options:
     options.set_write_buffer_size(MEMTABLE_BYTES)
     options.set_keep_log_file_num(KEPT_LOGS)
     options.set_compression_type(DBCompressionType.none())
-    tables = BlockBasedOptions()
-    tables.set_format_version(TABLE_FORMAT)
-    options.set_block_based_table_factory(tables)
+    options.set_level_compaction_dynamic_level_bytes(False)
+    options.set_block_based_table_factory(table_options())
     return options

@@ -7,13 +7,12 @@ Source: RocketMQ 5.3.3, ConsumeQueueRocksDBStorage and RocksDBOptionsFactory.
 """
 
 import errno
-import fcntl
 import os
 import re
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import ClassVar, Final, final
+from typing import Final, final
 
 from rocksdict import (
     AccessType,
@@ -26,6 +25,7 @@ from rocksdict import (
 )
 
 from .._errors import StoreCorrupted, StoreLocked
+from ._lock import LOCK_FILE, LockWatch
 from ._options import bound_options, database_options, unit_options
 
 UNITS: Final = "default"
@@ -80,9 +80,6 @@ class QueueDatabase:
     process ends without ``close``: nothing is logged ahead.
     """
 
-    # POSIX record locks do not keep a process from itself, and are lost with any descriptor.
-    _opened: ClassVar[set[tuple[int, int]]] = set()
-
     def __init__(self, directory: Path, *, read_only: bool = False) -> None:
         """Open the database; one that is not there is made, but not ``read_only``.
 
@@ -92,7 +89,7 @@ class QueueDatabase:
         """
         self.directory = directory
         self._view: tempfile.TemporaryDirectory[str] | None = None
-        self._lock_key: tuple[int, int] | None = None
+        self._lock: LockWatch | None = None
         path = directory
         if read_only:
             if not is_present(directory):
@@ -102,7 +99,7 @@ class QueueDatabase:
             _link(directory, path)
         else:
             directory.mkdir(parents=True, exist_ok=True)
-            self._check_lock()
+            self._lock = LockWatch(directory)
         cache = Cache(CACHE_BYTES)
         access = AccessType.read_only() if read_only else AccessType.read_write()
         try:
@@ -114,7 +111,7 @@ class QueueDatabase:
         except Exception as error:
             self._forget()
             if "lock" in str(error).lower():
-                raise StoreLocked(directory) from error
+                raise StoreLocked(directory, LOCK_FILE) from error
             raise StoreCorrupted(directory, f"RocksDB cannot open it: {error}") from error
         finally:
             (path / STRAY_FILE).unlink(missing_ok=True)
@@ -123,25 +120,8 @@ class QueueDatabase:
         """For batches; without one a batch changes ``units``."""
         self._write_options = WriteOptions()
         setattr(self._write_options, "disable_wal", True)  # noqa: B010 - typed as a method
-        if not read_only:
-            self._lock_key = _identity(directory / "LOCK")
-            if self._lock_key is not None:
-                self._opened.add(self._lock_key)
-
-    def _check_lock(self) -> None:
-        path = self.directory / "LOCK"
-        key = _identity(path)
-        if key is None:
-            return
-        if key in self._opened:
-            raise StoreLocked(self.directory)
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise StoreLocked(self.directory) from error
-        finally:
-            os.close(descriptor)
+        if self._lock is not None:
+            self._lock.opened()
 
     def write(self, batch: WriteBatch) -> None:
         """Write all of it or nothing, to memory. Raises ``OSError``, also for an earlier flush."""
@@ -224,16 +204,8 @@ class QueueDatabase:
     def _forget(self) -> None:
         if self._view is not None:
             self._view.cleanup()
-        if self._lock_key is not None:
-            self._opened.discard(self._lock_key)
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    return status.st_dev, status.st_ino
+        if self._lock is not None:
+            self._lock.closed()
 
 
 def _link(directory: Path, view: Path) -> None:

@@ -11,7 +11,8 @@ from .._config import Stage, StoreConfig
 from .._document import Document
 from .._errors import ConfigInvalid, StartRefused
 from .._files import Files
-from ._config_database import ConfigDatabase, is_present, written_s
+from ._config_database import ConfigDatabase, written_s
+from ._database import is_present
 from ._metadata_rows import KINDS, Kind
 from ._metadata_rule import JsonSide, Later, differing, is_newer
 from ._metadata_sides import read_json, read_rocks

@@ -28,9 +28,9 @@ from ._config_database import (
     VERSION_KEY,
     Change,
     ConfigDatabase,
-    is_present,
     written_s,
 )
+from ._database import is_present
 from ._metadata_rows import Kind, version_row
 from ._metadata_rule import (
     Direction,
