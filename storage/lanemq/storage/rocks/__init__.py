@@ -6,18 +6,38 @@ package imports it unless a store is configured to use RocksDB.
 
 from ._batch import Batch
 from ._database import QueueDatabase, is_present, move_aside
+from ._diff import (
+    Difference,
+    DiffReport,
+    PlacedUnit,
+    QueueDiff,
+    UnitsView,
+    diff_queue,
+    diff_queue_stepwise,
+    diff_report,
+)
 from ._queue_rows import QueueBounds, QueueRows, RowSpan
 from ._rows import OffsetRow, QueueKeys, UnitRow
+from ._rows_of_queue import RowsOfQueue
 
 __all__ = [
     "Batch",
+    "DiffReport",
+    "Difference",
     "OffsetRow",
+    "PlacedUnit",
     "QueueBounds",
     "QueueDatabase",
+    "QueueDiff",
     "QueueKeys",
     "QueueRows",
     "RowSpan",
+    "RowsOfQueue",
     "UnitRow",
+    "UnitsView",
+    "diff_queue",
+    "diff_queue_stepwise",
+    "diff_report",
     "is_present",
     "move_aside",
 ]
