@@ -37,7 +37,8 @@ class Daemon:
         """Seconds from spawning to the first positive answer of the readiness check."""
         self._environment = {**os.environ, **(environment or {})}
         self._ready = ready
-        self._start_s = start_s
+        self.start_s = start_s
+        """How long a start may take."""
         self._process: trio.Process | None = None
 
     @property
@@ -75,13 +76,13 @@ class Daemon:
         self.ready_after_s = trio.current_time() - begun
 
     async def _wait_ready(self) -> None:
-        with trio.move_on_after(self._start_s):
+        with trio.move_on_after(self.start_s):
             while not await self._ready():
                 if not self.is_running:
                     raise ServerFailed(f"{self.title} ended while starting", self.log)
                 await trio.sleep(POLL_S)
             return
-        raise ServerFailed(f"{self.title} not ready after {self._start_s:g} s", self.log)
+        raise ServerFailed(f"{self.title} not ready after {self.start_s:g} s", self.log)
 
     async def stop(self) -> int:
         """Ask the process to end (SIGTERM), wait, and return its exit status.

@@ -1,0 +1,92 @@
+"""A store on its way to RocksDB and back changes hands between lanemq and Apache at every stage.
+
+Whoever opens it finds every message in its slot, every topic, group and offset, and goes on
+where the other stopped. lanemq does the changes of stage; what Apache makes of those is in
+``test_upgrade_controls.py``.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from lanemq.compat import Stage, StoreStand, StoreView, walk_log, walk_rows
+
+pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]
+
+APACHE, OLD_APACHE = "apache-5.3.3", "apache-4.9.7"
+QUEUES = 2
+
+
+class Journey:
+    """A store, and what must be found in it."""
+
+    def __init__(self, stand: StoreStand) -> None:
+        self.stand = stand
+        self.kept: StoreView | None = None
+        self.topics: list[str] = []
+
+    async def stop_at(self, maker: str, stage: Stage, *, killed: bool = False) -> StoreView:
+        """Open the store with one broker, look for everything, add something, close it."""
+        stand = self.stand
+        async with stand.run(maker, stage, killed=killed):
+            found = await stand.view()
+            assert found.holes == [], (maker, stage)
+            assert found.shifted == [], (maker, stage)
+            if self.kept is not None:
+                assert self.kept.lost_in(found) == [], (maker, stage)
+            await self._add()
+            self.kept = await stand.view()
+            assert found.lost_in(self.kept) == [], (maker, stage)
+        records = list(walk_log(stand.store))
+        assert self.kept.positions <= {record.log_position for record in records}
+        if stage is not Stage.FILES and not killed:
+            rows = walk_rows(stand.store)
+            assert rows.positions == {record.log_position for record in records}, (maker, stage)
+            assert rows.watermark == records[-1].log_position + records[-1].size_bytes
+        return found
+
+    async def _add(self) -> None:
+        """Make a topic and a group, send to all topics made so far, and commit an offset."""
+        stand, number = self.stand, len(self.topics)
+        topic, group = f"crossing-{number}", f"crossing-group-{number}"
+        await stand.make_topic(topic, QUEUES)
+        await stand.make_group(group)
+        self.topics.append(topic)
+        for known in self.topics:
+            for queue_id in range(QUEUES):
+                _, end = (0, 0)
+                if self.kept is not None:
+                    _, end = self.kept.bounds.get((known, queue_id), (0, 0))
+                bodies = [b"%d of %d" % (n, number) for n in range(3)]
+                offsets = await stand.send(known, queue_id, bodies, tags=f"T{number}")
+                assert offsets == [end, end + 1, end + 2]
+            await stand.commit(group, known, 1, number)
+            await stand.commit("crossing-group-0", known, 0, number)
+
+
+async def test_scenario_15_a_5_3_3_store_goes_to_and_fro_at_every_stage(tmp_path: Path) -> None:
+    journey = Journey(StoreStand.recorded("file-5.3.3-clean", tmp_path))
+    await journey.stop_at("lanemq", Stage.FILES)
+    await journey.stop_at(APACHE, Stage.FILES)
+    await journey.stop_at("lanemq", Stage.BOTH)
+    await journey.stop_at(APACHE, Stage.BOTH)
+    await journey.stop_at("lanemq", Stage.ROCKSDB)
+    await journey.stop_at(APACHE, Stage.ROCKSDB)
+    # Back again. Apache's exit leaves topics, groups and offsets in RocksDB only; ours exports.
+    await journey.stop_at("lanemq", Stage.ROCKSDB)
+    await journey.stop_at("lanemq", Stage.BOTH)
+    await journey.stop_at("lanemq", Stage.FILES)
+    await journey.stop_at(APACHE, Stage.FILES, killed=True)
+
+
+async def test_scenario_15_a_4_9_7_store_goes_to_5_3_3_in_rocksdb_and_back_to_4_9_7(
+    tmp_path: Path,
+) -> None:
+    """Its offsets have no version at all (scenario 8), its first record lies at 0 (scenario 5)."""
+    journey = Journey(StoreStand.recorded("file-4.9.7-clean", tmp_path))
+    await journey.stop_at("lanemq", Stage.BOTH)
+    await journey.stop_at("lanemq", Stage.ROCKSDB)
+    await journey.stop_at(APACHE, Stage.ROCKSDB)
+    await journey.stop_at("lanemq", Stage.ROCKSDB)
+    await journey.stop_at("lanemq", Stage.FILES)
+    await journey.stop_at(OLD_APACHE, Stage.FILES, killed=True)
