@@ -125,16 +125,16 @@ def test_verify_ends_with_1_for_problems_and_repair_mends_them(recorded: Recorde
     shutil.rmtree(root / "consumequeue/sa_orders/1")
     result = run("verify", root)
     assert result.exit_code == 1
-    assert "problem: queue files: queue 1 of sa_orders: 155 messages" in result.stdout
+    assert "problem: queue files: queue 1 of sa_orders: 155 messages, which is all" in result.stdout
     assert f"-> `lanemq store repair {root}`" in result.stdout
     (problem,) = value_of(run("verify", root, "--json"))["findings"]
     assert (problem["kind"], problem["count"]) == ("units-behind", 155)
     dry = run("repair", root, "--dry-run")
     assert dry.exit_code == 0
-    assert "would make the files of 1 queues anew" in dry.stdout
+    assert "would make the files of 1 queue anew" in dry.stdout
     done = run("repair", root)
     assert done.exit_code == 0
-    assert "done: make the files of 1 queues anew" in done.stdout
+    assert "done: make the files of 1 queue anew" in done.stdout
     assert "what was there before is in" in done.stdout
     assert run("verify", root).exit_code == 0
     assert run("repair", root).stdout.startswith("nothing to mend")

@@ -7,13 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from lanemq.storage import StoreLocked
 from lanemq.storage._consume_queue import iter_units, pack_unit
 from lanemq.storage._files import RealFiles
+from lanemq.storage._index import keys_of
+from lanemq.storage._index_file import key_hash
 from lanemq.storage._layouts import UNIT_BYTES
 from lanemq.storage.rocks import QueueDatabase, QueueRows
 from lanemq.storage.tools import Finding, NotAStore, Severity, _log_check, verify_store
+from lanemq.storage.tools._keys_check import KeyIndexCheck
+from lanemq.wire import LocalProtocolError, encode_properties
 
 Recorded = Callable[[str], Path]
 
@@ -373,3 +379,18 @@ def test_a_store_in_use_is_refused(recorded: Recorded) -> None:
         verify_store(root)
     lock.release()
     assert verify_store(root).is_sound
+
+
+@given(
+    topic=st.text(min_size=1, max_size=20),
+    keys=st.lists(st.text(st.characters(exclude_characters="\x01\x02 "), min_size=1), max_size=3),
+)
+def test_keys_are_hashed_as_the_index_does_it(topic: str, keys: list[str]) -> None:
+    try:
+        properties = encode_properties({"UNIQ_KEY": "AC1E" * 8, "KEYS": " ".join(keys)})
+    except LocalProtocolError:
+        assume(False)
+    check = KeyIndexCheck([], 0)
+    wanted = [key_hash(topic, key) for key in keys_of(properties)]
+    for _ in range(2):  # the second time from what is remembered
+        assert check._key_hashes(topic, properties) == wanted

@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 import functools
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from ..tools import Finding, Progress, Severity
 
 EXIT_PROBLEM = 1
 EXIT_FAILED = 2
+PROCESSORS = os.cpu_count() or 1
 IN_USE = (
     "{error}. Stop that broker first; or copy the directory (a snapshot of the disk is a good"
     " copy) and look at the copy"

@@ -8,6 +8,7 @@ import click
 from ..tools import repair_store
 from ._command import (
     EXIT_PROBLEM,
+    PROCESSORS,
     json_option,
     print_findings,
     print_json,
@@ -27,7 +28,13 @@ from ._command import (
     help="Size of queue files, if none is left to tell: mappedFileSizeConsumeQueue."
     "  [default: 6000000]",
 )
-@click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processes that check at a time.")
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=PROCESSORS,
+    help="Processes that check at a time.  [default: one per processor]",
+)
 @json_option
 def repair(
     root: Path,
@@ -35,7 +42,7 @@ def repair(
     dry_run: bool,
     everything: bool,
     queue_file_bytes: int | None,
-    jobs: int | None,
+    jobs: int,
     as_json: bool,
 ) -> None:
     """Make anew what is derived from the log, where it is wrong.

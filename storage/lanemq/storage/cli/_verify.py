@@ -8,6 +8,7 @@ import click
 from ..tools import VerifyReport, verify_store
 from ._command import (
     EXIT_PROBLEM,
+    PROCESSORS,
     count_text,
     json_option,
     print_findings,
@@ -24,10 +25,11 @@ from ._command import (
     "-j",
     "--jobs",
     type=click.IntRange(min=1),
+    default=PROCESSORS,
     help="Processes at a time, for a log of 128 MiB or more.  [default: one per processor]",
 )
 @json_option
-def verify(root: Path, commit_log: Path | None, jobs: int | None, as_json: bool) -> None:
+def verify(root: Path, commit_log: Path | None, jobs: int, as_json: bool) -> None:
     """Check a whole store: the log, and what is derived from it.
 
     Every record's form and checksum and its place; every unit of the queues, in files and in

@@ -160,7 +160,7 @@ class QueueJudge:
         self, name: tuple[str, int], span: QueueSpan | None, queue: QueueFiles | None
     ) -> Iterator[Finding]:
         if span is not None:
-            yield from self._differences(name, Part.FILES, span.files)
+            yield from self._differences(name, Part.FILES, span.files, span.records)
         if queue is None:
             return
         odd = [
@@ -198,7 +198,7 @@ class QueueJudge:
         self, rows: RowsView, name: tuple[str, int], span: QueueSpan | None, in_rows: bool
     ) -> Iterator[Finding]:
         if span is not None:
-            yield from self._differences(name, Part.ROCKSDB, span.rows)
+            yield from self._differences(name, Part.ROCKSDB, span.rows, span.records)
         bounds = rows.bounds(*name) if in_rows else None
         if bounds is None:
             return
@@ -221,7 +221,7 @@ class QueueJudge:
             yield self._finding(name, "bound-wrong", Severity.PROBLEM, Part.ROCKSDB, tally, what)
 
     def _differences(
-        self, name: tuple[str, int], part: Part, check: IndexCheck
+        self, name: tuple[str, int], part: Part, check: IndexCheck, records: int
     ) -> Iterator[Finding]:
         is_read = part is self._reads
         if check.wrong:
@@ -241,6 +241,8 @@ class QueueJudge:
             )
         if check.behind:
             what = "messages are newer than the last unit"
+            if check.behind.count == records:
+                what = "messages, which is all of them, have no unit"
             mended = check.behind.position >= self._redo_start
             severity = Severity.PROBLEM if is_read and not mended else Severity.NOTE
             way_on = NEXT_START if is_read and mended else REPAIR

@@ -19,8 +19,10 @@ MASK: Final = 0xFFFFFFFF
 SIGN: Final = 0x80000000
 TAIL: Final = 12
 """Of a unique key: its milliseconds and counter. What is before is the producer's, and stays."""
-TAIL_POWERS: Final = tuple(pow(31, TAIL - 1 - n, 1 << 32) for n in range(TAIL))
-TAIL_SHIFT: Final = pow(31, TAIL, 1 << 32)
+SHIFTS: Final = [pow(31, size, 1 << 32) for size in range(TAIL + 1)]
+POWERS: Final = [
+    tuple(pow(31, size - 1 - n, 1 << 32) for n in range(size)) for size in range(TAIL + 1)
+]
 HEADS_MAX: Final = 1 << 16
 UNIQ_KEY: Final = Property.UNIQ_KEY.encode()
 KEYS: Final = Property.KEYS.encode()
@@ -38,7 +40,7 @@ class KeyIndexCheck:
         self._newest = used[-1].header.end_position if used else -1
         self._groups = _groups(used, begin)
         self._position, self._hashes = next(self._groups)
-        self._heads: dict[tuple[str, bytes], int] = {}
+        self._heads: dict[tuple[str, bytes, int], int] = {}
 
     def add(self, record: Record) -> None:
         """Every key of the record has to be found."""
@@ -70,15 +72,16 @@ class KeyIndexCheck:
     def _hash(self, topic: str, key: bytes) -> int:
         if not key.isascii():
             return key_hash(topic, key.decode("utf-8", "replace"))
-        if len(key) < TAIL:
-            return key_hash(topic, key.decode())
-        name = topic, key[:-TAIL]
+        tail = key[-TAIL:]
+        size = len(tail)
+        name = topic, key[:-TAIL], size
         head = self._heads.get(name)
         if head is None:
             if len(self._heads) >= HEADS_MAX:
                 self._heads.clear()
-            head = self._heads[name] = java_hash(f"{topic}#{name[1].decode()}") * TAIL_SHIFT
-        value = (head + sum(map(mul, key[-TAIL:], TAIL_POWERS))) & MASK
+            head = java_hash(f"{topic}#{name[1].decode()}") * SHIFTS[size]
+            self._heads[name] = head
+        value = (head + sum(map(mul, tail, POWERS[size]))) & MASK
         # The magnitude of the signed number, but 0 for the one that has none.
         return value if value < SIGN else (0 if value == SIGN else (1 << 32) - value)
 

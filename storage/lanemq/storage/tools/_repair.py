@@ -64,7 +64,7 @@ def repair_store(
     dry_run: bool = False,
     everything: bool = False,
     queue_file_bytes: int | None = None,
-    jobs: int | None = None,
+    jobs: int = 1,
     progress: Progress = no_progress,
     now_s: Callable[[], float] = time.time,
 ) -> RepairReport:
@@ -148,7 +148,13 @@ class _Repair:
             actions.append(Action(Part.LOG, what, log.tail_bytes))
         if self._queues:
             count = len(self._queues)
-            actions.append(Action(Part.FILES, f"make the files of {count} queues anew", count))
+            actions.append(
+                Action(
+                    Part.FILES,
+                    f"make the files of {count} {'queue' if count == 1 else 'queues'} anew",
+                    count,
+                )
+            )
         if self._rows:
             what = "make the queues in RocksDB anew"
             actions.append(Action(Part.ROCKSDB, what, len(self._verified.known_queues)))

@@ -1,6 +1,5 @@
 """``lanemq store verify``: the log against itself, and every index against the log."""
 
-import os
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -60,12 +59,13 @@ def verify_store(
     root: Path,
     *,
     commit_log: Path | None = None,
-    jobs: int | None = None,
+    jobs: int = 1,
     progress: Progress = no_progress,
 ) -> VerifyReport:
     """Check a store. Nothing in it is changed.
 
-    ``jobs``: how many processes, for all but small stores; None for one per processor. Raises
+    ``jobs``: how many processes, for all but small stores; more than one wants a main module
+    that can be imported, as all of ``multiprocessing``. Raises
     ``NotAStore``, ``StoreLocked`` and ``OSError``.
     """
     with read_store(root, commit_log=commit_log) as store:
@@ -91,7 +91,7 @@ class Verified:
 
 
 def verify_directory(
-    store: StoreDirectory, *, jobs: int | None = None, progress: Progress = no_progress
+    store: StoreDirectory, *, jobs: int = 1, progress: Progress = no_progress
 ) -> Verified:
     """As ``verify_store``, for a store that the caller keeps others off."""
     began = time.monotonic()
@@ -101,7 +101,7 @@ def verify_directory(
         findings += unreadable
         has_keys = (store.root / "index").is_dir()
         plan = CheckPlan(files=True, keys=has_keys, rows=rows)
-        log = check_log(store, plan, jobs=jobs or os.cpu_count() or 1, progress=progress)
+        log = check_log(store, plan, jobs=jobs, progress=progress)
         stage = derive_stage(
             store,
             files_end=files_end(store),
