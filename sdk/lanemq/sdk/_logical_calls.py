@@ -76,7 +76,7 @@ class LogicalCalls:
         An offset that no segment has (any more) gives ``OFFSET_ILLEGAL`` with the next one that
         can be read. ``terms.commit_offset`` is left out: it would be taken for a physical one.
         """
-        terms = replace(terms, commit_offset=None)
+        terms = replace(terms, commit_offset=None, of_logical_queue=True)
         for _ in range(ROUNDS_MAX):
             place = self._known_chain(queue).locate(offset)
             if place is None:  # everything is gone, and what comes next cannot be read yet

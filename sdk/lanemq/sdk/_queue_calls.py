@@ -28,6 +28,7 @@ from lanemq.wire import (
     decode_messages,
     request,
 )
+from lanemq.wire.logical import READER_FIELD
 
 from ._client import Client
 from ._errors import BadAnswer, BrokerUnreachable, RefusedByBroker
@@ -54,6 +55,8 @@ class PullTerms(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     suspend_s: float
     """How long the broker waits where it finds nothing."""
     timeout_s: float
+    of_logical_queue: bool = False
+    """Whether the reader of the answer knows that it is of a segment, and follows redirects."""
 
 
 @final
@@ -182,7 +185,10 @@ class QueueCalls:
             expression_type=subscription.expression_type,
         )
         address = self.reader(queue, terms.broker_id)
-        frame = request(RequestCode.PULL_MESSAGE, header.to_fields())
+        fields = header.to_fields()
+        if terms.of_logical_queue:
+            fields[READER_FIELD] = "true"
+        frame = request(RequestCode.PULL_MESSAGE, fields)
         answer = await self._client.remoting.call(address, frame, terms.timeout_s, accept=accept)
         return answer, address
 

@@ -18,7 +18,7 @@ from lanemq.wire import (
     RequestCode,
     ResponseCode,
 )
-from lanemq.wire.logical import Chain, Located, Segment
+from lanemq.wire.logical import READER_FIELD, Chain, Located, Segment
 
 from .._dispatch import Handlers
 from .._session import Session
@@ -132,6 +132,7 @@ class Pulls:
             "queueId": str(segment.queue_id),
             "queueOffset": str(located.queue_offset),
             "commitOffset": "0",
+            READER_FIELD: "true",
         }
         if not sys_flag & PullSysFlag.SUBSCRIPTION and not self._listener.brokers.is_own(
             segment.broker_name

@@ -131,7 +131,8 @@ def _placed(chain: Chain) -> list[Finding]:
 
 def _contiguous(chain: Chain) -> list[Finding]:
     findings = []
-    placed = [segment for segment in chain if segment.delta >= 0]
+    # One that was sealed empty has no offsets, so it stands anywhere among those of its delta.
+    placed = [s for s in chain if s.delta >= 0 and not (s.is_sealed and s.count == 0)]
     for before, after in pairwise(placed):
         end = before.end_offset
         if end is None:

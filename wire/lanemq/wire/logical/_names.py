@@ -15,6 +15,10 @@ The number is ``NEED_UNWRAP`` in later versions: the bit belongs to the request 
 stored with the message.
 """
 
+READER_FIELD: Final = "logicalQueue"
+"""Ext field of a pull with the value ``true``: its sender reads segment by segment and follows
+redirects. Clients of 5.0.0-PREVIEW do not say it, and are known by their version."""
+
 REDIRECT_FIELD: Final = "REDIRECT"
 """Ext field of an answer: ask the segment in the body instead. Its presence counts."""
 
