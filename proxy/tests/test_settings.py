@@ -168,6 +168,11 @@ def test_every_key_of_ours_is_one_of_apaches() -> None:
     lanemqs = {
         "allowStaleJsonMetadata",
         "exportJsonOnShutdown",
+        "logicalQueueExpiredKeepMillis",
+        "logicalQueuePhysicalTopics",
+        "logicalQueueReconcileInterval",
+        "logicalQueueReuseReadable",
+        "logicalQueueSealTimeout",
         "rocksdbCQAllowUncovered",
         "rocksdbCQBackfillEnable",
         "rocksdbCQBackfillRate",

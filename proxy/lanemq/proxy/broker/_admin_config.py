@@ -11,6 +11,7 @@ from lanemq.wire import (
     Refused,
     RequestCode,
     ResponseCode,
+    TopicConfig,
     decode_properties_text,
 )
 
@@ -48,12 +49,19 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         LOGGER.info("configuration changed by %s: %s", session.peer, properties)
         version = version.next(broker.now_ms())
+        configs = broker.store.tables.topics.configs
         if "brokerPermission" in properties:
-            first, *others = broker.store.tables.topics.configs.values()
-            broker.topics.put(first)  # name servers look only at a data version that is new
-            for topic in others:
-                broker.announce(topic)
+            announce(list(configs.values()))
+        elif "logicalQueuePhysicalTopics" in properties:
+            announce([configs[topic] for topic in broker.logical.mappings if topic in configs])
         return frame.reply()
+
+    def announce(topics: list[TopicConfig]) -> None:
+        """Tell name servers of topics that are shown otherwise now."""
+        if topics:
+            broker.topics.put(topics[0])  # they look only at a data version that is new
+            for topic in topics[1:]:
+                broker.announce(topic)
 
     handlers.add(RequestCode.GET_BROKER_CONFIG, get)
     handlers.add(RequestCode.UPDATE_BROKER_CONFIG, update)

@@ -25,7 +25,10 @@ from . import (
     _admin_topics,
     _heartbeats,
     _locks,
+    _logical_growth,
     _logical_mapping,
+    _logical_migrate,
+    _logical_seal,
     _offsets,
     _pull,
     _query,
@@ -35,6 +38,8 @@ from . import (
 from ._config import BrokerConfig
 from ._context import BrokerContext, wall_clock_ms
 from ._delay import DelayService
+from ._logical_reconcile import Reconciler
+from ._logical_retention import LogicalRetention
 
 SAMPLE_S: Final = 1.0
 
@@ -44,7 +49,10 @@ _WITHOUT_TASKS: Final = (
     _offsets,
     _query,
     _locks,
+    _logical_growth,
     _logical_mapping,
+    _logical_migrate,
+    _logical_seal,
     _admin_config,
     _admin_groups,
     _admin_metadata,
@@ -90,6 +98,8 @@ class Broker:
         self._pulls = _pull.register(self.handlers, self.context)
         self._heartbeats = _heartbeats.register(self.handlers, self.context)
         self._delays = DelayService(self.context)
+        self._reconciler = Reconciler(self.context)
+        self._retention = LogicalRetention(self.context)
         self.server = Server(
             self.handlers,
             name=f"broker {config.broker_name}",
@@ -98,12 +108,18 @@ class Broker:
             limits=config.limits(),
         )
 
+    async def check_start(self) -> None:
+        """Find out from other brokers what this one has missed, before it takes any message."""
+        await self._reconciler.check_start()
+
     async def run(self) -> None:
         """Do what is due beside the requests, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._pulls.expire)
             nursery.start_soon(self._heartbeats.expire)
             nursery.start_soon(self._delays.run)
+            nursery.start_soon(self._reconciler.run)
+            nursery.start_soon(self._retention.run)
             nursery.start_soon(self._sample)
 
     async def stop(self) -> None:

@@ -107,6 +107,21 @@ class BrokerConfig(Settings):
     filter_support_retry: bool = setting(False, changeable=True)
     """Whether they also judge the messages that come again."""
 
+    # Logical queues
+    forward_timeout: int = setting(3000, changeable=True)
+    """Milliseconds to wait for a broker that a message is passed on to."""
+    logical_queue_seal_timeout: int = setting(10_000, changeable=True)
+    """Milliseconds that sealing a queue may wait for its writers and for the disk."""
+    logical_queue_reconcile_interval: int = setting(3000)
+    """Milliseconds between looks at migrations that others should have completed."""
+    logical_queue_expired_keep_millis: int = setting(86_400_000, changeable=True)
+    """Milliseconds that a segment without messages is kept before it is forgotten."""
+    logical_queue_reuse_readable: bool = setting(False, changeable=True)
+    """Whether tools may use a queue again that still has messages, as 5.0.0-PREVIEW's do."""
+    logical_queue_physical_topics: str = setting("", changeable=True)
+    """Topics, with commas between, that clients which do not know logical queues see as they
+    are: the brokers' own queues, from which what cannot stay is passed on."""
+
     # The store
     store_path_root_dir: Path = setting(Path("lanemq-data"))  # noqa: RUF009 - a field
     """Default: ``lanemq-data`` in the current directory."""
@@ -208,6 +223,8 @@ class BrokerConfig(Settings):
             raise ConfigError(f"listenPort is {self.listen_port}: it must be 0 or 3 to 65535")
         if not 10_000 <= self.register_name_server_period <= 60_000:
             raise ConfigError("registerNameServerPeriod must be 10000 to 60000 (milliseconds)")
+        if self.logical_queue_reconcile_interval < 100:
+            raise ConfigError("logicalQueueReconcileInterval must be at least 100 (milliseconds)")
         try:
             self.store_config()
         except ConfigInvalid as error:
@@ -246,6 +263,12 @@ class BrokerConfig(Settings):
         return frozenset(
             {"configBlackList", "brokerConfigPath", *self.config_black_list.split(";")}
         )
+
+    @property
+    def physical_topics(self) -> frozenset[str]:
+        """The topics in ``logical_queue_physical_topics``."""
+        names = (name.strip() for name in self.logical_queue_physical_topics.split(","))
+        return frozenset(filter(None, names))
 
     def limits(self) -> Limits:
         """The bounds that the broker's server puts on its peers."""

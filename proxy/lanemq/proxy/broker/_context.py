@@ -72,6 +72,7 @@ class BrokerContext:
             store,
             broker_name=config.broker_name,
             address=str(address),
+            now_ms=now_ms,
             changed=self._mapping_changed,
         )
         """The logical queues that this broker has a part in."""

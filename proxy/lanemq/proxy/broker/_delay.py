@@ -19,7 +19,9 @@ from lanemq.wire import (
     SystemTopic,
 )
 
+from ..logical import SegmentClosed
 from ._context import BrokerContext
+from ._logical_delivery import Deliveries
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.delay")
 
@@ -38,6 +40,7 @@ class DelayService:
         self._broker = broker
         self._delays_ms = broker.writer.delays_ms
         self._offsets = broker.store.tables.delay_offsets
+        self._deliveries = Deliveries(broker)
         self._wake = trio.Event()
         self._sleeps_until_ms: int | None = None
         broker.store.on_arrival.append(self._arrived)
@@ -112,22 +115,30 @@ class DelayService:
         """
         broker, position = self._broker, 0
         delivered = 0
+        elsewhere: list[NewMessage] = []
         for unit in units:
             message = broker.store.message_at(unit.log_position)
             target = _target(message) if message is not None else None
             if message is None or target is None:
                 LOGGER.error("delayed message at %d has no target, dropped", unit.log_position)
             else:
+                again = _due_again(message, *target)
                 try:
-                    put = broker.writer.append(_due_again(message, *target))
+                    put = broker.writer.append(again)
                 except Refused:
                     if not delivered:
                         raise
                     break
-                position = put.end
-                broker.statistics.put(target[0], 1, put.size_bytes)
+                except SegmentClosed:
+                    elsewhere.append(again)
+                else:
+                    position = put.end
+                    broker.statistics.put(target[0], 1, put.size_bytes)
             delivered += 1
         broker.commit()
+        if elsewhere:
+            await self._deliveries.deliver(elsewhere)
+            position = broker.store.max_position
         if position and broker.store.config.flush is FlushMode.SYNC:
             await broker.store.flushed(position)
         return delivered

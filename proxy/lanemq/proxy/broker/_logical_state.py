@@ -76,6 +76,7 @@ class LogicalState:
         *,
         broker_name: str,
         address: str,
+        now_ms: Callable[[], int],
         changed: Callable[[str, set[int]], None],
     ) -> None:
         self.broker_name = broker_name
@@ -89,8 +90,11 @@ class LogicalState:
         """Since when own segments are known to be expired."""
         self.emptied: set[str] = set()
         """Topics that had logical queues: name servers are told that there are none."""
+        self.java_settings: dict[str, str] = {}
+        """Name server -> the topics whose logical queues it tells Java clients of."""
         self._topics = store.tables.topics
         self._store = store
+        self._now_ms = now_ms
         self._document = store.document(JOURNAL_FILE)
         self._changed = changed
         self._keeping = trio.Lock()
@@ -138,20 +142,21 @@ class LogicalState:
     # Changes
 
     async def change(
-        self, topic: str, change: Change, *, config: TopicConfig | None = None
+        self, topic: str, change: Change, *, config: Callable[[], TopicConfig] | None = None
     ) -> TopicMapping:
         """Make ``change`` of a topic's mapping (of an empty one where there is none).
 
-        ``config`` is written with it. What ``change`` raises changes nothing, and neither does a
-        disk that fails (``Refused``). It is not cancelled half-way.
+        What ``config`` gives is written with it. What ``change`` raises changes nothing, and
+        neither does a disk that fails (``Refused``). It is not cancelled half-way.
         """
         async with self._keeping:
             old = self.mappings.get(topic)
             before = old if old is not None else TopicMapping(topic, self.broker_name)
             new = change(before)
             if new != old or config is not None:
+                settings = config() if config is not None else None
                 with trio.CancelScope(shield=True):
-                    await self._keep(self.mappings | {topic: new}, config)
+                    await self._keep(self.mappings | {topic: new}, settings)
                 self.mappings[topic] = new
                 self.emptied.discard(topic)
                 self._changed(topic, _touched(before, new))
@@ -230,6 +235,12 @@ class LogicalState:
             and any(segment.state is SegmentState.WRITE_ONLY for segment in mapping)
         )
 
+    def note_expired(self, *segments: Segment) -> None:
+        """Remember since when own segments are expired, for as long as the broker runs."""
+        for segment in segments:
+            if segment.state is SegmentState.EXPIRED:
+                self.expired_ms.setdefault(segment.key, self._now_ms())
+
     def alarm(self, segment: Segment, text: str) -> None:
         """Tell the operator of something that no repetition repairs."""
         if self.counters.alarms.get(segment.key) != text:
@@ -254,6 +265,7 @@ class LogicalState:
             self.mappings[topic] = mapping = TopicMapping(topic, self.broker_name, segments)
             for segment in mapping.own():
                 self._check(segment)
+                self.note_expired(segment)
         for migration in self.journal.all():
             self._check_migration(migration)
 

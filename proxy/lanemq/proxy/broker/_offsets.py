@@ -15,10 +15,12 @@ from lanemq.wire.headers import (
     SearchOffset,
     UpdateConsumerOffset,
 )
+from lanemq.wire.logical import REDIRECT_FIELD, REDIRECT_VALUE
 
 from .._dispatch import Handlers, typed
 from .._reply_template import ReplyTemplate
 from .._session import Session
+from ..logical import is_continued, queue_max, queue_min
 from ._context import BrokerContext
 
 NOT_FOUND: Final = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
@@ -27,6 +29,7 @@ NOT_FOUND: Final = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot fi
 def register(handlers: Handlers, broker: BrokerContext) -> None:
     """Offsets of groups (14, 15) and of queues (29, 30, 31, 32)."""
     store, offsets = broker.store, broker.store.tables.consumer_offsets
+    mappings = broker.logical.mappings
     updated = ReplyTemplate().encode
 
     def query(header: QueryConsumerOffset, frame: Frame, session: Session) -> Frame:
@@ -68,16 +71,32 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
     def search(header: SearchOffset, frame: Frame, session: Session) -> Frame:
         """Answer the offset at a time; clients since 5.0 say which side of it they want."""
         boundary = _BOUNDARIES.get((header.boundary_type or "").upper(), Boundary.NEAREST)
-        offset = store.offset_by_time(
-            header.topic, header.queue_id, header.timestamp, boundary=boundary
-        )
+        topic, queue_id = header.topic, header.queue_id
+        offset = store.offset_by_time(topic, queue_id, header.timestamp, boundary=boundary)
+        mapping = mappings.get(topic)
+        if mapping is not None:
+            begin, end = store.bounds(topic, queue_id)
+            offset = max(offset, queue_min(mapping, queue_id, begin))
+            offset = min(offset, queue_max(mapping, queue_id, end))
         return frame.reply(fields={"offset": str(offset)})
 
     def get_max(header: GetMaxOffset, frame: Frame, session: Session) -> Frame:
-        return frame.reply(fields={"offset": str(store.bounds(header.topic, header.queue_id)[1])})
+        """Answer the end of a queue; one who reads a logical queue hears if that is elsewhere."""
+        topic, queue_id = header.topic, header.queue_id
+        end, mapping = store.bounds(topic, queue_id)[1], mappings.get(topic)
+        if mapping is None or not header.logical_queue:
+            return frame.reply(fields={"offset": str(end)})
+        fields = {"offset": str(queue_max(mapping, queue_id, end))}
+        if is_continued(mapping, queue_id):
+            fields[REDIRECT_FIELD] = REDIRECT_VALUE
+        return frame.reply(fields=fields)
 
     def get_min(header: GetMinOffset, frame: Frame, session: Session) -> Frame:
-        return frame.reply(fields={"offset": str(store.bounds(header.topic, header.queue_id)[0])})
+        topic, queue_id = header.topic, header.queue_id
+        begin, mapping = store.bounds(topic, queue_id)[0], mappings.get(topic)
+        if mapping is not None:
+            begin = queue_min(mapping, queue_id, begin)
+        return frame.reply(fields={"offset": str(begin)})
 
     def earliest(header: GetEarliestMsgStoretime, frame: Frame, session: Session) -> Frame:
         time_ms = store.earliest_time_ms(header.topic, header.queue_id)

@@ -84,6 +84,9 @@ async def run_broker(
             ha_address=str(HostAddress(address.host, address.port + _HA_ABOVE)),
             topics=lambda: TopicConfigWrapper(dict(tables.configs), tables.data_version),
             logical_queues=lambda: broker.context.logical.own_queues(),
+            on_java_setting=lambda server, setting: broker.context.logical.java_settings.update(
+                {server: setting}
+            ),
             on_order_topics=lambda table: _mark_ordered(broker, table),
         )
         broker = Broker(
@@ -96,6 +99,7 @@ async def run_broker(
             client=client,
             now_ms=clock_ms,
         )
+        await broker.check_start()
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.server.serve, listeners)
             nursery.start_soon(broker.run)

@@ -20,6 +20,7 @@ from lanemq.wire import (
     RequestCode,
     ResponseCode,
     SubscriptionGroupConfig,
+    encode_frame,
     record_properties,
     retry_topic,
 )
@@ -28,9 +29,12 @@ from lanemq.wire.headers import PullMessage
 from .._dispatch import Handlers, failure
 from .._reply_template import ReplyTemplate
 from .._session import Session
+from ..logical import Wait
 from ._context import BrokerContext
 from ._filter import Wanted, wanted_here, wanted_of_group, wanted_retries
 from ._hold import Hold
+from ._logical_pull import Found, LogicalReads, answered, elsewhere
+from ._logical_state import waiting_queue
 from ._old_readers import for_reader_all
 from ._stages import ANY, Room, waiting_topic
 
@@ -59,6 +63,8 @@ class Pulls:
 
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
+        self._mappings = broker.logical.mappings
+        self._logical = LogicalReads(broker.logical)
         # All four numbers belong into every one of these answers: clients read them unasked.
         self._replies = {
             code: ReplyTemplate(FIELDS, code=code).encode
@@ -133,7 +139,11 @@ class Pulls:
             raise
         group = self._allowed(group_name, topic, queue_id, session)
         wanted = self._wanted(fields, group, topic, sys_flag)
-        if may_park and sys_flag & PullSysFlag.COMMIT_OFFSET:
+        mapping = None
+        if topic in self._mappings:
+            mapping = self._logical.mapping(frame, topic, group_name)
+        # Who reads logical queues gives a logical offset here, which this queue cannot keep.
+        if may_park and sys_flag & PullSysFlag.COMMIT_OFFSET and mapping is None:
             broker.commit_offset(group_name, topic, queue_id, int(fields["commitOffset"]))
         if group.extra:  # as good as no group has any
             room = self._room(group, topic, queue_id, offset, wanted)
@@ -141,7 +151,24 @@ class Pulls:
                 return self._closed(frame, session, room, may_park=may_park)
             if room.messages is not None:
                 max_count = min(max_count, room.messages)
-        got = self._get(topic, queue_id, offset, max_count, wanted)
+        redirect = None
+        if mapping is None:
+            got = self._get(topic, queue_id, offset, max_count, wanted)
+        else:
+            found = self._logical.read(
+                mapping,
+                queue_id,
+                offset,
+                max_count,
+                lambda offset, count: self._get(topic, queue_id, offset, count, wanted),
+            )
+            if not isinstance(found, Found):
+                if may_park and sys_flag & PullSysFlag.SUSPEND and isinstance(found, Wait):
+                    self._park(frame, session, waiting_queue(topic), queue_id, offset, Wanted())
+                    return None
+                broker.statistics.missed()
+                return encode_frame(elsewhere(frame, found, offset))
+            got, redirect = found
         if got.status in EMPTY:
             code = ResponseCode.PULL_NOT_FOUND if offset == 0 else ResponseCode.PULL_OFFSET_MOVED
         else:
@@ -158,6 +185,8 @@ class Pulls:
             body = b""
             broker.statistics.missed()
         values = (MASTER_ID, got.next_offset, got.min_offset, got.max_offset)
+        if not_found and redirect is not None:
+            return encode_frame(answered(frame, code, values, redirect))
         return self._replies[code](frame, values, body)
 
     def _room(

@@ -25,13 +25,20 @@ from lanemq.wire import (
     QueryDataVersionResponse,
     RegisterBroker,
     RegisterBrokerBody,
+    RegisterBrokerResponse,
     RequestCode,
     TopicConfig,
     TopicConfigWrapper,
     UnregisterBroker,
     request,
 )
-from lanemq.wire.logical import LogicalQueues, with_logical_queues
+from lanemq.wire.logical import (
+    ClientView,
+    LogicalQueueReport,
+    LogicalQueues,
+    TopicReport,
+    with_logical_queues,
+)
 
 from ._config import BrokerConfig
 
@@ -53,7 +60,9 @@ class Registrar:
 
     ``topics`` gives all topics with their data version, whenever it is called, and
     ``logical_queues`` the segments that the broker has, topic by topic.
-    ``on_order_topics`` hears which topics the name server's operator has declared ordered.
+    ``on_java_setting`` hears, with its name, which topics' logical queues a name server tells
+    Java clients of. ``on_order_topics`` hears which topics the name server's operator has declared
+    ordered.
     """
 
     def __init__(
@@ -65,6 +74,7 @@ class Registrar:
         ha_address: str,
         topics: Callable[[], TopicConfigWrapper],
         logical_queues: Callable[[], Mapping[str, LogicalQueues]] = dict,
+        on_java_setting: Callable[[str, str], None] = lambda server, setting: None,
         on_order_topics: Callable[[Mapping[str, str]], None] = lambda table: None,
     ) -> None:
         self._config = config
@@ -73,6 +83,7 @@ class Registrar:
         self._ha_address = ha_address
         self._topics = topics
         self._logical_queues = logical_queues
+        self._on_java_setting = on_java_setting
         self._on_order_topics = on_order_topics
         self._servers = [_NameServer(name) for name in config.name_servers]
 
@@ -143,6 +154,9 @@ class Registrar:
             if asks_first and not await self._is_news(server, wrapper):
                 return True
             answer = await self._call(server, self._registration(wrapper))
+            setting = RegisterBrokerResponse.from_fields(answer.fields)
+            if setting.serve_logical_queue_to_java is not None:
+                self._on_java_setting(server.name, setting.serve_logical_queue_to_java)
             if answer.body:
                 self._on_order_topics(KVTable.decode(answer.body).table)
         except (LanemqError, ProtocolError) as error:
@@ -183,7 +197,15 @@ class Registrar:
             mapped = {name: mapped[name] for name in changed if name in mapped}
         # That the map is there at all says that this broker knows logical queues.
         extra = with_logical_queues({}, mapped) if mapped or changed is None else {}
-        return TopicConfigWrapper(table, everything.data_version, extra)
+        physical = self._config.physical_topics
+        report = LogicalQueueReport(
+            is_whole=changed is None,
+            topics={
+                name: TopicReport(ClientView.PHYSICAL if name in physical else ClientView.LOGICAL)
+                for name in mapped
+            },
+        )
+        return TopicConfigWrapper(table, everything.data_version, report.added_to(extra))
 
     def _registration(self, wrapper: TopicConfigWrapper) -> Frame:
         config = self._config

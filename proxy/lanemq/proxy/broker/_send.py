@@ -8,6 +8,7 @@ takes the slow way, which reads its header and properties as everyone else does.
 Source: RocketMQ 4.9.8, SendMessageProcessor, AbstractSendMessageProcessor.msgCheck.
 """
 
+import random
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, final
 
@@ -31,15 +32,20 @@ from lanemq.wire import (
     group_of_retry_topic,
 )
 from lanemq.wire.headers import SendMessage
+from lanemq.wire.logical import LOGICAL_QUEUE_FLAG
 
 from .._dispatch import Handlers
 from .._reply_template import ReplyTemplate
 from .._session import Session
+from ..logical import SegmentClosed
 from ._context import BrokerContext
+from ._logical_send import Elsewhere
 from ._topics import SendTarget
 
 DLQ_QUEUES: Final = 1
 FIELDS: Final = ("msgId", "queueId", "queueOffset")
+STORED_FLAGS: Final = ~LOGICAL_QUEUE_FLAG
+"""That a sender follows redirects is said of the request, not of the message."""
 
 Answer = bytes | None | Awaitable[bytes | None]
 
@@ -94,6 +100,8 @@ class Sends:
             FIELDS, constants=answered, code=ResponseCode.FLUSH_DISK_TIMEOUT
         ).encode
         self._topics = broker.topics
+        self._mappings = broker.logical.mappings
+        self._elsewhere = Elsewhere(broker)
         self._count_put = broker.statistics.put
 
     def handler(
@@ -116,7 +124,7 @@ class Sends:
         encode_reply = self._sent
         store_host, store_host_hex = self._store_host, self._store_host_hex
         waits_for_flush = self._waits_for_flush
-        own_properties = self._own_properties
+        own_properties, elsewhere = self._own_properties, self._elsewhere.answer
         # A delay, a half message, or what the broker adds itself.
         marks = ("DELAY\x01", "TRAN_MSG\x01", "CLUSTER\x01", "MSG_REGION\x01", "TRACE_ON\x01")
         delay_mark, half_mark, cluster_mark, region_mark, trace_mark = marks
@@ -138,7 +146,7 @@ class Sends:
                 ):
                     return self._special(read(frame), frame, session)
                 if not 0 <= queue_id < target.queues_max:
-                    queue_id = target.choose_queue(queue_id)
+                    queue_id = self._choose_queue(target, queue_id)
                 waits = waits_for_flush
                 wait_at = properties.find("WAIT\x01")
                 if (
@@ -165,7 +173,7 @@ class Sends:
                         body=frame.body,
                         properties=properties.encode(),
                         flag=int(fields[flag_name]),
-                        sys_flag=int(fields[sys_flag_name]) | target.sys_flag,
+                        sys_flag=int(fields[sys_flag_name]) & STORED_FLAGS | target.sys_flag,
                         born_timestamp_ms=int(fields[born_timestamp_name]),
                         born_host=session.peer.packed,
                         store_host=store_host,
@@ -175,6 +183,8 @@ class Sends:
             except Refused:
                 count_failed()
                 raise
+            except SegmentClosed as closed:
+                return elsewhere(closed, frame, session, send)
             except (KeyError, ValueError):
                 read(frame)  # says which field it is
                 raise
@@ -201,6 +211,15 @@ class Sends:
         ]
         return "".join([f"{part}\x02" for part in kept]) + self._tail
 
+    def _choose_queue(self, target: SendTarget, queue_id: int) -> int:
+        """The queue a send goes to. A broker that may choose takes one that is open."""
+        if queue_id < 0:
+            mapping = self._mappings.get(target.config.topic_name)
+            writable = mapping.writable_queue_ids() if mapping is not None else ()
+            if writable:
+                return random.choice(writable)
+        return target.choose_queue(queue_id)
+
     def _special(self, header: SendMessage, frame: Frame, session: Session) -> Answer:
         broker = self._broker
         accept_from_ms = broker.config.start_accept_send_request_time_stamp
@@ -217,7 +236,7 @@ class Sends:
         if target.config.order and not broker.config.broker_permission & Permission.WRITE:
             remark = f"the broker[{broker.config.broker_ip1}] sending message is forbidden"
             raise Refused(ResponseCode.NO_PERMISSION, remark)
-        queue_id = target.choose_queue(header.queue_id)
+        queue_id = self._choose_queue(target, header.queue_id)
         if header.batch:
             return self._batch(header, target, queue_id, frame, session)
         return self._single(header, target, queue_id, frame, session)
@@ -255,7 +274,7 @@ class Sends:
             body=frame.body,
             properties=self._own_properties(header.properties or "").encode(),
             flag=header.flag,
-            sys_flag=header.sys_flag | target.sys_flag,
+            sys_flag=header.sys_flag & STORED_FLAGS | target.sys_flag,
             born_timestamp_ms=header.born_timestamp,
             born_host=session.peer.packed,
             store_host=self._store_host,
@@ -307,7 +326,7 @@ class Sends:
                     else entry.properties + b"\x02" + appended
                 ),
                 flag=entry.flag,
-                sys_flag=header.sys_flag | target.sys_flag,
+                sys_flag=header.sys_flag & STORED_FLAGS | target.sys_flag,
                 born_timestamp_ms=header.born_timestamp,
                 born_host=born_host,
                 store_host=self._store_host,

@@ -21,6 +21,8 @@ from ._map_changes import (
 from ._mapping import TopicMapping
 from ._migration import Move, begin_prepare, committed, notified, prepared
 from ._reading import (
+    EXCEEDS,
+    REMOVED,
     GoOn,
     Read,
     Wait,
@@ -34,6 +36,7 @@ from ._retire import expired, swept
 from ._view import (
     is_superseded,
     merged,
+    progress,
     reopened,
     rivals,
     superseded_end,
@@ -43,9 +46,11 @@ from ._view import (
 __all__ = [
     "ALREADY_SET_UP",
     "DELETED",
+    "EXCEEDS",
     "HOPS_FIELD",
     "IN_PROGRESS",
     "JOURNAL_FILE",
+    "REMOVED",
     "Gate",
     "GoOn",
     "Journal",
@@ -75,6 +80,7 @@ __all__ = [
     "notified",
     "plan_read",
     "prepared",
+    "progress",
     "queue_field",
     "queue_max",
     "queue_min",

@@ -66,15 +66,15 @@ def prepared(mapping: TopicMapping, sealed: Segment, target: Segment) -> tuple[T
 
 
 def committed(
-    mapping: TopicMapping, asked: Move, *, known_end: int
+    mapping: TopicMapping, source: Segment | None, target: Segment, *, known_end: int
 ) -> tuple[TopicMapping, Segment]:
     """The mapping of the destination, whose segment is open from now on.
 
     ``known_end`` is the greatest logical end that any broker or name server knows of; with a
     source that cannot be asked (the operator gives the offset) it keeps offsets from being given
-    out twice. The source is kept as sealed, so that it learns of it when it comes back.
+    out twice. The source is kept as sealed, so that it learns of it when it comes back; it is
+    None where nobody knows of any.
     """
-    source, target = asked
     chain = mapping.chains.get(target.logical_index)
     if chain is None:
         raise refusal(f"logical queue {target.logical_index} not exist")
@@ -89,12 +89,12 @@ def committed(
             return mapping, own
     if any(other.is_writable for other in chain if other is not own and mapping.is_own(other)):
         raise refusal("multiple writable queue")
-    least = max(known_end, source.next_delta, chain.known_end)
+    least = max(known_end, chain.known_end, source.next_delta if source is not None else 0)
     if target.delta < least:
         raise refusal(f"logicalQueueDelta {target.delta} is below {least}, where offsets end")
     opened = replace(own, delta=target.delta, state=SegmentState.NORMAL)
     changed = mapping.put(opened)
-    if not mapping.is_own(source):
+    if source is not None and not mapping.is_own(source):
         changed = changed.put(_before(source, opened))
     return changed, opened
 

@@ -100,10 +100,9 @@ class LogicalCluster:
         return LogicalQueues.decode(answer.body)
 
     async def chain(self, name: str, index: int, topic: str = TOPIC) -> Chain:
-        """A logical queue as a broker knows it."""
+        """A logical queue as a broker knows it; empty where it does not."""
         queues = await self.query(name, topic)
-        assert queues is not None
-        return queues.get(index) or Chain(index)
+        return (queues.get(index) if queues is not None else None) or Chain(index)
 
     async def seal(self, name: str, queue_id: int, index: int) -> Frame:
         body = SealLogicalQueue(TOPIC, queue_id, index).encode()
