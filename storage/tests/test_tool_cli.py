@@ -13,10 +13,12 @@ from click.testing import CliRunner, Result
 
 from lanemq.storage._files import RealFiles
 from lanemq.storage.cli import store
+from lanemq.storage.rocks import QueueDatabase, QueueRows
 
 Recorded = Callable[[str], Path]
 
 FILE_STORE = "file-4.9.7-clean"
+BOTH_STORE = "dualwrite-5.3.3-clean"
 ROCKSDB_STORE = "rocksdb-5.3.3-clean"
 
 
@@ -52,6 +54,56 @@ def test_every_command_refuses_a_store_in_use_and_names_ways_on(
     assert "in use" in result.stderr
     assert "Stop that broker first" in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_diff_says_that_a_switch_is_safe(unpacked_stores: Path) -> None:
+    root = unpacked_stores / BOTH_STORE
+    result = run("diff-consume-queue", root)
+    assert result.exit_code == 0
+    assert "14 queues compared, 0 of them not safe to switch" in result.stdout
+    result = run("diff-consume-queue", root, "--topic", "sd_orders")
+    assert "4 queues compared" in result.stdout
+    assert "0 to 154              0 to 154       154  the same" in result.stdout
+    assert run("diff-consume-queue", unpacked_stores / ROCKSDB_STORE).exit_code == 0
+
+
+def test_diff_says_what_is_missing_and_both_ways_on(unpacked_stores: Path) -> None:
+    root = unpacked_stores / "dualwrite-5.3.3-killed"
+    result = run("diff-consume-queue", root)
+    assert result.exit_code == 1
+    assert "14 of them not safe to switch" in result.stdout
+    assert "missing from offset 0 on" in result.stdout
+    assert f"`lanemq store convert {root} --to rocksdb`" in result.stdout
+    value = value_of(run("diff-consume-queue", root, "--topic", "se_events", "--json"))
+    assert value["is_safe_to_switch"] is False
+    assert [queue["first_missing"] for queue in value["queues"]] == [0, 0, 0]
+
+
+def test_row_06_and_07_diff_names_the_first_offset_that_is_missing(recorded: Recorded) -> None:
+    root = recorded(BOTH_STORE)
+    database = QueueDatabase(root / "consumequeue")
+    rows = QueueRows(database)
+    rows.delete_units("sd_orders", 2, 40, 43)
+    rows.delete_units("sd_orders", 3, 0, 10)
+    rows.delete_units("sd_single", 0, 0, 10)
+    database.close()
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    result = run("diff-consume-queue", root)
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
+    assert result.exit_code == 1
+    assert "missing from offset 40 on" in result.stdout
+    assert "begins at 10, too late" in result.stdout  # no group has read the first ten
+    text = run("diff-consume-queue", root, "--topic", "sd_orders").stdout
+    assert "begins at 10, which is soon enough" in text
+
+
+def test_diff_needs_a_rocksdb_and_says_how_to_get_one(unpacked_stores: Path) -> None:
+    result = run("diff-consume-queue", unpacked_stores / FILE_STORE)
+    assert result.exit_code == 2
+    assert "rocksdbCQDoubleWriteEnable=true" in result.stderr
+    result = run("diff-consume-queue", unpacked_stores / BOTH_STORE, "-t", "nix")
+    assert result.exit_code == 2
+    assert "lanemq store inspect" in result.stderr
 
 
 @pytest.mark.parametrize("command", sorted(store.commands))

@@ -2,6 +2,7 @@
 
 import click
 
+from ._diff import diff_consume_queue
 from ._dump import dump
 from ._export import export_metadata
 from ._inspect import inspect
@@ -19,5 +20,5 @@ def store() -> None:
     """
 
 
-for _command in (inspect, dump, verify, repair, export_metadata):
+for _command in (inspect, dump, verify, repair, export_metadata, diff_consume_queue):
     store.add_command(_command)

@@ -3,6 +3,7 @@
 What only looks changes nothing, not even on a disk that would let it.
 """
 
+from ._diff import StoreDiff, diff_store
 from ._directory import Checkpoint, StoreDirectory, look_into, read_store
 from ._dump import Dump, Lost, Selection, open_dump
 from ._errors import NotAStore
@@ -39,9 +40,11 @@ __all__ = [
     "Selection",
     "Severity",
     "StageFound",
+    "StoreDiff",
     "StoreDirectory",
     "TableSummary",
     "VerifyReport",
+    "diff_store",
     "export_tables",
     "inspect_store",
     "look_into",

@@ -9,6 +9,7 @@ from typing import final
 
 from ..rocks import OffsetRow, QueueDatabase, QueueRows
 from ..rocks._rows import pack_unit_value
+from ..rocks._rows_of_queue import RowsOfQueue
 
 OFFSET_MAX = (1 << 63) - 1
 
@@ -60,6 +61,10 @@ class RowsView:
     def pack(self, log_position: int, size_bytes: int, tags_code: int, store_ms: int) -> bytes:
         """The value that a message's row has to have."""
         return pack_unit_value(log_position, size_bytes, tags_code, store_ms)
+
+    def view(self, topic: str, queue_id: int, log_begin: int) -> RowsOfQueue:
+        """A queue as the comparison with its files sees it."""
+        return RowsOfQueue(self._rows, topic, queue_id, log_begin=log_begin)
 
     def close(self) -> None:
         self._database.close()
