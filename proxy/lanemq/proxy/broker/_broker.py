@@ -15,11 +15,13 @@ from lanemq.wire import HostAddress, TopicConfig
 
 from .._dispatch import Handlers
 from .._server import Server
+from ..listener import LogicalListener
 from . import (
     _admin_config,
     _admin_groups,
     _admin_metadata,
     _admin_relay,
+    _admin_rocksdb,
     _admin_runtime,
     _admin_stats,
     _admin_topics,
@@ -92,10 +94,13 @@ class Broker:
             client=client,
             now_ms=now_ms,
         )
+        self.logical_listener: LogicalListener | None = None
+        """Where clients that do not know logical queues find them, if the broker has such ports."""
         self.handlers = Handlers()
         for module in _WITHOUT_TASKS:
             module.register(self.handlers, self.context)
         self._pulls = _pull.register(self.handlers, self.context)
+        self._checks = _admin_rocksdb.register(self.handlers, self.context)
         self._heartbeats = _heartbeats.register(self.handlers, self.context)
         self._delays = DelayService(self.context)
         self._reconciler = Reconciler(self.context)
@@ -116,6 +121,7 @@ class Broker:
         """Do what is due beside the requests, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._pulls.expire)
+            nursery.start_soon(self._checks.run)
             nursery.start_soon(self._heartbeats.expire)
             nursery.start_soon(self._delays.run)
             nursery.start_soon(self._reconciler.run)

@@ -22,6 +22,7 @@ from ._apache_keys import APACHE_KEYS
 _LEGAL_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _ANY_ADDRESS = ("", "0.0.0.0", "::")
 _PAGE_BYTES = 4096
+LOGICAL_ABOVE = 10
 
 
 def _host_name() -> str:
@@ -108,6 +109,10 @@ class BrokerConfig(Settings):
     """Whether they also judge the messages that come again."""
 
     # Logical queues
+    logical_listen_port: int | None = setting(None)
+    """The port where clients that do not know logical queues find them; its VIP port is two
+    below. 0 takes any free pair, -1 opens none. Default: ten above ``listen_port``, or any where
+    that is any."""
     forward_timeout: int = setting(3000, changeable=True)
     """Milliseconds to wait for a broker that a message is passed on to."""
     logical_queue_seal_timeout: int = setting(10_000, changeable=True)
@@ -263,6 +268,13 @@ class BrokerConfig(Settings):
         return frozenset(
             {"configBlackList", "brokerConfigPath", *self.config_black_list.split(";")}
         )
+
+    @property
+    def logical_port(self) -> int | None:
+        """What ``logical_listen_port`` comes to; None for no port."""
+        if self.logical_listen_port is None:
+            return self.listen_port + LOGICAL_ABOVE if self.listen_port else 0
+        return None if self.logical_listen_port < 0 else self.logical_listen_port
 
     @property
     def physical_topics(self) -> frozenset[str]:

@@ -5,17 +5,19 @@ Source: RocketMQ 4.9.8, BrokerStartup, BrokerController.
 
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import trio
 
 from lanemq.sdk import Dial, dial_tcp, open_remoting_client
 from lanemq.storage import Files, open_store
 from lanemq.wire import HostAddress, TopicConfigWrapper
+from lanemq.wire.logical import LogicalListenerReport
 
 from .._listen import listen_with_vip
+from ..listener import LogicalListener
 from ._broker import Broker
 from ._config import BrokerConfig
 from ._context import wall_clock_ms
@@ -40,6 +42,15 @@ class RunningBroker:
     vip_port: int
     """The port two below, where clients of 4.0 to 4.4 send."""
     broker: Broker
+    logical_address: HostAddress | None = None
+    """Where clients that do not know logical queues find them; None where nobody listens."""
+
+
+class LogicalPorts(NamedTuple):
+    """The sockets of a logical listener (none in a simulation), and where clients reach it."""
+
+    listeners: Sequence[socket.socket]
+    address: HostAddress
 
 
 @asynccontextmanager
@@ -49,12 +60,29 @@ async def open_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
     At its end the broker unregisters, lets answers leave, closes its ports and flushes its
     store. Raises ``AddressUnavailable``, ``ConfigError`` and what ``open_store`` raises.
     """
-    main, vip = listen_with_vip(config.bind_address, config.listen_port)
-    with main, vip:
-        port, vip_port = main.getsockname()[1], vip.getsockname()[1]
-        address = HostAddress(config.advertised_host, port)
-        async with run_broker(config, address=address, listeners=[main, vip]) as broker:
-            yield RunningBroker(config.broker_name, address, port, vip_port, broker)
+    with ExitStack() as sockets:
+
+        def listen_at(port: int) -> tuple[list[socket.socket], HostAddress]:
+            opened = listen_with_vip(config.bind_address, port)
+            for one in opened:
+                sockets.enter_context(one)
+            return list(opened), HostAddress(config.advertised_host, opened[0].getsockname()[1])
+
+        listeners, address = listen_at(config.listen_port)
+        logical: LogicalPorts | None = None
+        if config.logical_port is not None:
+            logical = LogicalPorts(*listen_at(config.logical_port))
+        async with run_broker(
+            config, address=address, listeners=listeners, logical=logical
+        ) as broker:
+            yield RunningBroker(
+                config.broker_name,
+                address,
+                address.port,
+                listeners[1].getsockname()[1],
+                broker,
+                None if logical is None else logical.address,
+            )
 
 
 @asynccontextmanager
@@ -63,6 +91,7 @@ async def run_broker(
     *,
     address: HostAddress,
     listeners: Sequence[socket.socket] = (),
+    logical: LogicalPorts | None = None,
     files: Files | None = None,
     clock_ms: Callable[[], int] = wall_clock_ms,
     dial: Dial = dial_tcp,
@@ -88,6 +117,11 @@ async def run_broker(
                 {server: setting}
             ),
             on_order_topics=lambda table: _mark_ordered(broker, table),
+            logical_listener=(
+                None
+                if logical is None
+                else LogicalListenerReport(str(logical.address), since_ms=clock_ms())
+            ),
         )
         broker = Broker(
             config,
@@ -102,6 +136,11 @@ async def run_broker(
         await broker.check_start()
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.server.serve, listeners)
+            if logical is not None:
+                listener = LogicalListener(broker, client, address=logical.address)
+                broker.logical_listener = listener
+                await nursery.start(listener.server.serve, logical.listeners)
+                nursery.start_soon(listener.run)
             nursery.start_soon(broker.run)
             nursery.start_soon(registrar.run)
             await registrar.registered(FIRST_REGISTRATION_S)
@@ -111,6 +150,8 @@ async def run_broker(
                 with trio.CancelScope(shield=True):  # both calls are bounded
                     await registrar.unregister()
                     await broker.stop()
+                    if broker.logical_listener is not None:
+                        await broker.logical_listener.server.stop()
                 nursery.cancel_scope.cancel()
 
 

@@ -34,6 +34,7 @@ from lanemq.wire import (
 )
 from lanemq.wire.logical import (
     ClientView,
+    LogicalListenerReport,
     LogicalQueueReport,
     LogicalQueues,
     TopicReport,
@@ -76,6 +77,7 @@ class Registrar:
         logical_queues: Callable[[], Mapping[str, LogicalQueues]] = dict,
         on_java_setting: Callable[[str, str], None] = lambda server, setting: None,
         on_order_topics: Callable[[Mapping[str, str]], None] = lambda table: None,
+        logical_listener: LogicalListenerReport | None = None,
     ) -> None:
         self._config = config
         self._client = client
@@ -85,6 +87,7 @@ class Registrar:
         self._logical_queues = logical_queues
         self._on_java_setting = on_java_setting
         self._on_order_topics = on_order_topics
+        self._logical_listener = logical_listener
         self._servers = [_NameServer(name) for name in config.name_servers]
 
     def announce(self, topic: TopicConfig) -> None:
@@ -200,6 +203,7 @@ class Registrar:
         physical = self._config.physical_topics
         report = LogicalQueueReport(
             is_whole=changed is None,
+            listener=self._logical_listener,
             topics={
                 name: TopicReport(ClientView.PHYSICAL if name in physical else ClientView.LOGICAL)
                 for name in mapped

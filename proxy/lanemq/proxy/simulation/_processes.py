@@ -13,13 +13,15 @@ from lanemq.storage.testing import Crash, SimulatedFiles
 from lanemq.wire import HostAddress
 
 from .._server import Server
-from ..broker import Broker, BrokerConfig, run_broker
+from ..broker import Broker, BrokerConfig, LogicalPorts, run_broker
+from ..listener import LogicalListener
 from ..nameserver import NameServerConfig, run_nameserver
 from ._network import Network
 
 START_MS: Final = 1_700_000_000_000
 NAME_SERVER_PORT: Final = 9876
 BROKER_PORT: Final = 10911
+LOGICAL_PORT: Final = 10921
 
 SMALL_FILES: Final = {
     "mapped_file_size_commit_log": 256 << 10,
@@ -168,10 +170,19 @@ class BrokerProcess(Process):
             run_broker(
                 self.config,
                 address=HostAddress(self.host, BROKER_PORT),
+                logical=LogicalPorts((), HostAddress(self.host, LOGICAL_PORT)),
                 files=self.files,
                 clock_ms=clock_ms,
                 dial=self.network.dialer(self.host),
             ) as self.running,
             self.serving(self.running.server, BROKER_PORT),
+            self.serving(self.logical_listener.server, LOGICAL_PORT),
         ):
             yield
+
+    @property
+    def logical_listener(self) -> LogicalListener:
+        """Where clients are served that do not know logical queues."""
+        listener = self.running.logical_listener
+        assert listener is not None
+        return listener
