@@ -13,6 +13,7 @@ from lanemq.storage.stage_testing import (
     assert_files_agree,
     assert_rows_agree,
     log_end,
+    new_message,
     stored_files,
     stored_rows,
     wanted_rows,
@@ -83,7 +84,7 @@ async def test_scenarios_03_and_04_rows_that_a_kill_left_in_memory_come_back(
         assert stand.bodies(store) == list(range(0, 510, 2))
         assert stand.bodies(store, "T", 1) == list(range(1, 510, 2))
         await store.in_rocksdb(store.max_position)
-        assert store.put(stand.message(0)).queue_offset == 255
+        assert store.put(new_message(0)).queue_offset == 255
     assert_rows_agree(stand.config(stage))
 
 
@@ -128,7 +129,7 @@ async def test_scenario_07_back_in_stage_1_every_unit_is_in_its_slot(stand: Stan
     assert sum(map(len, stored_files(stand.config(1)).values())) == 160
     async with stand.open(1) as store:
         assert stand.bodies(store) == list(range(0, 235, 2))
-        assert store.put(stand.message(0)).queue_offset == 118
+        assert store.put(new_message(0)).queue_offset == 118
     assert_files_agree(stand.config(1))
 
 

@@ -20,6 +20,7 @@ from lanemq.storage.stage_testing import (
     assert_files_agree,
     assert_rows_agree,
     log_end,
+    new_message,
     stored_files,
     stored_rows,
     wanted_rows,
@@ -157,7 +158,7 @@ async def test_rows_08_and_10_and_scenario_13_what_the_log_lost_goes_from_both_i
         assert newest is not None
         assert newest.queue_offset == 28
         assert rows.watermark() == position
-        put = store.put(stand.message(7, queue_id=1))
+        put = store.put(new_message(7, queue_id=1))
         store.commit()
         assert (put.queue_offset, put.log_position) == (29, position)
         await store.in_rocksdb(put.end)
@@ -365,8 +366,8 @@ async def test_scenario_18_a_message_for_two_light_queues_has_three_units_in_eac
     for number, stage in enumerate(stages):
         async with stand.open(stage, multi_dispatch=True) as store:
             for _ in range(2):
-                store.put(stand.message(number, properties=lights))
-            store.put(stand.message(number, properties={"INNER_MULTI_DISPATCH": "%LMQ%b"}))
+                store.put(new_message(number, properties=lights))
+            store.put(new_message(number, properties={"INNER_MULTI_DISPATCH": "%LMQ%b"}))
             store.commit()
             await store.in_rocksdb(store.max_position)
             assert store.bounds("T", 0) == (0, 3 * number + 3)
@@ -405,7 +406,7 @@ async def test_a_queue_whose_messages_are_all_gone_goes_on_at_its_offset(
         assert store.bounds("Old", 0) == (45, 45)
     async with stand.open(after) as store:
         assert store.bounds("Old", 0) == (45, 45)
-        assert store.put(stand.message(1, topic="Old")).queue_offset == 45
+        assert store.put(new_message(1, topic="Old")).queue_offset == 45
     async with stand.open(before) as store:
         assert store.bounds("Old", 0) == (45, 46)
 

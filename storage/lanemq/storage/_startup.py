@@ -125,6 +125,7 @@ class Startup:
             start = normal_start(segments, landmarks)
         log_end = recovery.run(start)
         self._log.start_at(log_end)
+        self._progress.end_at(log_end)
         self.last_store_ms = recovery.last_store_ms
         self._finish_rocks(rocks, targets, queues, log_end)
         if self._stage is not Stage.ROCKSDB:

@@ -138,6 +138,11 @@ class Progress:
             deleted=self.deleted,
         )
 
+    def end_at(self, log_end: int) -> None:
+        """Say where the log ends now: what is put there from now on was not deleted before."""
+        for topic, end in self.deleted.items():
+            self.deleted[topic] = min(end, log_end)
+
     def note_deleted(self, topic: str, log_end: int) -> None:
         """Remember that a topic's records before ``log_end`` belong nowhere, unsynced.
 

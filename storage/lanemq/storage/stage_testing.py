@@ -145,6 +145,27 @@ def copy_store(source: Path, target: Path) -> Path:
     return Path(shutil.copytree(source, target, ignore=shutil.ignore_patterns("LOCK")))
 
 
+def new_message(
+    number: int,
+    *,
+    topic: str = "T",
+    queue_id: int = 0,
+    properties: dict[str, str] | None = None,
+) -> NewMessage:
+    """A message whose body is its number, and 100 zeros."""
+    return NewMessage(
+        topic=topic,
+        queue_id=queue_id,
+        body=b"%d" % number + bytes(100),
+        properties=encode_properties(
+            {"UNIQ_KEY": f"U{number}", "TAGS": f"t{number % 3}"} | (properties or {})
+        ),
+        born_timestamp_ms=1,
+        born_host=HOST,
+        store_host=HOST,
+    )
+
+
 @final
 class Stand:
     """One store directory, opened in one stage after another, with messages of its own.
@@ -183,31 +204,11 @@ class Stand:
             self.put(store, count, first=first)
             await store.in_rocksdb(store.max_position)
 
-    def message(
-        self,
-        number: int,
-        *,
-        topic: str = "T",
-        queue_id: int = 0,
-        properties: dict[str, str] | None = None,
-    ) -> NewMessage:
-        return NewMessage(
-            topic=topic,
-            queue_id=queue_id,
-            body=b"%d" % number + bytes(100),
-            properties=encode_properties(
-                {"UNIQ_KEY": f"U{number}", "TAGS": f"t{number % 3}"} | (properties or {})
-            ),
-            born_timestamp_ms=1,
-            born_host=HOST,
-            store_host=HOST,
-        )
-
     def put(
         self, store: Store, count: int, *, first: int = 0, topic: str = "T", queues: int = 2
     ) -> None:
         for number in range(first, first + count):
-            store.put(self.message(number, topic=topic, queue_id=number % queues))
+            store.put(new_message(number, topic=topic, queue_id=number % queues))
             if number % 7 == 0:
                 store.commit()
         store.commit()
