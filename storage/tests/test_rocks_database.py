@@ -16,6 +16,7 @@ from lanemq.storage.rocks import (
     QueueBounds,
     QueueDatabase,
     QueueRows,
+    RowsOfQueue,
     RowSpan,
     UnitRow,
     is_present,
@@ -125,6 +126,19 @@ def test_holes_are_found_and_named(rows: QueueRows) -> None:
     assert rows.span("T", 0) == RowSpan(3, 9, 5, 5)
     rows.drop_expired("T", 0, 5)
     assert rows.span("T", 0) == RowSpan(7, 9, 3, None)
+
+
+@pytest.mark.parametrize("log_begin", [0, 300, 301, 500, 850, 900, 901])
+@pytest.mark.parametrize("hole", [(4, 5), (5, 7), (3, 4), (8, 10), (4, 9), (3, 10)])
+def test_a_hole_hides_nothing_that_lies_before_it(
+    rows: QueueRows, hole: tuple[int, int], log_begin: int
+) -> None:
+    put(rows, range(3, 10))
+    rows.delete_units("T", 0, *hole)
+    left = [offset for offset in range(3, 10) if not hole[0] <= offset < hole[1]]
+    view = RowsOfQueue(rows, "T", 0, log_begin=log_begin)
+    assert view.min == next((offset for offset in left if offset * 100 >= log_begin), 10)
+    assert view.end == 10
 
 
 def test_row_08_an_overhang_is_cut_down_to_the_last_row_that_stays(rows: QueueRows) -> None:

@@ -23,6 +23,7 @@ from ._places import Places
 from ._queues import Queues, QueueTable
 from ._reader import WARM_BYTES_MAX, Reader
 from ._retention import Retention
+from ._rocks_check import RocksCheck
 from ._rocks_follower import RocksFollower
 from ._segments import Segments
 from ._startup import Startup
@@ -33,7 +34,7 @@ from ._watermarks import Progress, WatermarkFile
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
     from ._rocks_index import RocksIndex
-    from .rocks import QueueRows
+    from .rocks import DiffReport, QueueRows
 
 LOGGER = logging.getLogger(__name__)
 
@@ -420,6 +421,24 @@ class Store:
         """
         if self._rocks is not None:
             await self._rocks.wait(position)
+
+    async def check_rocksdb(
+        self, topic: str = "", *, check_from_ms: int = 0
+    ) -> "DiffReport | None":
+        """Compare the queues in files with those in RocksDB, of all topics or of one.
+
+        None where the store does not write both. Messages stored before ``check_from_ms`` may
+        be missing without that a queue counts as not ready. Raises ``OSError``.
+        """
+        if self._rocks is None or self.config.stage is not Stage.BOTH:
+            return None
+        check = RocksCheck(
+            queues=self._file_queues,
+            rocks=self._rocks,
+            log=self._log,
+            offsets=self.tables.consumer_offsets,
+        )
+        return await check.run(topic, check_from_ms)
 
     def delete_topic(self, topic: str) -> int:
         """Remove the queues of a topic; returns how many. Its records stay in the log.

@@ -24,16 +24,21 @@ class RowsOfQueue:
         self._min = self._first_from(first, log_begin) if first is not None else self._end
 
     def _first_from(self, first: int, log_begin: int) -> int:
-        # By halves; a row that is missing there may be one of those that are removed already.
+        # By halves; where a row is missing the next one speaks for it, or a hole would hide
+        # all that lies before it.
         low, high = first, self._end
         while low < high:
             middle = (low + high) // 2
-            row = self._rows.unit(self._topic, self._queue_id, middle)
+            found = self._rows.next_unit(self._topic_data, self._queue_id, middle)
+            row = None
+            if found is not None:
+                row = self._rows.unit(self._topic, self._queue_id, found)
             if row is not None and row.log_position >= log_begin:
                 high = middle
             else:
-                low = middle + 1
-        return low
+                low = (found if found is not None else middle) + 1
+        found = self._rows.next_unit(self._topic_data, self._queue_id, low)
+        return found if found is not None else self._end
 
     @property
     def min(self) -> int:
