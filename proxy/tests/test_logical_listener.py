@@ -5,7 +5,10 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 
-from lanemq.proxy.listener._testing import BROKER_PORT, ListenerCluster, open_listener_cluster
+from lanemq.proxy._testing import Peer
+from lanemq.proxy.broker._testing import Client
+from lanemq.proxy.simulation._logical import CLIENT_HOST, LogicalCluster, open_logical_cluster
+from lanemq.proxy.simulation._processes import LOGICAL_PORT
 from lanemq.wire import (
     ConsumerSendMsgBack,
     GetMaxOffset,
@@ -23,16 +26,23 @@ from lanemq.wire.logical import LOGICAL_QUEUE_BROKER
 
 
 @pytest.fixture
-async def cluster(autojump_clock: object) -> AsyncIterator[ListenerCluster]:
-    async with open_listener_cluster() as cluster:
-        await cluster.create_topic("T")
+async def cluster(autojump_clock: object) -> AsyncIterator[LogicalCluster]:
+    """Two brokers, each with a listener; logical queues 0 and 1 are on the first, 2 and 3 not."""
+    async with open_logical_cluster() as cluster:
+        await cluster.map_all(queues=2)
         yield cluster
 
 
+async def connect(cluster: LogicalCluster, broker: int) -> Client:
+    """A client of the listener of broker number ``broker``."""
+    dial = cluster.network.dialer(CLIENT_HOST)
+    return Client(Peer(await dial(cluster.brokers[f"broker{broker}"].host, LOGICAL_PORT)))
+
+
 async def test_a_send_is_answered_in_the_numbers_of_the_logical_queue(
-    cluster: ListenerCluster,
+    cluster: LogicalCluster,
 ) -> None:
-    client = await cluster.connect(1)
+    client = await connect(cluster, 1)
     for index in range(4):
         for number in range(3):
             answer = await client.send("T", b"%d-%d" % (index, number), queue_id=index)
@@ -44,9 +54,9 @@ async def test_a_send_is_answered_in_the_numbers_of_the_logical_queue(
 
 
 async def test_messages_are_read_at_any_listener_wherever_they_are(
-    cluster: ListenerCluster,
+    cluster: LogicalCluster,
 ) -> None:
-    sender, reader = await cluster.connect(1), await cluster.connect(2)
+    sender, reader = await connect(cluster, 1), await connect(cluster, 2)
     for index in range(4):
         await sender.send("T", b"in %d" % index, queue_id=index)
     for index in range(4):
@@ -66,10 +76,10 @@ async def test_messages_are_read_at_any_listener_wherever_they_are(
 
 
 async def test_a_pull_waits_for_the_next_message_and_is_answered_when_it_comes(
-    cluster: ListenerCluster,
+    cluster: LogicalCluster,
 ) -> None:
     """Here and at another broker, in the time of the message and not of the wait."""
-    sender, reader = await cluster.connect(1), await cluster.connect(1)
+    sender, reader = await connect(cluster, 1), await connect(cluster, 1)
     await reader.heartbeat("c", consumers={"g": {"T": "*"}})
     for index in (0, 3):
         async with trio.open_nursery() as nursery:
@@ -87,9 +97,9 @@ async def test_a_pull_waits_for_the_next_message_and_is_answered_when_it_comes(
 
 
 async def test_the_subscription_of_a_heartbeat_counts_at_every_broker(
-    cluster: ListenerCluster,
+    cluster: LogicalCluster,
 ) -> None:
-    client = await cluster.connect(1)
+    client = await connect(cluster, 1)
     await client.heartbeat("c", consumers={"g": {"T": "TagB"}})
     for index in (0, 3):
         for tag in ("TagA", "TagB", "TagA"):
@@ -99,8 +109,8 @@ async def test_the_subscription_of_a_heartbeat_counts_at_every_broker(
     assert (await client.pull("T", 3, 0, sys_flag=0, consumer_group="other")).code == 24
 
 
-async def test_progress_is_the_same_at_every_listener(cluster: ListenerCluster) -> None:
-    one, other = await cluster.connect(1), await cluster.connect(2)
+async def test_progress_is_the_same_at_every_listener(cluster: LogicalCluster) -> None:
+    one, other = await connect(cluster, 1), await connect(cluster, 2)
     for index in range(4):
         for _ in range(3):
             await one.send("T", queue_id=index)
@@ -115,8 +125,8 @@ async def test_progress_is_the_same_at_every_listener(cluster: ListenerCluster) 
     assert (await other.call(14, fields)).code == 22
 
 
-async def test_the_bounds_of_a_queue_are_logical(cluster: ListenerCluster) -> None:
-    client = await cluster.connect(2)
+async def test_the_bounds_of_a_queue_are_logical(cluster: LogicalCluster) -> None:
+    client = await connect(cluster, 2)
     for _ in range(3):
         await client.send("T", queue_id=1)
     assert (await client.call(30, GetMaxOffset("T", 1).to_fields())).fields["offset"] == "3"
@@ -132,9 +142,9 @@ async def test_the_bounds_of_a_queue_are_logical(cluster: ListenerCluster) -> No
 
 
 async def test_a_message_given_back_comes_again_from_the_broker_that_has_it(
-    cluster: ListenerCluster,
+    cluster: LogicalCluster,
 ) -> None:
-    client = await cluster.connect(1)
+    client = await connect(cluster, 1)
     await client.heartbeat("c", consumers={"g": {"T": "*"}})
     await client.send("T", b"again", queue_id=3)
     (message,) = decode_messages((await client.pull("T", 3, 0)).body)
@@ -143,13 +153,13 @@ async def test_a_message_given_back_comes_again_from_the_broker_that_has_it(
     )
     assert (await client.call(36, header.to_fields())).code == 0
     await trio.sleep(2)
-    at_broker_2 = await cluster.connect(2, BROKER_PORT)
+    at_broker_2 = await cluster.at("broker2")
     (retried,) = decode_messages((await at_broker_2.pull("%RETRY%g", 0, 0)).body)
     assert (retried.body, retried.reconsume_times) == (b"again", 1)
 
 
-async def test_messages_are_found_by_key_at_all_brokers(cluster: ListenerCluster) -> None:
-    client = await cluster.connect(1)
+async def test_messages_are_found_by_key_at_all_brokers(cluster: LogicalCluster) -> None:
+    client = await connect(cluster, 1)
     for index in range(4):
         await client.send("T", b"%d" % index, {"KEYS": "k"}, queue_id=index)
     header = QueryMessage("T", "k", 32, 0, 2**60)
@@ -161,9 +171,9 @@ async def test_messages_are_found_by_key_at_all_brokers(cluster: ListenerCluster
 
 
 async def test_an_unknown_logical_queue_and_a_plain_topic_are_refused(
-    cluster: ListenerCluster,
+    cluster: LogicalCluster,
 ) -> None:
-    client = await cluster.connect(1)
+    client = await connect(cluster, 1)
     answer = await client.send("T", queue_id=9)
     assert (answer.code, "queueId[9] is illegal" in (answer.remark or "")) == (1, True)
     answer = await client.send("plain", queue_id=0)
@@ -171,8 +181,8 @@ async def test_an_unknown_logical_queue_and_a_plain_topic_are_refused(
     assert (await client.call(17)).code == 3
 
 
-async def test_a_reset_tells_the_members_logical_offsets(cluster: ListenerCluster) -> None:
-    client = await cluster.connect(1)
+async def test_a_reset_tells_the_members_logical_offsets(cluster: LogicalCluster) -> None:
+    client = await connect(cluster, 1)
     await client.heartbeat("c", consumers={"g": {"T": "*"}})
     for index in range(4):
         await client.send("T", queue_id=index)
@@ -185,3 +195,93 @@ async def test_a_reset_tells_the_members_logical_offsets(cluster: ListenerCluste
     )
     assert {queue.broker_name for queue in targets} == {LOGICAL_QUEUE_BROKER}
     assert [frame.code for frame in client.pushed if frame.code == 220] == [220]
+
+
+async def test_a_queue_moves_under_its_clients_and_they_see_one_queue(
+    cluster: LogicalCluster,
+) -> None:
+    """Sends go on while the queue moves there and back; offsets are dense, order is kept."""
+    sender, reader = await connect(cluster, 1), await connect(cluster, 2)
+    sent = 0
+
+    async def send(count: int) -> None:
+        nonlocal sent
+        for _ in range(count):
+            answer = await sender.send("T", b"%d" % sent, queue_id=0)
+            assert (answer.code, answer.fields["queueId"]) == (0, "0"), answer.remark
+            assert answer.fields["queueOffset"] == str(sent)
+            sent += 1
+
+    await send(5)
+    for destination in ("broker2", "broker1", "broker2"):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send, 20)
+            await cluster.migrate(0, destination)
+        await send(3)
+    offset = 0
+    seen: list[int] = []
+    while offset < sent:
+        answer = await reader.pull("T", 0, offset)
+        assert answer.code in (0, 20), answer
+        for message in decode_messages(answer.body):
+            assert (message.queue_id, message.queue_offset) == (0, len(seen))
+            seen.append(int(message.body))
+        assert answer.fields["minOffset"] == "0"
+        offset = int(answer.fields["nextBeginOffset"])
+    assert seen == list(range(sent))
+    assert (await reader.call(30, GetMaxOffset("T", 0).to_fields())).fields["offset"] == str(sent)
+    assert (await reader.call(31, GetMinOffset("T", 0).to_fields())).fields["offset"] == "0"
+
+
+async def test_a_pull_that_waits_is_answered_across_the_end_of_a_segment(
+    cluster: LogicalCluster,
+) -> None:
+    sender, reader = await connect(cluster, 1), await connect(cluster, 2)
+    await reader.heartbeat("c", consumers={"g": {"T": "*"}})
+    await sender.send("T", b"first", queue_id=0)
+    async with trio.open_nursery() as nursery:
+
+        async def pull() -> None:
+            while True:  # as clients do: "nothing new" is answered when the queue is sealed, too
+                answer = await reader.pull("T", 0, 1, sys_flag=2)
+                assert answer.code in (0, 19)
+                assert answer.fields["nextBeginOffset"] == ("2" if answer.code == 0 else "1")
+                if answer.code == 0:
+                    break
+            (message,) = decode_messages(answer.body)
+            assert (message.body, message.queue_id, message.queue_offset) == (b"second", 0, 1)
+
+        nursery.start_soon(pull)
+        await trio.sleep(1)
+        begun_s = trio.current_time()
+        await cluster.migrate(0, "broker2")
+        await sender.send("T", b"second", queue_id=0)
+    assert trio.current_time() - begun_s < 2
+
+
+async def test_progress_stays_where_it_is_when_the_queue_moves(cluster: LogicalCluster) -> None:
+    one, other = await connect(cluster, 1), await connect(cluster, 2)
+    for _ in range(3):
+        await one.send("T", queue_id=0)
+    await one.call(15, UpdateConsumerOffset("g", "T", 0, 2).to_fields())
+    for destination, committed in (("broker2", 2), ("broker1", 3)):
+        await cluster.migrate(0, destination)
+        found = await other.call(14, QueryConsumerOffset("g", "T", 0).to_fields())
+        assert found.fields["offset"] == str(committed)
+        await one.call(15, UpdateConsumerOffset("g", "T", 0, 3).to_fields())
+
+
+async def test_a_group_goes_on_where_it_was_in_the_physical_queue(
+    autojump_clock: object,
+) -> None:
+    async with open_logical_cluster() as cluster:
+        await cluster.create_topic(queues=1)
+        physical = await cluster.at("broker1", version=407)
+        for _ in range(3):
+            await physical.send("T", queue_id=0)
+        await physical.call(15, UpdateConsumerOffset("g", "T", 0, 2).to_fields())
+        for index, name in enumerate(cluster.brokers):
+            await cluster.map(name, 0, index)
+        client = await connect(cluster, 2)
+        found = await client.call(14, QueryConsumerOffset("g", "T", 0).to_fields())
+        assert found.fields["offset"] == "2"
