@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from lanemq.storage import ConfigTables, StoreConfig, StoreLocked
+from lanemq.storage import ConfigTables, StoreConfig, StoreLocked, open_store
 from lanemq.storage._files import RealFiles
 from lanemq.storage.rocks import QueueDatabase, QueueRows
 from lanemq.storage.tools import (
     Inspection,
     NotAStore,
     Severity,
+    export_in_place,
     export_tables,
     inspect_store,
     write_tables,
@@ -207,3 +208,38 @@ def test_either_side_can_be_exported(unpacked_stores: Path) -> None:
     _, before = export_tables(root, from_rocksdb=False)
     assert rocksdb[0].entries == 25 > before[0].entries
     assert rocksdb[0].members["dataVersion"].counter == 14
+
+
+async def test_tables_written_in_place_are_what_a_broker_without_rocksdb_starts_with(
+    recorded: Recorded,
+) -> None:
+    root = recorded(ROCKSDB_STORE)
+    old = (root / "config/topics.json").read_bytes()
+    _, written = export_in_place(root)
+    assert [path.name for _, path in written] == [
+        "topics.json",
+        "subscriptionGroup.json",
+        "consumerOffset.json",
+    ]
+    assert (root / "config/topics.json.bak").read_bytes() == old
+    sizes = expected_of(ROCKSDB_STORE)["config"]
+    config = StoreConfig(
+        root=root,
+        commit_log_file_bytes=sizes["mappedFileSizeCommitLog"],
+        consume_queue_file_bytes=sizes["mappedFileSizeConsumeQueue"],
+        max_hash_slots=sizes["maxHashSlotNum"],
+        max_index_entries=sizes["maxIndexNum"],
+    )
+    async with open_store(config) as store:
+        assert store.tables.topics.get("sdx_orders") is not None
+        assert store.tables.consumer_offsets.get("sdx_group_a", "sdx_orders", 0) == 15
+
+
+def test_a_store_without_tables_in_rocksdb_has_nothing_to_write_in_place(
+    recorded: Recorded,
+) -> None:
+    root = recorded(FILE_STORE)
+    before = (root / "config/topics.json").read_bytes()
+    with pytest.raises(NotAStore, match="in JSON already"):
+        export_in_place(root)
+    assert (root / "config/topics.json").read_bytes() == before

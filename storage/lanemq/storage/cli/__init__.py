@@ -16,7 +16,7 @@ __all__ = ["store"]
 def store() -> None:
     """Look into, check and mend a store directory, of lanemq or of Apache RocketMQ.
 
-    No broker may have it open. All but repair change nothing in it.
+    No broker may have it open. All but repair and export-metadata --in-place change nothing in it.
     """
 
 

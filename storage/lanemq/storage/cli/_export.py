@@ -7,8 +7,8 @@ import msgspec
 
 from lanemq.wire import fastjson
 
-from ..tools import export_tables, write_tables
-from ._command import count_text, store_command
+from ..tools import export_in_place, export_tables, write_tables
+from ._command import Failed, count_text, store_command
 
 
 @click.command("export-metadata")
@@ -34,8 +34,19 @@ from ._command import count_text, store_command
     metavar="DIR",
     help="Write the files that a broker reads, instead of printing one value.",
 )
+@click.option(
+    "--in-place",
+    is_flag=True,
+    help="Write the store's own JSON files from RocksDB, for a step back; the old ones become"
+    " .bak.",
+)
 def export_metadata(
-    root: Path, commit_log: Path | None, form: str, side: str | None, output: Path | None
+    root: Path,
+    commit_log: Path | None,
+    form: str,
+    side: str | None,
+    output: Path | None,
+    in_place: bool,
 ) -> None:
     """Write topics, groups, consumer offsets and delay offsets as JSON.
 
@@ -45,6 +56,13 @@ def export_metadata(
 
     Exit status: 0, or 2 where it could not be done.
     """
+    if in_place:
+        if output is not None or side is not None:
+            raise Failed("--in-place knows both sides: leave --output and --from out")
+        _, written = export_in_place(root, commit_log=commit_log)
+        for table, path in written:
+            click.echo(f"{path}: {count_text(table.entries, 'entry')}, from {table.source}")
+        return
     from_rocksdb = None if side is None else side == "rocksdb"
     stage, tables = export_tables(root, commit_log=commit_log, from_rocksdb=from_rocksdb)
     if output is None:

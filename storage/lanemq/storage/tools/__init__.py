@@ -7,7 +7,7 @@ from ._diff import StoreDiff, diff_store
 from ._directory import Checkpoint, StoreDirectory, look_into, read_store
 from ._dump import Dump, Lost, Selection, open_dump
 from ._errors import NotAStore
-from ._export import ExportedTable, export_tables, write_tables
+from ._export import ExportedTable, export_in_place, export_tables, write_tables
 from ._findings import Finding, Part, Progress, Severity
 from ._inspect import Inspection, inspect_store
 from ._repair import Action, RepairReport, repair_store
@@ -45,6 +45,7 @@ __all__ = [
     "TableSummary",
     "VerifyReport",
     "diff_store",
+    "export_in_place",
     "export_tables",
     "inspect_store",
     "look_into",

@@ -8,11 +8,13 @@ from typing import Any, final
 from lanemq.wire import fastjson
 
 from .._config import Stage
+from .._document import Document
 from .._errors import StoreCorrupted
 from .._files import RealFiles
 from .._offset_tables import OFFSET_MEMBER
 from .._table import DATA_VERSION
-from ._directory import StoreDirectory, read_store
+from ._build_queues import sync
+from ._directory import StoreDirectory, look_into, read_store
 from ._errors import NotAStore
 from ._metadata import TableContents, read_tables
 from ._rocks_view import has_database
@@ -54,6 +56,41 @@ def export_tables(
     if not exported:
         raise NotAStore(root, "there are no tables in its config directory")
     return stage, exported
+
+
+def export_in_place(
+    root: Path, *, commit_log: Path | None = None
+) -> tuple[StageFound, list[tuple[ExportedTable, Path]]]:
+    """Write the tables that are in RocksDB as the JSON files of the store itself, durably.
+
+    For a step back to a broker that reads those. The files that were there stay as ``.bak``.
+    Raises as ``export_tables``, and ``NotAStore`` where no table is in RocksDB.
+    """
+    if not root.is_dir():
+        raise NotAStore(root, "there is no such directory")
+    look_into(root, commit_log=commit_log)
+    lock = RealFiles().lock(root / "lock", root)
+    try:
+        store = look_into(root, commit_log=commit_log)
+        stage = _stage(store)
+        tables = read_tables(store.config, from_rocksdb=True)
+        written = []
+        for table in tables.values():
+            if table.problem:
+                raise NotAStore(root, table.problem)
+        for table in tables.values():
+            if table.source == "rocksdb":
+                exported = _exported(table)
+                document = Document(RealFiles(), store.config / exported.file)
+                document.write(exported.members)
+                sync(document.path)
+                written.append((exported, document.path))
+        if not written:
+            raise NotAStore(root, "none of its tables is in RocksDB: they are in JSON already")
+        sync(store.config)
+        return stage, written
+    finally:
+        lock.release()
 
 
 def _stage(store: StoreDirectory) -> StageFound:
