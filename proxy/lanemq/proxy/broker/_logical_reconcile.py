@@ -27,6 +27,7 @@ from lanemq.wire.logical import (
 
 from ..logical import (
     Move,
+    Phase,
     TopicMapping,
     is_superseded,
     merged,
@@ -77,6 +78,12 @@ class Reconciler:
     # Migrations under way
 
     async def _migrations(self) -> None:
+        for migration in self._logical.journal.all():
+            known = self._logical.mappings.get(migration.source.topic)
+            target = known.find(migration.target.key) if known is not None else None
+            is_open = target is not None and target.state is not SegmentState.WRITE_ONLY
+            if migration.phase is Phase.PREPARED and is_open:
+                await self._logical.strike(*migration.queue)
         for mapping in list(self._logical.mappings.values()):
             for chain in mapping.chains.values():
                 target = chain.write_only

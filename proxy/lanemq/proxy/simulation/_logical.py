@@ -1,6 +1,6 @@
 """Clusters with logical queues, driven as an operator's tools and 5.0.0-PREVIEW clients do."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Final, final
@@ -259,6 +259,12 @@ async def open_logical_cluster(
             await broker.start()
         yield cluster
         nursery.cancel_scope.cancel()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until something has come to pass, by the simulated clock."""
+    while not condition():  # noqa: ASYNC110 - there is nothing that would say so
+        await trio.sleep(0.01)
 
 
 def messages_of(answer: Frame) -> list[StoredMessage]:

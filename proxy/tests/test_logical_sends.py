@@ -1,0 +1,396 @@
+"""Sends to queues that were sealed: redirected, or passed on and answered as if nothing were."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from lanemq.proxy._testing import Peer
+from lanemq.proxy.broker._testing import Client, send_header
+from lanemq.proxy.logical import TopicMapping
+from lanemq.proxy.simulation._logical import (
+    TOPIC,
+    LogicalCluster,
+    messages_of,
+    open_logical_cluster,
+    redirect_of,
+    until,
+)
+from lanemq.storage.testing import SimulatedFiles
+from lanemq.wire import (
+    BatchEntry,
+    Frame,
+    RequestCode,
+    SerializeType,
+    SysFlag,
+    encode_batch,
+)
+from lanemq.wire.logical import LOGICAL_QUEUE_FLAG, MigrateLogicalQueue, Segment, SegmentState
+
+FORWARD = "PROPERTY_FORWARD_QUEUE_ID"
+
+
+@pytest.fixture
+async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
+    """One queue each; logical queue 0 has 10 messages."""
+    async with open_logical_cluster() as cluster:
+        await cluster.map_all(queues=1)
+        await cluster.fill(await cluster.normal(0), 10)
+        yield cluster
+
+
+async def bodies(cluster: LogicalCluster, segment: Segment) -> list[bytes]:
+    """All that is stored in the queue of a segment, read as an old client does."""
+    client = await cluster.at(segment.broker_name, version=407)
+    return [m.body for m in await client.messages(segment.topic, segment.queue_id)]
+
+
+def sends(body: bytes) -> list[tuple[int, dict[str, str], bytes]]:
+    """A message for queue 0 in each of the forms that old clients use."""
+    header = send_header(TOPIC)
+    batch = encode_batch([BatchEntry(0, body + b"1", b""), BatchEntry(0, body + b"2", b"")])
+    return [
+        (RequestCode.SEND_MESSAGE, header.to_fields(), body),
+        (RequestCode.SEND_MESSAGE_V2, header.to_letters(), body),
+        (RequestCode.SEND_BATCH_MESSAGE, replace_batch(header.to_letters()), batch),
+    ]
+
+
+def replace_batch(letters: dict[str, str]) -> dict[str, str]:
+    return letters | {"m": "true"}
+
+
+async def test_a22_d14_d15_d17_old_clients_are_passed_on_once_and_answered_once(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    source, target = await cluster.migrate(0, "broker2")
+    old = await cluster.connect("broker1", version=253)
+    expected: list[bytes] = []
+    for code, fields, body in sends(b"m"):
+        answer = await old.call(code, fields, body)
+        assert answer.code == 0, answer.remark
+        assert (answer.fields["queueId"], answer.fields[FORWARD]) == ("0", "1")
+        # On the scale of the queue that the client knows, the message follows the last one there.
+        assert int(answer.fields["queueOffset"]) == 10 + len(expected)
+        assert "REDIRECT" not in answer.fields
+        expected += [b"m1", b"m2"] if code == RequestCode.SEND_BATCH_MESSAGE else [b"m"]
+    assert await bodies(cluster, target) == expected
+    assert await bodies(cluster, source) == [str(n).encode() for n in range(10)]
+    # No second answer, under whatever number.
+    with trio.move_on_after(30):
+        extra = await old.peer.receive()
+        raise AssertionError(extra)
+
+
+async def test_a22_d38_oneway_sends_are_passed_on(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    _, target = await cluster.migrate(0, "broker2")
+    old = await cluster.connect("broker1", version=407)
+    for code, fields, body in sends(b"w"):
+        await old.peer.send(old.frame(code, fields, body, oneway=True))
+    await trio.sleep(5)
+    assert sorted(await bodies(cluster, target)) == [b"w", b"w", b"w1", b"w2"]
+    counters = cluster.brokers["broker1"].running.context.logical.counters
+    assert counters.forwards == 3
+    await cluster.brokers["broker2"].kill()
+    await old.peer.send(old.frame(*sends(b"lost")[0], oneway=True))
+    await trio.sleep(5)
+    assert counters.forwards_failed == 1
+
+
+async def test_d16_many_forwards_at_once_keep_their_answers_apart(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    _, target = await cluster.migrate(0, "broker2")
+    offsets: dict[bytes, int] = {}
+
+    async def client_of(number: int) -> None:
+        client = await cluster.connect("broker1", version=407)  # all begin with the same opaques
+        for turn in range(5):
+            body = f"{number}-{turn}".encode()
+            answer = await client.call(*sends(body)[1])
+            assert answer.code == 0
+            offsets[body] = int(answer.fields["queueOffset"]) - 10
+
+    async with trio.open_nursery() as nursery:
+        for number in range(8):
+            nursery.start_soon(client_of, number)
+    stored = await bodies(cluster, target) + [
+        m.body for m in await (await cluster.at("broker2", version=407)).messages(TOPIC, 1, 32)
+    ]
+    assert {body: stored.index(body) for body in offsets} == offsets
+
+
+async def test_a_binary_header_is_passed_on_and_answered_in_kind(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    await cluster.migrate(0, "broker2")
+    old = await cluster.connect("broker1", version=407)
+    answer = await old.call(*sends(b"m")[1], serialize=SerializeType.ROCKETMQ)
+    assert (answer.code, answer.serialize) == (0, SerializeType.ROCKETMQ)
+
+
+async def test_a_broker_that_is_down_is_named_in_the_refusal(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    await cluster.migrate(0, "broker2")
+    broker2 = cluster.brokers["broker2"]
+    old = await cluster.connect("broker1", version=407)
+    await broker2.kill()
+    answer = await old.call(*sends(b"m")[1])
+    assert answer.code == 1
+    assert (answer.remark or "").startswith(f"send request failed to {broker2.address}: ")
+    await broker2.restart("kill")
+    cluster.network.part(broker2.host, cluster.brokers["broker1"].host)
+    began_s = trio.current_time()
+    answer = await old.call(*sends(b"m")[1])
+    assert answer.code == 1
+    assert answer.remark == f"wait response from {broker2.address} timeout: 3000ms"
+    assert trio.current_time() - began_s < 4
+
+
+async def test_a_message_is_not_passed_on_for_ever(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    await cluster.migrate(0, "broker2")
+    old = await cluster.connect("broker1", version=407)
+    code, fields, body = sends(b"m")[1]
+    # Who passes messages on follows redirects himself.
+    answer = await old.call(code, fields | {"lanemqHops": "1"}, body)
+    assert redirect_of(answer).following.broker_name == "broker2"
+
+
+def with_segments(mapping: TopicMapping, *, segments: list[Segment]) -> TopicMapping:
+    return mapping.put(*segments)
+
+
+async def test_views_that_point_at_each_other_end_in_a_refusal(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    source, target = await cluster.migrate(0, "broker2")
+    for name in cluster.brokers:  # neither is open, each holds the other for open
+        logical = cluster.brokers[name].running.context.logical
+        wrong = [
+            segment.sealed(10)
+            if segment.broker_name == name
+            else replace(segment, state=SegmentState.NORMAL, offset_max=-1)
+            for segment in (source, target)
+        ]
+        await logical.change(TOPIC, partial(with_segments, segments=wrong))
+    old = await cluster.connect("broker1", version=407)
+    answer = await old.call(*sends(b"m")[1])
+    assert answer.code in (1, 16)
+    assert "REDIRECT" not in answer.fields
+
+
+async def test_a_target_that_was_sealed_meanwhile_is_followed_once(
+    autojump_clock: MockClock,
+) -> None:
+    async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
+        await cluster.map_all(queues=1)
+        await cluster.migrate(0, "broker2")
+        await cluster.migrate(0, "broker3")  # broker1 has not heard of it
+        old = await cluster.connect("broker1", version=407)
+        answer = await old.call(*sends(b"m")[1])
+        assert (answer.code, answer.fields["queueId"]) == (0, "0")
+        # And from now on it has.
+        assert (await cluster.chain("broker1", 0))[-1].broker_name == "broker3"
+
+
+async def test_a23_flagged_clients_get_the_redirect_and_only_they(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    source, target = await cluster.migrate(0, "broker2")
+    flagged, plain = await cluster.send(source), await cluster.send(source, flagged=False)
+    assert flagged.code == 16
+    redirect = redirect_of(flagged)
+    assert (redirect.current, redirect.following) == (source, target)
+    assert plain.code == 0
+    assert "REDIRECT" not in plain.fields
+
+
+async def test_a00_java_clients_that_are_not_told_of_the_queues_are_passed_on(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    source, _ = await cluster.migrate(0, "broker2")
+    stream = await cluster.network.dialer("10.0.9.9")(cluster.name_server.host, 9876)
+    operator = Client(Peer(stream))
+    text = b"serveLogicalQueueToJava=none"
+    assert (await operator.call(RequestCode.UPDATE_NAMESRV_CONFIG, body=text)).code == 0
+    await trio.sleep(35)  # the next registration is told
+    cluster.forget()
+    answer = await cluster.send(source, flagged=True)
+    assert (answer.code, answer.fields["queueId"]) == (0, "0")
+    # A client that is not Java's has been told, and wants the redirect.
+    client = await cluster.connect("broker1", version=409)
+    frame = client.frame(
+        RequestCode.SEND_MESSAGE_V2,
+        send_header(TOPIC, sys_flag=LOGICAL_QUEUE_FLAG).to_letters(),
+        b"m",
+    )
+    await client.peer.send(python(frame))
+    assert redirect_of(await client.peer.receive()).following.broker_name == "broker2"
+
+
+def python(frame: Frame) -> Frame:
+    """The same request from a client in Python."""
+    return Frame(
+        code=frame.code,
+        opaque=frame.opaque,
+        flag=frame.flag,
+        fields=frame.fields,
+        body=frame.body,
+        language="PYTHON",
+        version=frame.version,
+    )
+
+
+async def test_a27_without_an_open_segment_nobody_is_sent_anywhere(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    source = await cluster.normal(0)
+    answer = await cluster.seal("broker1", 0, 0)
+    sealed = Segment.decode(answer.body)
+    assert (sealed.state, sealed.offset_max) == (SegmentState.READ_ONLY, 10)
+    for flagged in (True, False):
+        answer = await cluster.send(source, flagged=flagged)
+        assert answer.code == 16
+        assert answer.remark == (
+            "broker[10.0.1.1] topic[T] queueId[0] logicalQueueIdx[0] not writable"
+        )
+        assert "REDIRECT" not in answer.fields
+    again = await cluster.seal("broker1", 0, 0)
+    assert (again.code, again.remark) == (0, "message queue already sealed")
+    assert Segment.decode(again.body) == sealed
+    for queue_id, index, remark in (
+        (0, 7, "logical queue not exist"),
+        (5, 0, "message queue not exist"),
+    ):
+        answer = await cluster.seal("broker1", queue_id, index)
+        assert (answer.code, answer.remark) == (1, remark)
+    assert len(messages_of(await cluster.pull(source, 0))) == 10
+
+
+async def test_the_flag_is_of_the_request_and_is_never_stored(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    segment = await cluster.normal(0)
+    await cluster.send(segment, b"a", properties={"DELAY": "1"})
+    client = await cluster.at("broker1")
+    await client.send(TOPIC, b"b", queue_id=0, sys_flag=LOGICAL_QUEUE_FLAG | SysFlag.COMPRESSED)
+    batch = encode_batch([BatchEntry(0, b"c", b"")])
+    header = send_header(TOPIC, sys_flag=LOGICAL_QUEUE_FLAG)
+    await client.call(RequestCode.SEND_BATCH_MESSAGE, replace_batch(header.to_letters()), batch)
+    await client.send("other", b"d", sys_flag=LOGICAL_QUEUE_FLAG)
+    await trio.sleep(3)
+    stored = await client.messages(TOPIC, 0, 10) + await client.messages("other")
+    assert {m.body: m.sys_flag for m in stored} == {b"b": 1, b"c": 0, b"a": 0, b"d": 0}
+
+
+async def test_a_broker_that_may_choose_takes_a_queue_that_is_open(
+    autojump_clock: MockClock,
+) -> None:
+    async with open_logical_cluster() as cluster:
+        await cluster.map_all(queues=3)
+        await cluster.migrate(0, "broker2")
+        await cluster.seal("broker1", 2, 2)
+        client = await cluster.at("broker1")
+        for _ in range(20):
+            answer = await client.send(TOPIC, queue_id=-1, sys_flag=LOGICAL_QUEUE_FLAG)
+            assert (answer.code, answer.fields["queueId"]) == (0, "1")
+
+
+async def test_a24_a_delayed_message_reaches_the_queue_where_it_goes_on(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    source = await cluster.normal(0)
+    properties = {"DELAY": "3", "UNIQ_KEY": "key-1", "KEYS": "k"}
+    assert (await cluster.send(source, b"later", properties=properties)).code == 0
+    source, target = await cluster.migrate(0, "broker2")
+    await trio.sleep(15)
+    (message,) = messages_of(await cluster.pull(target, 0))
+    assert (message.body, message.unique_key) == (b"later", "key-1")
+    assert target.to_logical(message.queue_offset) == 10
+    assert len(await bodies(cluster, source)) == 10  # nothing behind the end
+
+
+async def test_a24_a_delayed_message_waits_for_a_broker_that_is_down(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    source = await cluster.normal(0)
+    properties = {"DELAY": "2", "UNIQ_KEY": "key-1"}
+    assert (await cluster.send(source, b"later", properties=properties)).code == 0
+    other = await cluster.at("broker1")
+    await other.send("other", b"in time", {"DELAY": "2"})
+    source, target = await cluster.migrate(0, "broker2")
+    await cluster.brokers["broker2"].kill()
+    await trio.sleep(8)
+    assert [m.body for m in await other.messages("other")] == [b"in time"]
+    await trio.sleep(20)
+    await cluster.brokers["broker1"].kill()
+    await cluster.brokers["broker1"].restart("power")
+    await cluster.brokers["broker2"].restart("power")
+    cluster.forget()
+    await trio.sleep(30)
+    found = messages_of(await cluster.pull(target, 0))
+    assert {(m.body, m.unique_key) for m in found} == {(b"later", "key-1")}
+    assert len(await bodies(cluster, source)) == 10
+
+
+async def test_a24_a_delayed_send_to_a_sealed_queue_is_sent_on_at_once(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    source, target = await cluster.migrate(0, "broker2")
+    answer = await cluster.send(source, properties={"DELAY": "1"})
+    assert redirect_of(answer).following == target
+
+
+async def test_senders_wait_while_a_queue_is_sealed_and_hear_where_it_goes_on(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    source = await cluster.normal(0)
+    target = await cluster.destination(0, "broker2")
+    files = cluster.brokers["broker1"].files
+    gate = cluster.brokers["broker1"].running.context.logical.gate
+    answers: list[Frame] = []
+
+    async def send(flagged: bool) -> None:
+        client = await cluster.connect("broker1")
+        await until(lambda: gate.is_closed((TOPIC, 0)))
+        flags = LOGICAL_QUEUE_FLAG if flagged else 0
+        answers.append(await client.send(TOPIC, b"late", queue_id=0, sys_flag=flags))
+
+    async with trio.open_nursery() as nursery:
+        for flagged in (True, False):
+            nursery.start_soon(send, flagged)
+        with slow_disk(files, 0.5):
+            answer = await cluster.prepare(source, target)
+    assert answer.code == 0
+    assert sorted(answer.code for answer in answers) == [0, 16]
+    move = MigrateLogicalQueue.decode(answer.body)
+    assert move.destination is not None
+    for answer in answers:
+        if answer.code == 16:
+            assert redirect_of(answer).following == move.destination
+
+
+@contextmanager
+def slow_disk(files: SimulatedFiles, seconds: float) -> Iterator[None]:
+    """Let every sync take so long."""
+    original = files.sync_content
+
+    async def late(content: Any) -> None:  # noqa: ANN401 - the simulation's own
+        await trio.sleep(seconds)
+        await original(content)
+
+    files.sync_content = late  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        files.sync_content = original  # type: ignore[method-assign]
