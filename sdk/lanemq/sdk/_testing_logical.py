@@ -10,6 +10,7 @@ import trio
 from lanemq.wire import (
     BrokerData,
     ClusterInfo,
+    CreateTopic,
     Frame,
     GetMaxOffset,
     GetTopicConfig,
@@ -22,6 +23,7 @@ from lanemq.wire import (
     ResponseCode,
     SendMessage,
     TopicConfig,
+    TopicConfigWrapper,
     decode_message,
     encode_properties_text,
 )
@@ -40,6 +42,7 @@ from lanemq.wire.logical import (
     Segment,
     SegmentState,
     UpdateLogicalQueueMapping,
+    with_logical_queues,
 )
 
 from ._testing import FakeBroker, FakeCluster, FakeNameServer, Peer
@@ -59,6 +62,8 @@ class LogicalBroker(FakeBroker):
         self.handlers |= {
             code.GET_MAX_OFFSET: self._max_of_part,
             code.GET_TOPIC_CONFIG: self._topic_config,
+            code.GET_ALL_TOPIC_CONFIG: self._topic_configs,
+            code.UPDATE_AND_CREATE_TOPIC: self._put_topic,
             code.GET_BROKER_CONFIG: self._config,
             code.UPDATE_TOPIC_LOGICAL_QUEUE_MAPPING: self._map,
             code.DELETE_TOPIC_LOGICAL_QUEUE_MAPPING: self._unmap,
@@ -208,6 +213,19 @@ class LogicalBroker(FakeBroker):
         queues = self.topics[topic]
         return frame.reply(body=TopicConfig(topic, queues, queues, self.perms[topic]).encode())
 
+    def _topic_configs(self, frame: Frame, peer: Peer) -> Frame:
+        table = {
+            topic: TopicConfig(topic, queues, queues, self.perms[topic])
+            for topic, queues in self.topics.items()
+        }
+        extra = with_logical_queues({}, self.chains)
+        return frame.reply(body=TopicConfigWrapper(table, extra=extra).encode())
+
+    def _put_topic(self, frame: Frame, peer: Peer) -> Frame:
+        header = CreateTopic.from_fields(frame.fields)
+        self.create_topic(header.topic, header.write_queue_nums, header.perm)
+        return frame.reply()
+
     def _config(self, frame: Frame, peer: Peer) -> Frame:
         return frame.reply(body=encode_properties_text({"fileReservedTime": "72"}))
 
@@ -220,9 +238,22 @@ class LogicalBroker(FakeBroker):
         body = UpdateLogicalQueueMapping.decode(frame.body)
         if body.topic not in self.topics:
             raise Refused(ERROR, "topic not exist")
+        if body.logical_index < 0:
+            return frame.reply(remark=self._call_off(body.topic, body.queue_id))
         queue = MessageQueue(body.topic, self.name, body.queue_id)
         self._keep(body.topic, Segment(queue, body.logical_index, 0, broker_address=self.address))
         return frame.reply(remark="set up")
+
+    def _call_off(self, topic: str, queue_id: int) -> str:
+        """The destination of a migration ends as it is, if it is empty."""
+        segment = self._latest(topic, queue_id)
+        if segment is None:
+            return "already deleted"
+        end = self.queue(topic, queue_id).max_offset
+        if end > segment.offset_delta:
+            raise Refused(ERROR, f"message queue {queue_id} has messages")
+        self._keep(topic, segment.with_delta(max(segment.delta, 0)).sealed(end))
+        return "deleted"
 
     def _unmap(self, frame: Frame, peer: Peer) -> Frame:
         topic = QueryLogicalQueueMapping.from_fields(frame.fields).topic

@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
-import trio
-
 from lanemq.wire import ResponseCode, TopicConfig
 from lanemq.wire.logical import LogicalQueues, logical_queues_by_topic
 
 from .._errors import BrokerUnreachable, LanemqError, RefusedByBroker, RequestTimedOut
+from .._tasks import open_quiet_nursery
 from ._logical_view import BrokerView, TopicView
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ async def survey(admin: "AdminClient", topic: str, *, cluster: str | None = None
         except (BrokerUnreachable, RequestTimedOut) as error:
             away[name] = error
 
-    async with trio.open_nursery() as nursery:
+    async with open_quiet_nursery() as nursery:
         for name, address in masters.items():
             nursery.start_soon(ask, name, address)
     try:
@@ -94,6 +93,8 @@ class ClusterSurvey:
     """Topics with logical queues."""
     physical: dict[str, set[str]]
     """Other topics: name -> brokers that they are on."""
+    clusters: tuple[str, ...]
+    """All clusters that the name server knows."""
 
 
 async def survey_all(admin: "AdminClient", *, cluster: str | None = None) -> ClusterSurvey:
@@ -111,7 +112,7 @@ async def survey_all(admin: "AdminClient", *, cluster: str | None = None) -> Clu
         queues = {topic: _queues(one) for topic, one in wrapper.topic_config_table.items()}
         found[name] = queues, logical_queues_by_topic(wrapper.extra) or {}
 
-    async with trio.open_nursery() as nursery:
+    async with open_quiet_nursery() as nursery:
         for name, address in masters.items():
             nursery.start_soon(ask, name, address)
     logical_topics = sorted({topic for _, queues in found.values() for topic in queues})
@@ -130,4 +131,6 @@ async def survey_all(admin: "AdminClient", *, cluster: str | None = None) -> Clu
         for topic in counts:
             if topic not in logical:
                 physical.setdefault(topic, set()).add(name)
-    return ClusterSurvey({name: masters[name] for name in sorted(found)}, away, logical, physical)
+    clusters = tuple((await admin.cluster()).cluster_addr_table)
+    brokers = {name: masters[name] for name in sorted(found)}
+    return ClusterSurvey(brokers, away, logical, physical, clusters)

@@ -64,6 +64,12 @@ async def migrate(
     source = _source(chain)
     if source is None:
         raise MigrationRefused(f"logical queue {index} not writable, can not migrate")
+    begun = chain.write_only
+    if begun is not None and begun.broker_name != destination:
+        raise MigrationRefused(
+            f"migration in progress: logical queue {index} is on its way to {begun.broker_name}; "
+            "resume that, or abort it"
+        )
     if source.broker_name == destination:
         raise MigrationRefused(f"logical queue {index} ends at {destination} already")
     if force_delta is None and view.broker(source.broker_name) is None:
@@ -117,8 +123,9 @@ async def abort(
     source = _source(chain)
     untold: dict[str, LanemqError] = {}
     if called_off is not None and source is not None:
-        others = [other for other in after.view.brokers if other.name != broker.name]
-        untold = await _notify(admin, others, index, source, called_off, report)
+        # Its former destination too: producers that have heard of it are sent on from there.
+        hosts = [b for b in after.view.brokers if (b.mapping or {}).get(index)]
+        untold = await _notify(admin, hosts, index, called_off, source, report)
         after = await survey(admin, topic)
     return Migrated(_chain(after.view, index), untold)
 

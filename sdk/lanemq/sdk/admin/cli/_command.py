@@ -47,11 +47,14 @@ class Output:
             click.echo(msgspec.json.format(data, indent=2).decode())
 
 
-def command(name: str, *, connects_itself: bool = False) -> Callable[[Body], click.Command]:
+def command(
+    name: str, *, connects_itself: bool = False, n_is_taken: bool = False
+) -> Callable[[Body], click.Command]:
     """Make a click command of a coroutine function; its docstring is the help.
 
     One that ``connects_itself`` gets an ``Opener`` in place of the client: it may work without
-    any name server, or on files alone.
+    any name server, or on files alone. ``n_is_taken`` leaves the short option ``-n`` to the
+    command: the name servers then have the long ones, and the environment.
     """
 
     def make(body: Body) -> click.Command:
@@ -61,7 +64,7 @@ def command(name: str, *, connects_itself: bool = False) -> Callable[[Body], cli
         params = list(reversed(getattr(body, "__click_params__", [])))
         return Command(
             name,
-            params=[*params, *_shared()],
+            params=[*params, *_shared(n_is_taken=n_is_taken)],
             callback=callback,
             help=body.__doc__,
             context_settings={"help_option_names": ["-h", "--help"]},
@@ -70,10 +73,11 @@ def command(name: str, *, connects_itself: bool = False) -> Callable[[Body], cli
     return make
 
 
-def _shared() -> list[click.Parameter]:
+def _shared(*, n_is_taken: bool) -> list[click.Parameter]:
+    short = [] if n_is_taken else ["-n"]
     return [
         click.Option(
-            ["-n", "--namesrvAddr", "--nameserverAddr", "name_servers"],
+            [*short, "--namesrvAddr", "--nameserverAddr", "name_servers"],
             envvar=ENVIRONMENT,
             show_envvar=True,
             metavar="HOST:PORT;...",

@@ -17,8 +17,8 @@ from lanemq.wire import (
 from ..._errors import LanemqError, NoRoute
 from .._client import AdminClient, addresses_of
 from ._command import Output, command, fail
+from ._masters import chosen_masters
 from ._text import boolean, moment_in_seconds
-from ._topic import chosen_masters
 
 STAGES = "stages"  # the member of a group's settings that lanemq adds
 

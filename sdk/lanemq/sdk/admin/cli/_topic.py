@@ -11,6 +11,8 @@ from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX, QueueData, RouteData, TopicCon
 from ..._errors import LanemqError
 from .._client import AdminClient, addresses_of
 from ._command import Output, command, fail
+from ._mapping import map_cluster
+from ._masters import chosen_masters
 from ._text import boolean, moment, pretty
 
 ROUTE_COLUMNS = "{:<45} {:<32} {:<50} {:<10} {:<11} {:<5}"
@@ -51,6 +53,14 @@ ROUTE_COLUMNS = "{:<45} {:<32} {:<50} {:<10} {:<11} {:<5}"
 )
 @click.option("-u", "--unit", type=bool, default=False, help="The topic belongs to a unit.")
 @click.option("-s", "--hasUnitSub", "unit_sub", type=bool, default=False, help="A unit reads it.")
+@click.option(
+    "-lq",
+    "--logicalQueue",
+    "logical",
+    type=bool,
+    default=False,
+    help="Its queues are logical ones.",
+)
 async def update_topic(
     admin: AdminClient,
     out: Output,
@@ -64,8 +74,11 @@ async def update_topic(
     order: bool,
     unit: bool,
     unit_sub: bool,
+    logical: bool,
 ) -> object:
     """Create a topic, or change it."""
+    if logical and broker is not None:
+        fail("-lq and -b can not be used together.")
     config = TopicConfig(
         topic_name=topic.strip(),
         read_queue_nums=read_queues,
@@ -92,21 +105,13 @@ async def update_topic(
         f"topicFilterType={config.topic_filter_type}, "
         f"topicSysFlag={config.topic_sys_flag}, order={boolean(order)}]"
     )
+    if logical and cluster is not None:
+        await map_cluster(admin, out, config.topic_name, cluster.strip())
     return {
         "brokers": addresses,
         "orderConf": order_config,
         "topicConfig": config,
     }
-
-
-async def chosen_masters(admin: AdminClient, broker: str | None, cluster: str | None) -> list[str]:
-    """Return the masters that ``-b`` or ``-c`` means; exactly one of the two is given."""
-    if (broker is None) == (cluster is None):
-        fail("give either -b BROKER_ADDRESS or -c CLUSTER_NAME (`clusterList` shows both)")
-    if broker is not None:
-        return [broker.strip()]
-    assert cluster is not None
-    return await admin.masters(cluster.strip())
 
 
 @command("deleteTopic")

@@ -1,0 +1,164 @@
+"""Plans that spread logical queues over brokers: emptying one, evening out all of them. Pure.
+
+What is spread are the ends of the logical queues, where messages go; data stays where it is.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from lanemq.wire.logical import Chain
+
+Topics = Mapping[str, Mapping[int, Chain]]
+"""Topic -> logical index -> chain."""
+
+
+@final
+@dataclass(frozen=True, slots=True, order=True)
+class Move:
+    """One logical queue is to be migrated."""
+
+    topic: str
+    index: int
+    source: str
+    destination: str
+
+
+Placed = dict[str, dict[int, str]]  # topic -> index -> broker of its writable segment
+
+
+def plan_drain(topics: Topics, broker: str, others: Collection[str]) -> list[Move]:
+    """Move every logical queue that is written at ``broker`` to ``others``, evenly.
+
+    Even means: for each topic by itself, and then for all together. Raises ``ValueError``
+    where something has to go and there is nowhere to.
+    """
+    placed = _placed(topics)
+    targets = sorted(name for name in others if name != broker)
+    totals = _totals(placed)
+    moves: list[Move] = []
+    for topic, brokers in sorted(placed.items()):
+        counts = Counter(brokers.values())
+        for index, source in sorted(brokers.items()):
+            if source != broker:
+                continue
+            if not targets:
+                raise ValueError(f"{broker} is the only broker: its logical queues cannot go")
+            chosen = min(targets, key=lambda name: (counts[name], totals[name], name))
+            counts[chosen] += 1
+            totals[chosen] += 1
+            moves.append(Move(topic, index, source, chosen))
+    return moves
+
+
+def plan_balance(topics: Topics, brokers: Collection[str]) -> list[Move]:
+    """Even out where logical queues are written, by as few moves as that takes.
+
+    Afterwards no broker of ``brokers`` has two more of one topic than another, nor two more of
+    all topics together than another where a single move could help. Queues written elsewhere,
+    at a broker that is not among ``brokers``, come to these.
+    """
+    names = sorted(brokers)
+    if not names:
+        return []
+    before = _placed(topics)
+    after: Placed = {topic: dict(queues) for topic, queues in before.items()}
+    totals = _totals(after)
+    for topic in sorted(after):
+        _even_out_topic(after[topic], names, totals)
+    while _even_out_total(after, names, totals):
+        pass
+    return [
+        Move(topic, index, before[topic][index], destination)
+        for topic, queues in sorted(after.items())
+        for index, destination in sorted(queues.items())
+        if before[topic][index] != destination
+    ]
+
+
+def _even_out_topic(queues: dict[int, str], names: Sequence[str], totals: Counter[str]) -> None:
+    counts = Counter(dict.fromkeys(names, 0))
+    counts.update(queues.values())
+    while True:
+        strangers = sorted(name for name in counts if name not in names and counts[name])
+        # Of equals the one that has more to do in all gives, and the one that has less takes.
+        most = max(names, key=lambda name: (counts[name], totals[name], name))
+        least = min(names, key=lambda name: (counts[name], totals[name], name))
+        source = strangers[0] if strangers else most
+        if not strangers and counts[most] - counts[least] < 2:
+            return
+        # The youngest index moves: the others were there longer and may stay.
+        index = max(index for index, name in queues.items() if name == source)
+        _move(queues, index, least, totals)
+        counts[source] -= 1
+        counts[least] += 1
+
+
+def _even_out_total(placed: Placed, names: Sequence[str], totals: Counter[str]) -> bool:
+    """Move one queue where all brokers become more even and no topic less; False if none can."""
+    for source in sorted(names, key=lambda name: (-totals[name], name)):
+        for target in sorted(names, key=lambda name: (totals[name], name)):
+            if totals[source] - totals[target] < 2:
+                break
+            for topic in sorted(placed):
+                counts = Counter(placed[topic].values())
+                if counts[source] > counts[target]:
+                    index = max(i for i, name in placed[topic].items() if name == source)
+                    _move(placed[topic], index, target, totals)
+                    return True
+    return False
+
+
+def _move(queues: dict[int, str], index: int, destination: str, totals: Counter[str]) -> None:
+    totals[queues[index]] -= 1
+    totals[destination] += 1
+    queues[index] = destination
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What of logical queues is left at a broker."""
+
+    written: int
+    """Logical queues that messages still go to there."""
+    segments: int
+    """Sealed segments that can still be read only there."""
+    messages: int
+    """Messages in them, gone or not."""
+    last_time_ms: int
+    """When the last of them was stored; 0 if it is not known."""
+
+
+def remains_at(topics: Topics, broker: str) -> Remains:
+    """Count what keeps ``broker`` from being switched off."""
+    segments = [
+        segment
+        for chains in topics.values()
+        for chain in chains.values()
+        for segment in chain
+        if segment.broker_name == broker
+    ]
+    readable = [s for s in segments if s.is_readable and not s.is_writable]
+    return Remains(
+        written=sum(segment.is_writable for segment in segments),
+        segments=len(readable),
+        messages=sum(segment.count for segment in readable),
+        last_time_ms=max((segment.last_time_ms for segment in readable), default=0),
+    )
+
+
+def _placed(topics: Topics) -> Placed:
+    return {
+        topic: {
+            index: segment.broker_name
+            for index, chain in chains.items()
+            if (segment := chain.normal or chain.writable) is not None
+        }
+        for topic, chains in topics.items()
+    }
+
+
+def _totals(placed: Placed) -> Counter[str]:
+    return Counter(name for queues in placed.values() for name in queues.values())

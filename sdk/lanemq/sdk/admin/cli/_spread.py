@@ -1,0 +1,168 @@
+"""drainBroker and balanceLogicalQueues: lanemq's own."""
+
+from collections.abc import Mapping, Sequence
+
+import click
+
+from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX, is_system_topic, reply_topic
+
+from ..._errors import LanemqError
+from .._client import AdminClient
+from .._logical_spread import Move, Topics, plan_balance, plan_drain, remains_at
+from .._logical_survey import ClusterSurvey, survey_all
+from .._migration import migrate
+from ._command import Output, command, fail
+from ._text import moment_in_seconds
+
+CLUSTER = click.option("-c", "--clusterName", "cluster", help="This cluster only.")
+HOUR_MS = 3_600_000
+RESERVED_KEY = "fileReservedTime"
+DEFAULT_RESERVED_HOURS = 72
+TOPICS_SHOWN = 5
+
+
+@command("drainBroker")
+@click.option("-b", "--brokerName", "broker", required=True, help="Name of the broker to empty.")
+@CLUSTER
+@click.option("--dry-run", is_flag=True, help="Only show what would be moved where.")
+async def drain_broker(
+    admin: AdminClient, out: Output, *, broker: str, cluster: str | None, dry_run: bool
+) -> object:
+    """Move every logical queue away from a broker, and tell when it can be switched off."""
+    broker = broker.strip()
+    found = await survey_all(admin, cluster=cluster)
+    if broker not in found.brokers:
+        why = found.away.get(broker, f"the masters that answer are: {_names(found)}")
+        fail(f"broker {broker!r} not found: {why}")
+    try:
+        moves = plan_drain(_chains(found), broker, found.brokers)
+    except ValueError as error:
+        fail(str(error))
+    if dry_run:
+        _write_plan(out, moves)
+        return {"moves": _values(moves)}
+    failures = await _carry_out(admin, out, moves)
+    left = await survey_all(admin, cluster=cluster)
+    verdict = await _verdict(admin, left, broker)
+    for line in verdict:
+        out.line(line)
+    if failures:
+        fail(f"{len(failures)} of {len(moves)} logical queues stay at {broker}: call it again")
+    return {"moves": _values(moves), "verdict": verdict}
+
+
+@command("balanceLogicalQueues")
+@CLUSTER
+@click.option("-t", "--topic", "topics", multiple=True, help="This topic only; may be repeated.")
+@click.option("--apply", "applies", is_flag=True, help="Do it; without, the plan is shown.")
+async def balance_logical_queues(
+    admin: AdminClient, out: Output, *, cluster: str | None, topics: Sequence[str], applies: bool
+) -> object:
+    """Even out over all brokers where the logical queues are written."""
+    found = await survey_all(admin, cluster=cluster)
+    if found.away:
+        silent = ", ".join(sorted(found.away))
+        fail(f"not all brokers answer, so there is no plan: {silent}")
+    chains = _chains(found)
+    for topic in topics:
+        if topic not in chains:
+            fail(f"topic {topic!r} has no logical queues")
+    chosen = {topic: chains[topic] for topic in topics} if topics else chains
+    moves = plan_balance(chosen, found.brokers)
+    if not applies:
+        _write_plan(out, moves)
+        if moves:
+            out.line(f"{len(moves)} migrations would do it; --apply makes them")
+        return {"moves": _values(moves)}
+    failures = await _carry_out(admin, out, moves)
+    if failures:
+        fail(f"{len(failures)} of {len(moves)} migrations failed: call it again")
+    if not moves:
+        out.line("the logical queues are evenly spread already")
+    return {"moves": _values(moves)}
+
+
+def _chains(found: ClusterSurvey) -> Topics:
+    return {topic: view.chains() for topic, view in found.logical.items()}
+
+
+def _names(found: ClusterSurvey) -> str:
+    return ", ".join(found.brokers) or "none"
+
+
+def _values(moves: Sequence[Move]) -> list[Mapping[str, object]]:
+    return [
+        {"topic": m.topic, "index": m.index, "source": m.source, "destination": m.destination}
+        for m in moves
+    ]
+
+
+def _write_plan(out: Output, moves: Sequence[Move]) -> None:
+    if not moves:
+        out.line("nothing has to be moved")
+        return
+    columns = "{:<48} {:<14} {:<32} {}"
+    out.line(columns.format("#Topic", "#LogicalQueue", "#From", "#To"))
+    for move in moves:
+        out.line(columns.format(move.topic[:48], move.index, move.source, move.destination))
+
+
+async def _carry_out(admin: AdminClient, out: Output, moves: Sequence[Move]) -> list[Move]:
+    """One migration after the other; one that fails is told and does not keep the rest."""
+    failures: list[Move] = []
+    for number, move in enumerate(moves, 1):
+        what = f"[{number}/{len(moves)}] {move.topic} logical queue {move.index}"
+        try:
+            done = await migrate(admin, move.topic, move.index, move.destination)
+        except LanemqError as error:
+            failures.append(move)
+            click.echo(f"{what}: {error}", err=True)
+            continue
+        offset = done.chain[-1].delta
+        out.line(f"{what}: {move.source} -> {move.destination}, from logical offset {offset}")
+        for name, reason in done.untold.items():
+            out.line(f"  {name} could not be told: {reason}; it will find out by itself")
+    return failures
+
+
+async def _verdict(admin: AdminClient, found: ClusterSurvey, broker: str) -> list[str]:
+    """Say what keeps the broker in use."""
+    remains = remains_at(_chains(found), broker)
+    lines = []
+    if remains.written:
+        lines.append(f"{remains.written} logical queues are still written at {broker}")
+    physical = sorted(
+        topic
+        for topic, brokers in found.physical.items()
+        if broker in brokers and _is_application_s(topic, found)
+    )
+    if physical:
+        shown = ", ".join(physical[:TOPICS_SHOWN])
+        more = f" and {len(physical) - TOPICS_SHOWN} more" if len(physical) > TOPICS_SHOWN else ""
+        lines.append(f"topics without logical queues are still there: {shown}{more}")
+    if remains.segments:
+        lines.append(await _expiry(admin, found.brokers[broker], broker, remains.last_time_ms))
+    if not lines:
+        lines.append(f"{broker} can be switched off now: nothing needs it")
+    return lines
+
+
+def _is_application_s(topic: str, found: ClusterSurvey) -> bool:
+    """Leave out what every broker has: topics of the system, and those of brokers' own names."""
+    if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) or is_system_topic(topic):
+        return False
+    of_brokers = {*found.brokers, *found.clusters, *map(reply_topic, found.clusters)}
+    return topic not in of_brokers
+
+
+async def _expiry(admin: AdminClient, address: str, broker: str, last_time_ms: int) -> str:
+    config = await admin.config(address)
+    text = config.get(RESERVED_KEY, "")
+    hours = int(text) if text.isdigit() else DEFAULT_RESERVED_HOURS
+    if not last_time_ms:
+        return f"{broker} has messages that can be read for {hours} h after they were stored"
+    until = moment_in_seconds(last_time_ms + hours * HOUR_MS)
+    return (
+        f"{broker} can be switched off once nobody reads it any more: its last message expires "
+        f"after {until} ({RESERVED_KEY}={hours} h)"
+    )
