@@ -1,0 +1,169 @@
+"""Rows from units of queue files and the heads of their records, many at a time.
+
+A row is a unit and the time its message was stored, which only the log knows. Whole columns of
+32-bit words are compared and moved here, not single units: for each message there is one slice
+of the mapped log, and the rest costs next to nothing.
+"""
+
+import mmap
+import os
+import re
+import struct
+import sys
+from array import array
+from typing import Final, final
+
+from lanemq.wire import MAGIC_V1, RECORD_LAYOUTS, SysFlag, fixed_prefix
+
+from .._layouts import BLANK_SIZE, UNIT_BYTES
+from .._segments import segment_name
+from ..rocks._rows import UNIT_VALUE_BYTES
+from ..tools._pieces import Pieces
+
+WORD: Final = "I"
+WORD_BYTES: Final = 4
+assert array(WORD).itemsize == WORD_BYTES
+HEAD_BYTES: Final = 64
+HEAD_WORDS: Final = HEAD_BYTES // WORD_BYTES
+UNIT_WORDS: Final = UNIT_BYTES // WORD_BYTES
+VALUE_WORDS: Final = UNIT_VALUE_BYTES // WORD_BYTES
+UNIT_POSITION: Final = struct.Struct(">q12x")
+LONG_HOST_BYTES: Final = 12  # more than a short one
+EXT_ADDRESS: Final = 0x80000000
+
+
+def _word_of(name: str) -> int:
+    """Which word of a record's head a field begins at, where hosts are IPv4 addresses."""
+    layout = fixed_prefix(RECORD_LAYOUTS[MAGIC_V1, 0])
+    formats = re.findall(r"\d*[a-z]", layout.struct.format)
+    before = "".join(formats[: layout.names.index(name)])
+    return struct.calcsize(">" + before) // WORD_BYTES
+
+
+SIZE: Final = _word_of("size_bytes")
+QUEUE_ID: Final = _word_of("queue_id")
+QUEUE_OFFSET: Final = _word_of("queue_offset")
+LOG_POSITION: Final = _word_of("log_position")
+SYS_FLAG: Final = _word_of("sys_flag")
+STORE_TIME: Final = _word_of("store_timestamp_ms")
+
+
+class UnitsDamaged(Exception):  # noqa: N818 - a state of the files
+    """Units of a queue that are not those of the records they name; the log has to tell."""
+
+
+def _words(data: bytes | bytearray) -> "array[int]":
+    words = array(WORD)
+    words.frombytes(data)
+    return words
+
+
+def _swapped(word: int) -> int:
+    """A big-endian word, or one to be made big-endian."""
+    return int.from_bytes(word.to_bytes(WORD_BYTES, sys.byteorder), "big")
+
+
+BLANK_WORD: Final = _swapped(BLANK_SIZE)
+LONG_BORN_HOST: Final = _swapped(SysFlag.BORN_HOST_V6)
+
+
+def offsets_data(first: int, count: int) -> bytes:
+    """The offsets from ``first`` on, 8 bytes each, as keys have them."""
+    offsets = array("q", range(first, first + count))
+    if sys.byteorder == "little":
+        offsets.byteswap()
+    return offsets.tobytes()
+
+
+def has_blanks(units: bytes) -> bool:
+    """Whether one of them stands for a message that is gone."""
+    return _words(units)[2::UNIT_WORDS].count(BLANK_WORD) > 0
+
+
+def sizes_sum(units: bytes) -> int:
+    """Bytes of the log that their records take."""
+    sizes = _words(units)[2::UNIT_WORDS]
+    if sys.byteorder == "little":
+        sizes.byteswap()
+    return sum(sizes)
+
+
+@final
+class LogMap:
+    """Heads of records in one file of the log at a time, the one that begins at ``start``."""
+
+    def __init__(self, log: Pieces, start: int) -> None:
+        """Raises ``OSError``."""
+        self._start = start
+        descriptor = os.open(log.directory / segment_name(start), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._data = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+        finally:
+            os.close(descriptor)
+
+    def heads(self, units: bytes) -> bytes:
+        """The first 64 bytes of each unit's record, one behind the other."""
+        data, start = self._data, self._start
+        heads = b"".join(
+            [
+                data[position - start : position - start + HEAD_BYTES]
+                for (position,) in UNIT_POSITION.iter_unpack(units)
+            ]
+        )
+        if len(heads) // HEAD_BYTES != len(units) // UNIT_BYTES or len(heads) % HEAD_BYTES:
+            raise UnitsDamaged("a unit names a place outside of the log file")
+        return heads
+
+    def store_times(self, units: bytes, flags: "array[int]") -> "array[int]":
+        """The words of the store times where some records have an IPv6 address before them."""
+        times = bytearray()
+        for (position,), flag in zip(UNIT_POSITION.iter_unpack(units), flags, strict=True):
+            at = position - self._start + STORE_TIME * WORD_BYTES
+            at += LONG_HOST_BYTES if flag & LONG_BORN_HOST else 0
+            times += self._data[at : at + 2 * WORD_BYTES]
+        return _words(times)
+
+    def close(self) -> None:
+        self._data.close()
+
+
+def make_values(
+    units: bytes, log: LogMap, *, queue_id: int, first_offset: int, is_light: bool
+) -> bytes:
+    """The values of the rows for units that follow each other, none of them blank.
+
+    Raises ``UnitsDamaged`` where a record does not lie where its unit says, or has another queue
+    id or offset; a light queue's units are of records of other queues.
+    """
+    heads_data = log.heads(units)
+    unit, head = _words(units), _words(heads_data)
+    count = len(units) // UNIT_BYTES
+    if (
+        head[SIZE::HEAD_WORDS] != unit[2::UNIT_WORDS]
+        or head[LOG_POSITION::HEAD_WORDS] != unit[0::UNIT_WORDS]
+        or head[LOG_POSITION + 1 :: HEAD_WORDS] != unit[1::UNIT_WORDS]
+    ):
+        raise UnitsDamaged("a unit does not fit its record")
+    if not is_light:
+        offsets = _words(offsets_data(first_offset, count))
+        if (
+            head[QUEUE_OFFSET::HEAD_WORDS] != offsets[0::2]
+            or head[QUEUE_OFFSET + 1 :: HEAD_WORDS] != offsets[1::2]
+            or head[QUEUE_ID::HEAD_WORDS].count(_swapped(queue_id)) != count
+        ):
+            raise UnitsDamaged("a unit is in a slot that is not its record's")
+    for tags_high in set(unit[3::UNIT_WORDS]):
+        if EXT_ADDRESS <= _swapped(tags_high) < 0xFFFFFFFF:
+            raise UnitsDamaged("a unit's tags are in another file")
+    values = array(WORD, bytes(count * UNIT_VALUE_BYTES))
+    for number in range(UNIT_WORDS):
+        values[number::VALUE_WORDS] = unit[number::UNIT_WORDS]
+    flags = head[SYS_FLAG::HEAD_WORDS]
+    if any(flag & LONG_BORN_HOST for flag in set(flags)):
+        times = log.store_times(units, flags)
+        values[UNIT_WORDS::VALUE_WORDS] = times[0::2]
+        values[UNIT_WORDS + 1 :: VALUE_WORDS] = times[1::2]
+    else:
+        values[UNIT_WORDS::VALUE_WORDS] = head[STORE_TIME::HEAD_WORDS]
+        values[UNIT_WORDS + 1 :: VALUE_WORDS] = head[STORE_TIME + 1 :: HEAD_WORDS]
+    return values.tobytes()
