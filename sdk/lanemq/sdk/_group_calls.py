@@ -114,14 +114,16 @@ class GroupCalls:
         """The clients of the group, sorted, as the brokers of ``topic`` know them.
 
         None if no broker knows the group (yet). One broker after another is asked until one
-        answers; raises the last failure.
+        answers; raises the last failure. A coordinator of logical queues comes first: clients
+        that know nothing of these are known there alone.
         """
         route = self._client.routes.get(topic)
-        addresses = (
-            []
-            if route is None
-            else [brokers[min(brokers)] for _, brokers in sorted(route.brokers.items()) if brokers]
-        )
+        addresses = []
+        if route is not None:
+            brokers = sorted(
+                route.brokers.items(), key=lambda item: (item[0] != LOGICAL_QUEUE_BROKER, item[0])
+            )
+            addresses = [addresses[min(addresses)] for _, addresses in brokers if addresses]
         frame = request(
             RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroup(self._group).to_fields()
         )

@@ -3,24 +3,22 @@ wherever the queue moves.
 
 A coordinator keeps it as any broker keeps that of its own queues: a server that the route names
 as the broker of the logical queues. Without one, each offset is kept at the broker that the
-queue ends at, under the name of a topic that cannot be, made of the topic and of the first
-offset of that last segment. So whoever looks from the last segment back finds the latest first,
-and nothing has to be carried along when the queue moves: what was committed at the old place
-stays there and is found, until something is committed at the new one.
+queue ends at, under a name made of the topic and of the first offset of that last segment
+(``lanemq.wire.logical.progress_topic``). So whoever looks from the last segment back finds the
+latest first, and nothing has to be carried along when the queue moves: what was committed at the
+old place stays there and is found, until something is committed at the new one.
 """
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple, final
+from typing import NamedTuple, final
 
 from lanemq.wire import MASTER_ID, MessageQueue
-from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, Segment
+from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, Segment, progress_topic
 
 from ._client import Client
 from ._errors import BrokerUnreachable
 from ._queue_calls import QueueCalls
 from ._route_table import TopicRoute
-
-PREFIX: Final = "%LQ%"
 
 
 @final
@@ -130,5 +128,5 @@ def _places(route: TopicRoute, queue: MessageQueue) -> Iterator[tuple[Segment, M
     """The segments that have a place in the queue, in order, and the key at each."""
     for segment in route.chain(queue) or ():
         if segment.delta >= 0:
-            topic = f"{PREFIX}{segment.delta}%{queue.topic}"
+            topic = progress_topic(queue.topic, segment.delta)
             yield segment, MessageQueue(topic, segment.broker_name, queue.queue_id)
