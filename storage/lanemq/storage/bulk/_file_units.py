@@ -15,8 +15,17 @@ from ..rocks import QueueKeys
 from ..tools._directory import StoreDirectory
 from ..tools._queue_files import QueueFiles
 from ..tools._scan import blank_at
-from ._heads import UNIT_POSITION, LogMap, UnitsDamaged, has_blanks, make_values, sizes_sum
-from ._sorted_table import CHUNK_ROWS, SortedTable
+from ._heads import (
+    LOW_COUNT,
+    RUN_UNITS_MAX,
+    UNIT_POSITION,
+    LogMap,
+    UnitsDamaged,
+    has_blanks,
+    make_values,
+    sizes_sum,
+)
+from ._sorted_table import SortedTable
 
 Newest = dict[tuple[bytes, int], tuple[int, int]]
 """Topic and queue id -> log position and offset of the newest message."""
@@ -126,7 +135,8 @@ def _note_position(queue: FileQueue, files: QueueFiles) -> None:
 def _runs(queue: FileQueue, files: QueueFiles, end: int) -> Iterator[tuple[int, bytes]]:
     """First offset and units of each run before a log position, from where the queue is."""
     while queue.next < queue.end:
-        units = files.read(queue.next, min(CHUNK_ROWS, queue.end - queue.next))
+        room = LOW_COUNT - queue.next % LOW_COUNT
+        units = files.read(queue.next, min(RUN_UNITS_MAX, room, queue.end - queue.next))
         if not units:
             raise UnitsDamaged("a file is missing or too short")
         first, count = queue.next, len(units) // UNIT_BYTES

@@ -22,9 +22,15 @@ from ..tools._pieces import Pieces
 
 WORD: Final = "I"
 WORD_BYTES: Final = 4
+HALF: Final = "H"
+HALF_BYTES: Final = 2
 assert array(WORD).itemsize == WORD_BYTES
+assert array(HALF).itemsize == HALF_BYTES
+RUN_UNITS_MAX: Final = 8192
+"""A run has no more units, and its offsets agree in all but the last two bytes."""
 HEAD_BYTES: Final = 64
 HEAD_WORDS: Final = HEAD_BYTES // WORD_BYTES
+HEAD_HALVES: Final = HEAD_BYTES // HALF_BYTES
 UNIT_WORDS: Final = UNIT_BYTES // WORD_BYTES
 VALUE_WORDS: Final = UNIT_VALUE_BYTES // WORD_BYTES
 UNIT_POSITION: Final = struct.Struct(">q12x")
@@ -67,17 +73,21 @@ BLANK_WORD: Final = _swapped(BLANK_SIZE)
 LONG_BORN_HOST: Final = _swapped(SysFlag.BORN_HOST_V6)
 
 
-def offsets_data(first: int, count: int) -> bytes:
-    """The offsets from ``first`` on, 8 bytes each, as keys have them."""
-    offsets = array("q", range(first, first + count))
-    if sys.byteorder == "little":
-        offsets.byteswap()
-    return offsets.tobytes()
+LOW_BITS: Final = 16
+LOW_COUNT: Final = 1 << LOW_BITS
+_LOW: Final = struct.pack(f">{LOW_COUNT}H", *range(LOW_COUNT))
+LOW_HALVES: Final = array(HALF, _LOW)
+"""The last two bytes of offsets, as an array that compares like those of a head."""
+LOW_DATA: Final = tuple(_LOW[at : at + 2] for at in range(0, len(_LOW), 2))
+"""The same as the end of a key: all before it stays for so many offsets."""
+
+
+ZEROS: Final = array(WORD, bytes(RUN_UNITS_MAX * WORD_BYTES))
 
 
 def has_blanks(units: bytes) -> bool:
     """Whether one of them stands for a message that is gone."""
-    return _words(units)[2::UNIT_WORDS].count(BLANK_WORD) > 0
+    return BLANK_WORD in _words(units)[2::UNIT_WORDS]
 
 
 def sizes_sum(units: bytes) -> int:
@@ -98,6 +108,7 @@ class LogMap:
         descriptor = os.open(log.directory / segment_name(start), os.O_RDONLY | os.O_CLOEXEC)
         try:
             self._data = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+            self._data.madvise(mmap.MADV_WILLNEED)
         finally:
             os.close(descriptor)
 
@@ -135,8 +146,8 @@ def make_values(
     Raises ``UnitsDamaged`` where a record does not lie where its unit says, or has another queue
     id or offset; a light queue's units are of records of other queues.
     """
-    heads_data = log.heads(units)
-    unit, head = _words(units), _words(heads_data)
+    heads = log.heads(units)
+    unit, head = _words(units), _words(heads)
     count = len(units) // UNIT_BYTES
     if (
         head[SIZE::HEAD_WORDS] != unit[2::UNIT_WORDS]
@@ -144,22 +155,18 @@ def make_values(
         or head[LOG_POSITION + 1 :: HEAD_WORDS] != unit[1::UNIT_WORDS]
     ):
         raise UnitsDamaged("a unit does not fit its record")
-    if not is_light:
-        offsets = _words(offsets_data(first_offset, count))
-        if (
-            head[QUEUE_OFFSET::HEAD_WORDS] != offsets[0::2]
-            or head[QUEUE_OFFSET + 1 :: HEAD_WORDS] != offsets[1::2]
-            or head[QUEUE_ID::HEAD_WORDS].count(_swapped(queue_id)) != count
-        ):
-            raise UnitsDamaged("a unit is in a slot that is not its record's")
-    for tags_high in set(unit[3::UNIT_WORDS]):
-        if EXT_ADDRESS <= _swapped(tags_high) < 0xFFFFFFFF:
-            raise UnitsDamaged("a unit's tags are in another file")
+    if not is_light and not _are_in_place(head, heads, count, queue_id, first_offset):
+        raise UnitsDamaged("a unit is in a slot that is not its record's")
+    tags = unit[3::UNIT_WORDS]
+    if tags != ZEROS[:count]:
+        for high in set(tags):
+            if EXT_ADDRESS <= _swapped(high) < 0xFFFFFFFF:
+                raise UnitsDamaged("a unit's tags are in another file")
     values = array(WORD, bytes(count * UNIT_VALUE_BYTES))
     for number in range(UNIT_WORDS):
         values[number::VALUE_WORDS] = unit[number::UNIT_WORDS]
     flags = head[SYS_FLAG::HEAD_WORDS]
-    if any(flag & LONG_BORN_HOST for flag in set(flags)):
+    if flags != ZEROS[:count] and any(flag & LONG_BORN_HOST for flag in set(flags)):
         times = log.store_times(units, flags)
         values[UNIT_WORDS::VALUE_WORDS] = times[0::2]
         values[UNIT_WORDS + 1 :: VALUE_WORDS] = times[1::2]
@@ -167,3 +174,23 @@ def make_values(
         values[UNIT_WORDS::VALUE_WORDS] = head[STORE_TIME::HEAD_WORDS]
         values[UNIT_WORDS + 1 :: VALUE_WORDS] = head[STORE_TIME + 1 :: HEAD_WORDS]
     return values.tobytes()
+
+
+def _are_in_place(
+    head: "array[int]", heads: bytes, count: int, queue_id: int, first_offset: int
+) -> bool:
+    """Whether records have the queue id, and the offsets from the first one on."""
+    low = first_offset % LOW_COUNT
+    assert low + count <= LOW_COUNT
+    halves = array(HALF, heads)
+    before = (first_offset >> LOW_BITS).to_bytes(6, "big")
+    same = array(HALF, before)
+    at = QUEUE_OFFSET * WORD_BYTES // HALF_BYTES
+    return (
+        head[QUEUE_ID::HEAD_WORDS] == array(WORD, [_swapped(queue_id)]) * count
+        and halves[at + 3 :: HEAD_HALVES] == LOW_HALVES[low : low + count]
+        and all(
+            halves[at + number :: HEAD_HALVES] == same[number : number + 1] * count
+            for number in range(3)
+        )
+    )

@@ -11,22 +11,18 @@ from rocksdict import SstFileWriter
 from ..rocks import QueueKeys
 from ..rocks._database import rocks_error
 from ..rocks._options import unit_options
-from ..rocks._rows import OFFSET_BYTES, UNIT_VALUE_BYTES
-from ._heads import offsets_data
+from ..rocks._rows import UNIT_VALUE_BYTES
+from ._heads import LOW_COUNT, LOW_DATA, RUN_UNITS_MAX
 
-CHUNK_ROWS: Final = 8192
-_SLICERS: Final[dict[tuple[int, int], Struct]] = {}
+LOW_BYTES: Final = 2
+_SLICER: Final = Struct(f"{UNIT_VALUE_BYTES}s" * RUN_UNITS_MAX)
 
 
-def slices(data: bytes, size_bytes: int) -> tuple[bytes, ...]:
-    """The pieces of ``data`` that are so long each."""
-    count = len(data) // size_bytes
-    slicer = _SLICERS.get((size_bytes, count))
-    if slicer is None:
-        slicer = Struct(f"{size_bytes}s" * count)
-        if count == CHUNK_ROWS:
-            _SLICERS[size_bytes, count] = slicer
-    return cast("tuple[bytes, ...]", slicer.unpack(data))
+def slices(values: bytes) -> tuple[bytes, ...]:
+    """The values one by one."""
+    count = len(values) // UNIT_VALUE_BYTES
+    slicer = _SLICER if count == RUN_UNITS_MAX else Struct(f"{UNIT_VALUE_BYTES}s" * count)
+    return cast("tuple[bytes, ...]", slicer.unpack(values))
 
 
 @final
@@ -40,12 +36,13 @@ class SortedTable:
         self._call(self._writer.open, str(path))
 
     def put(self, keys: QueueKeys, first_offset: int, values: bytes) -> None:
-        """Add rows whose offsets follow each other."""
+        """Add rows whose offsets follow each other; they agree in all but the last two bytes."""
         count = len(values) // UNIT_VALUE_BYTES
-        row_keys = map(
-            keys.unit_prefix.__add__, slices(offsets_data(first_offset, count), OFFSET_BYTES)
-        )
-        rows = map(self._writer.__setitem__, row_keys, slices(values, UNIT_VALUE_BYTES))
+        low = first_offset % LOW_COUNT
+        assert low + count <= LOW_COUNT
+        same = keys.unit(first_offset)[:-LOW_BYTES]
+        row_keys = map(same.__add__, LOW_DATA[low : low + count])
+        rows = map(self._writer.__setitem__, row_keys, slices(values))
         self._call(deque, rows, 0)
         self.rows += count
 
