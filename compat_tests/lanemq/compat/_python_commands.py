@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import trio
+from msgspec.structs import replace
 
 from lanemq.sdk import (
     ClientOptions,
@@ -37,8 +38,10 @@ from lanemq.sdk import (
     open_producer,
     open_push_consumer,
 )
-from lanemq.sdk.admin import AdminClient, addresses_of, open_admin
-from lanemq.wire import StoredMessage
+from lanemq.sdk._group_calls import GroupCalls
+from lanemq.sdk._queue_calls import FOUND, NO_MATCH, NOT_FOUND, OFFSET_ILLEGAL, PullTerms
+from lanemq.sdk.admin import AdminClient, open_admin
+from lanemq.wire import MASTER_ID, StoredMessage, SubscriptionData
 
 from ._messages import Outgoing, Pulled, Received, Sent
 from ._python_driver import Command, Session, serve
@@ -50,6 +53,13 @@ JAVA_STATUS = {
     SendStatus.FLUSH_SLAVE_TIMEOUT: "FLUSH_SLAVE_TIMEOUT",
     SendStatus.SLAVE_NOT_AVAILABLE: "SLAVE_NOT_AVAILABLE",
 }
+PULL_STATUS = {
+    FOUND: "FOUND",
+    NOT_FOUND: "NO_NEW_MSG",
+    NO_MATCH: "NO_MATCHED_MSG",
+    OFFSET_ILLEGAL: "OFFSET_ILLEGAL",
+}
+PULL_S = 10.0
 Arguments = dict[str, Any]
 
 
@@ -63,11 +73,14 @@ class OpenProducer:
 
 @dataclass(frozen=True, slots=True)
 class OpenPuller:
-    """The administrator's client for single pulls, a consumer for what its group committed."""
+    """A consumer, of which the harness uses what it is made of: one request at a time."""
 
-    admin: AdminClient
     consumer: LitePullConsumer
-    group: str
+
+    @property
+    def calls(self) -> GroupCalls:
+        """The requests of its group."""
+        return self.consumer._open.calls
 
 
 def _client(arguments: Arguments) -> ClientOptions:
@@ -94,6 +107,9 @@ def _sent(result: SendResult) -> Sent:
         offset_id=result.offset_id,
         queue_id=result.queue.queue_id,
         queue_offset=result.queue_offset,
+        broker_name=result.queue.broker_name,
+        origin_broker=None if result.origin is None else result.origin.broker_name,
+        origin_queue_id=None if result.origin is None else result.origin.queue_id,
     )
 
 
@@ -113,6 +129,17 @@ def _received(stored: StoredMessage, topic: str | None = None) -> Received:
         store_timestamp_ms=stored.store_timestamp_ms,
         tags=properties.get("TAGS"),
         keys=properties.get("KEYS"),
+    )
+
+
+def _delivered(message: ReceivedMessage) -> Received:
+    """A message as a consumer got it: of a logical queue, if it was read from one."""
+    queue = message.queue
+    return replace(
+        _received(message.stored, message.topic),
+        queue_id=queue.queue_id,
+        queue_offset=message.queue_offset,
+        broker_name=queue.broker_name,
     )
 
 
@@ -204,7 +231,7 @@ async def _open_consumer(session: Session, arguments: Arguments) -> object:
             if not succeeded:
                 outcome = failed
             event = {"event": "message", "consumer": arguments["name"], "succeeded": succeeded}
-            seen = _received(message.stored, message.topic)
+            seen = _delivered(message)
             await session.write({**event, "message": seen})
         return outcome
 
@@ -239,11 +266,10 @@ async def _open_puller(session: Session, arguments: Arguments) -> object:
 
     @asynccontextmanager
     async def opening() -> AsyncIterator[OpenPuller]:
-        async with (
-            open_admin(name_servers=address) as admin,
-            open_lite_pull_consumer(group, name_servers=address, options=options) as consumer,
-        ):
-            yield OpenPuller(admin, consumer, group)
+        async with open_lite_pull_consumer(
+            group, name_servers=address, options=options
+        ) as consumer:
+            yield OpenPuller(consumer)
 
     await session.open(arguments["name"], opening())
     return True
@@ -254,57 +280,63 @@ async def _queues(session: Session, arguments: Arguments) -> object:
     return sorted(q.queue_id for q in await puller.consumer.queues_of(arguments["topic"]))
 
 
-async def _place(session: Session, arguments: Arguments) -> tuple[OpenPuller, str, MessageQueue]:
-    """Return the puller, the address of the queue's broker, and the queue."""
+async def _queue(session: Session, arguments: Arguments) -> tuple[OpenPuller, MessageQueue]:
     puller: OpenPuller = session.get(arguments["puller"])
-    topic = arguments["topic"]
-    (address,) = addresses_of(await puller.admin.route(topic))
-    queues = await puller.consumer.queues_of(topic)
-    queue = next(queue for queue in queues if queue.queue_id == arguments["queue_id"])
-    return puller, address, queue
+    queues = await puller.consumer.queues_of(arguments["topic"])
+    return puller, next(queue for queue in queues if queue.queue_id == arguments["queue_id"])
 
 
 async def _pull(session: Session, arguments: Arguments) -> object:
-    puller, address, queue = await _place(session, arguments)
-    pulled = await puller.admin.pull(
-        address,
-        queue,
-        arguments["queue_offset"],
-        expression=arguments["tags"],
-        max_count=arguments["max_count"],
+    puller, queue = await _queue(session, arguments)
+    calls, tags = puller.calls, arguments["tags"]
+    wanted = SubscriptionData.of_tags(queue.topic, tags)
+    terms = PullTerms(
+        subscription=wanted,
+        post_subscription=True,
+        commit_offset=None,
+        broker_id=MASTER_ID,
+        batch=arguments["max_count"],
+        suspend_s=0.0,
+        timeout_s=PULL_S,
     )
+    pulled = await calls.pull(queue, arguments["queue_offset"], terms)
+    found = [
+        _delivered(ReceivedMessage(stored, queue, "", pulled.origin, pulled.shift))
+        for stored in pulled.messages
+        if not wanted.tags_set or stored.tags in wanted.tags_set
+    ]
     return Pulled(
-        status=pulled.status.value,
+        status=PULL_STATUS[pulled.code],
         next_offset=pulled.next_offset,
-        min_offset=await puller.admin.min_offset(address, queue),
-        max_offset=await puller.admin.max_offset(address, queue),
-        messages=[_received(message) for message in pulled.messages],
+        min_offset=await calls.min_offset(queue),
+        max_offset=await calls.max_offset(queue),
+        messages=found,
     )
 
 
 async def _min_offset(session: Session, arguments: Arguments) -> object:
-    puller, address, queue = await _place(session, arguments)
-    return await puller.admin.min_offset(address, queue)
+    puller, queue = await _queue(session, arguments)
+    return await puller.calls.min_offset(queue)
 
 
 async def _max_offset(session: Session, arguments: Arguments) -> object:
-    puller, address, queue = await _place(session, arguments)
-    return await puller.admin.max_offset(address, queue)
+    puller, queue = await _queue(session, arguments)
+    return await puller.calls.max_offset(queue)
 
 
 async def _search_offset(session: Session, arguments: Arguments) -> object:
-    puller, address, queue = await _place(session, arguments)
-    return await puller.admin.search_offset(address, queue, arguments["timestamp_ms"])
+    puller, queue = await _queue(session, arguments)
+    return await puller.calls.offset_at(queue, arguments["timestamp_ms"])
 
 
 async def _commit_offset(session: Session, arguments: Arguments) -> object:
-    puller, address, queue = await _place(session, arguments)
-    await puller.admin.put_offset(address, puller.group, queue, arguments["queue_offset"])
+    puller, queue = await _queue(session, arguments)
+    await puller.calls.commit_offset(queue, arguments["queue_offset"], wait=True)
     return True
 
 
 async def _committed_offset(session: Session, arguments: Arguments) -> object:
-    puller, _, queue = await _place(session, arguments)
+    puller, queue = await _queue(session, arguments)
     committed = await puller.consumer.committed(queue)
     return -1 if committed is None else committed
 
@@ -329,7 +361,7 @@ async def _open_lite_puller(session: Session, arguments: Arguments) -> object:
 async def _poll(session: Session, arguments: Arguments) -> object:
     consumer: LitePullConsumer = session.get(arguments["puller"])
     polled = await consumer.poll(arguments["timeout_ms"] / 1000)
-    return [_received(message.stored, message.topic) for message in polled]
+    return [_delivered(message) for message in polled]
 
 
 async def _commit(session: Session, arguments: Arguments) -> object:
