@@ -4,15 +4,13 @@ Offsets count messages of a queue, positions bytes of the log. What RocksDB refu
 ``OSError``. Source: RocketMQ 5.3.3, RocksDBConsumeQueueTable and RocksDBConsumeQueueOffsetTable.
 """
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeVar, cast, final
-
-from rocksdict import Rdict, RdictIter, ReadOptions
+from typing import Final, NamedTuple, final
 
 from ._batch import Batch
-from ._database import FLUSH_KEY, QueueDatabase, rocks_error
+from ._database import FLUSH_KEY, QueueDatabase
+from ._family import Family
 from ._rows import (
     BOUND_VALUE_BYTES,
     BOUND_VALUE_FIELDS,
@@ -27,16 +25,18 @@ from ._rows import (
     UnitRow,
     pack_offset,
     parse_bound_key,
+    parse_unit_key,
     topic_bounds,
+    units_of_values,
 )
 
 FILE_UNIT_BYTES: Final = 20  # a value begins with the bytes a queue file has
 KEPT_KEYS: Final = 4096
 OFFSET_MAX: Final = (1 << 63) - 1
 POINT_READS_MAX: Final = 2
+BLOCK_ROWS_MIN: Final = 256
 unpack_unit: Final = UNIT_VALUE_FIELDS.unpack
 unpack_bound: Final = BOUND_VALUE_FIELDS.unpack
-Result = TypeVar("Result")
 
 
 class QueueBounds(NamedTuple):
@@ -64,8 +64,8 @@ class QueueRows:
 
     def __init__(self, database: QueueDatabase) -> None:
         self.database = database
-        self._units = database.units
-        self._bounds = database.bounds
+        self._units = Family(database.units, database.directory)
+        self._bounds = Family(database.bounds, database.directory)
         self._keys: dict[tuple[bytes, int], QueueKeys] = {}
 
     def keys(self, topic_data: bytes, queue_id: int) -> QueueKeys:
@@ -102,13 +102,13 @@ class QueueRows:
         return self._bound(self.keys(topic.encode(), queue_id).min)
 
     def _bound(self, key: bytes) -> OffsetRow | None:
-        value = self._get(self._bounds, key)
+        value = self._bounds.get(key)
         return OffsetRow(*unpack_bound(value)) if value is not None else None
 
     def unit(self, topic: str, queue_id: int, queue_offset: int) -> UnitRow | None:
         """The row of a message."""
         key = self.keys(topic.encode(), queue_id).unit(queue_offset)
-        value = self._get(self._units, key)
+        value = self._units.get(key)
         return UnitRow(*unpack_unit(value)) if value is not None else None
 
     def read(self, topic_data: bytes, queue_id: int, queue_offset: int, count: int) -> list[bytes]:
@@ -119,25 +119,25 @@ class QueueRows:
             wanted = [
                 prefix + pack_offset(number) for number in range(queue_offset, queue_offset + count)
             ]
-            found = self._call(lambda: self._get_all(wanted))
+            found = self._units.get_all(wanted)
             missing = next((number for number, one in enumerate(found) if one is None), count)
             return [one for one in found[:missing] if one is not None]
         values: list[bytes] = []
         number = queue_offset
-        for key, value in islice(
-            self._items(self._units, keys.unit(queue_offset), keys.end), count
-        ):
+        for key, value in islice(self._units.items(keys.unit(queue_offset), keys.end), count):
             if key != prefix + pack_offset(number):
                 break
             values.append(value)
             number += 1
         return values
 
-    def _get_all(self, keys: list[bytes]) -> list[bytes | None]:
-        return cast("list[bytes | None]", self._units.get(cast("Any", keys)))
-
     def read_units(self, topic_data: bytes, queue_id: int, queue_offset: int, count: int) -> bytes:
         """As ``read``, in the layout of queue files: units of 20 bytes, one behind the other."""
+        if count >= BLOCK_ROWS_MIN:
+            keys = self.keys(topic_data, queue_id)
+            found = self._units.values(keys.unit(queue_offset), keys.unit(queue_offset + count))
+            if len(found) == count:  # so many offsets there are: none is missing
+                return units_of_values(b"".join(found))
         values = self.read(topic_data, queue_id, queue_offset, count)
         return b"".join([value[:FILE_UNIT_BYTES] for value in values])
 
@@ -151,33 +151,19 @@ class QueueRows:
     def next_unit(self, topic_data: bytes, queue_id: int, queue_offset: int) -> int | None:
         """The first offset that has a row, from ``queue_offset`` on."""
         keys = self.keys(topic_data, queue_id)
-        return self._offset_at(keys, lambda rows: rows.seek(keys.unit(queue_offset)))
+        return _offset_of(self._units.key_from(keys.unit(queue_offset)), keys)
 
     def previous_unit(self, topic_data: bytes, queue_id: int, queue_offset: int) -> int | None:
         """The last offset that has a row, up to ``queue_offset``."""
         keys = self.keys(topic_data, queue_id)
-        return self._offset_at(keys, lambda rows: rows.seek_for_prev(keys.unit(queue_offset)))
-
-    def _offset_at(self, keys: QueueKeys, seek: Callable[[RdictIter], None]) -> int | None:
-        def find() -> int | None:
-            rows = self._units.iter()
-            seek(rows)
-            if not rows.valid():
-                rows.status()
-                return None
-            key: bytes = rows.key()
-            if not key.startswith(keys.unit_prefix):
-                return None
-            return int.from_bytes(key[-OFFSET_BYTES:], "big")
-
-        return self._call(find)
+        return _offset_of(self._units.key_up_to(keys.unit(queue_offset)), keys)
 
     def items(
         self, topic_data: bytes, queue_id: int, begin: int = 0, end: int = OFFSET_MAX
     ) -> Iterator[tuple[int, bytes]]:
         """Offset and value of the rows from ``begin`` up to, but without, ``end``."""
         keys = self.keys(topic_data, queue_id)
-        for key, value in self._items(self._units, keys.unit(begin), keys.unit(end)):
+        for key, value in self._units.items(keys.unit(begin), keys.unit(end)):
             yield int.from_bytes(key[-OFFSET_BYTES:], "big"), value
 
     def span(self, topic: str, queue_id: int) -> RowSpan | None:
@@ -188,11 +174,7 @@ class QueueRows:
         if first is None or last is None:
             return None
         keys = self.keys(data, queue_id)
-        options = ReadOptions()
-        options.set_iterate_upper_bound(keys.end)
-        count = self._call(
-            lambda: sum(1 for _ in self._units.keys(from_key=keys.begin, read_opt=options))
-        )
+        count = self._units.count(keys.begin, keys.end)
         missing = None
         if count != last - first + 1:
             missing = first
@@ -220,7 +202,7 @@ class QueueRows:
 
     def watermark(self) -> int | None:
         """Position behind the newest message that has rows; None where nobody wrote one."""
-        value = self._get(self._bounds, WATERMARK_KEY)
+        value = self._bounds.get(WATERMARK_KEY)
         return WATERMARK_FIELDS.unpack(value)[0] if value is not None else None
 
     def queues(self, topic: str | None = None) -> Iterator[QueueBounds]:
@@ -228,7 +210,7 @@ class QueueRows:
         begin, end = topic_bounds(topic.encode()) if topic is not None else (b"", FLUSH_KEY)
         # The newest of all queues of a topic come before the oldest of all of them.
         current, known = b"", dict[int, list[OffsetRow | None]]()
-        for key, value in self._items(self._bounds, begin, end):
+        for key, value in self._bounds.items(begin, end):
             if len(value) != BOUND_VALUE_BYTES:
                 continue  # the watermark
             found = parse_bound_key(key)
@@ -243,13 +225,16 @@ class QueueRows:
         """Topic and queue id of all that have rows of messages, whether bounds tell or not."""
         position = b""
         while True:
-            key = self._call(partial(_key_from, self._units, position))
+            key = self._units.key_from(position)
             if key is None:
                 return
-            prefix = key[:-OFFSET_BYTES]
-            topic_end = len(prefix) - 6
-            yield key[5:topic_end].decode(), int.from_bytes(prefix[topic_end + 1 : -1], "big")
-            position = prefix[:-1] + b"\x02"
+            try:
+                found = parse_unit_key(key)
+            except ValueError:
+                position = key + b"\x00"  # nobody's row
+                continue
+            yield found.topic.decode(), found.queue_id
+            position = QueueKeys(found.topic, found.queue_id).end
 
     def truncate(self, log_end: int) -> int:
         """Forget rows of messages at or behind ``log_end``; returns how many queues had such.
@@ -289,48 +274,11 @@ class QueueRows:
         """Forget the rows of messages before an offset."""
         self.delete_units(topic, queue_id, 0, before_offset)
 
-    # How RocksDB is asked
 
-    def _call(self, ask: Callable[[], Result]) -> Result:
-        try:
-            return ask()
-        except Exception as error:
-            raise rocks_error(error, self.database.directory) from error
-
-    def _get(self, family: Rdict, key: bytes) -> bytes | None:
-        try:
-            return cast("bytes | None", family.get(key))
-        except Exception as error:
-            raise rocks_error(error, self.database.directory) from error
-
-    def _items(self, family: Rdict, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        options = ReadOptions()
-        options.set_iterate_upper_bound(end)
-        last = b""
-        items = family.items(from_key=begin, read_opt=options)
-        for key, value in cast("Iterator[tuple[bytes, bytes]]", items):
-            last = key
-            yield key, value
-        # This iterator ends at a block that cannot be read as if there were no more rows.
-        self._call(lambda: _check_end(family, last or begin, last != b"", options))
-
-
-def _check_end(family: Rdict, key: bytes, is_found: bool, options: ReadOptions) -> None:
-    rows = family.iter(options)
-    rows.seek(key)
-    if is_found and rows.valid():
-        rows.next()
-    if not rows.valid():
-        rows.status()
-
-
-def _key_from(family: Rdict, begin: bytes) -> bytes | None:
-    rows = family.iter()
-    rows.seek(begin)
-    if rows.valid():
-        return cast("bytes", rows.key())
-    rows.status()
-    return None
+def _offset_of(key: bytes | None, keys: QueueKeys) -> int | None:
+    if key is None or not key.startswith(keys.unit_prefix):
+        return None
+    return int.from_bytes(key[-OFFSET_BYTES:], "big")
 
 
 def _queue_bounds(topic: bytes, known: dict[int, list[OffsetRow | None]]) -> Iterator[QueueBounds]:

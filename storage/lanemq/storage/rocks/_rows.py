@@ -9,6 +9,7 @@ of a queue. Rows sort by the length of the topic, then topic, queue and offset.
 Source: RocketMQ 5.3.3, RocksDBConsumeQueueTable and RocksDBConsumeQueueOffsetTable.
 """
 
+from array import array
 from typing import Final, NamedTuple, final
 
 import construct as cs
@@ -72,6 +73,7 @@ BOUND_VALUE_FIELDS: Final = fixed_struct(BOUND_VALUE).struct
 BOUND_VALUE_BYTES: Final = BOUND_VALUE_FIELDS.size
 WATERMARK_FIELDS: Final = fixed_struct(WATERMARK_VALUE).struct
 OFFSET_BYTES: Final = 8
+STORE_TIME_BYTES: Final = 8
 
 
 class UnitRow(NamedTuple):
@@ -133,6 +135,17 @@ class BoundKey(NamedTuple):
     topic: bytes
     queue_id: int
     bound: bytes
+
+
+def units_of_values(values: bytes) -> bytes:
+    """Units as queue files have them, from the values of rows: all but the times."""
+    words = array("I", values)  # moved by whole columns of 4 bytes
+    step = UNIT_VALUE_BYTES // words.itemsize
+    kept = step - STORE_TIME_BYTES // words.itemsize
+    units = array("I", bytes(len(words) // step * kept * words.itemsize))
+    for number in range(kept):
+        units[number::kept] = words[number::step]
+    return units.tobytes()
 
 
 def topic_bounds(topic: bytes) -> tuple[bytes, bytes]:
