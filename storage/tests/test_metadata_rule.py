@@ -26,6 +26,11 @@ def json_side(rows: dict[str, bytes], counter: int = 0) -> JsonSide:
     return JsonSide(rows, counter=counter, sha256=JSON_DIGEST)
 
 
+def rocks_side(rows: dict[str, bytes], counter: int | None, marker: Marker | None) -> RocksSide:
+    digest = contents_sha256(rows, b"{}")
+    return RocksSide(rows, sha256=digest, counter=counter, marker=marker)
+
+
 def seen(counter: int = 0, rocks: dict[str, bytes] | None = None) -> Marker:
     """The marker of another JSON file."""
     digest = contents_sha256(rocks, b"{}") if rocks is not None else ""
@@ -106,13 +111,13 @@ def test_the_direction_of_a_start_with_rocksdb(
     later: Later,
     expected: Direction,
 ) -> None:
-    sides = json_side(json, json_counter), RocksSide(rocks, counter=counter, marker=marker)
+    sides = json_side(json, json_counter), rocks_side(rocks, counter, marker)
     assert direction(kind, *sides, later).direction is expected
 
 
 def test_row_4_a_json_file_that_was_seen_before_never_counts_again() -> None:
     marker = Marker(7, JSON_DIGEST)
-    rocks = RocksSide({"T": B}, counter=8, marker=marker)
+    rocks = rocks_side({"T": B}, 8, marker)
     for later in Later:
         verdict = direction(TOPICS, json_side({"T": A}, 7), rocks, later)
         assert verdict.direction is Direction.KEEP
@@ -120,7 +125,7 @@ def test_row_4_a_json_file_that_was_seen_before_never_counts_again() -> None:
 
 
 def test_what_was_passed_over_is_added_when_the_settings_allow_it() -> None:
-    rocks = RocksSide({"T": B}, counter=8, marker=Marker(7, JSON_DIGEST, suppressed=True))
+    rocks = rocks_side({"T": B}, 8, Marker(7, JSON_DIGEST, suppressed=True))
     verdict = direction(TOPICS, json_side({"T": A, "U": A}, 7), rocks, Later.ROCKSDB)
     assert verdict.direction is Direction.ADD
     assert merged(TOPICS, verdict.direction, {"T": A, "U": A}, rocks.rows) == {"T": B, "U": A}
@@ -151,7 +156,7 @@ def test_row_4_when_a_start_with_files_would_lose_something(
     later: Later,
     newer: bool,
 ) -> None:
-    sides = json_side(json, 2), RocksSide(rocks, counter=counter, marker=marker)
+    sides = json_side(json, 2), rocks_side(rocks, counter, marker)
     assert is_newer(*sides, later) is newer
 
 

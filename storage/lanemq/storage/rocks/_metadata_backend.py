@@ -25,7 +25,15 @@ from ._config_database import (
 )
 from ._metadata_rows import Kind, version_row
 from ._metadata_rule import Marker, contents_sha256
-from ._metadata_sides import load_entries, pack_others, read_others, read_version, split_others
+from ._metadata_sides import (
+    pack_others,
+    parse_entries,
+    read_marker,
+    read_others,
+    read_version,
+    split_others,
+    stored_rows,
+)
 from ._metadata_start import open_converted
 from ._values import dump_plain
 
@@ -56,6 +64,7 @@ class RocksBackend:
         self._document = Document(files, directory / kind.file)
         self._database: ConfigDatabase | None = None
         self._unsynced = False
+        self._is_exported = False
 
     @property
     def path(self) -> Path:
@@ -75,13 +84,21 @@ class RocksBackend:
             transfer=self._transfer,
             now_ms=self._now_ms,
         )
-        return Contents(
-            load_entries(self._kind, database),
-            read_version(database),
-            read_others(self._kind, database),
+        rows, others = stored_rows(database), read_others(self._kind, database)
+        marker, version = read_marker(database), read_version(database)
+        # After a merge RocksDB is one ahead: only an export makes the versions equal, so that
+        # for 5.3.3, too, one change in the JSON file makes that the newer one.
+        self._is_exported = (
+            marker is not None
+            and marker.json_counter == (version.counter if version is not None else 0)
+            and marker.json_sha256 == self._document.sha256()
+            and marker.rocks_sha256 == contents_sha256(rows, pack_others(others))
         )
+        entries = parse_entries(self._kind, rows, self.path)
+        return Contents(entries, version, others)
 
     def write(self, source: Source, changed: Collection[str]) -> None:
+        self._is_exported = False
         sync = self.at_once and not self._kind.holds_offsets
         self._open.write(self._changes(source, changed), sync=sync)
         self._unsynced = not sync
@@ -108,16 +125,22 @@ class RocksBackend:
     async def export(self, source: Source) -> None:
         """Write the JSON file, with the version of the database, durably. Raises ``OSError``.
 
-        What ``source`` has must have been written. The marker comes last: a kill in between
-        leaves two sides that agree.
+        One that has it all already stays. What ``source`` has must have been written. The marker
+        comes last: a kill in between leaves two sides that agree.
         """
-        rows = {name: self._kind.row(entry) for name, entry in source.entries().items()}
-        digest = contents_sha256(rows, pack_others(source.others()))
+        if self._is_exported:
+            return
+        digest = contents_sha256(stored_rows(self._open), pack_others(source.others()))
         write_document(self._document, self._kind.member, source)
         marker = Marker(source.data_version.counter, self._document.sha256(), digest)
-        await self.sync()
-        await self._document.sync()
-        self._open.write([Change(VERSION, MARKER_KEY, marker.row())], sync=True)
+        self._is_exported = True
+        try:
+            await self.sync()
+            await self._document.sync()
+            self._open.write([Change(VERSION, MARKER_KEY, marker.row())], sync=True)
+        except OSError:
+            self._is_exported = False
+            raise
 
     def close(self) -> None:
         """Give up the database, if it was opened."""

@@ -36,7 +36,7 @@ class Marker(msgspec.Struct, frozen=True, rename="camel"):
     json_sha256: str = ""
     """Of the file's bytes."""
     rocks_sha256: str = ""
-    """Of the contents of RocksDB where they were the file's; else empty."""
+    """``contents_sha256`` of RocksDB where it had just what the file has; else empty."""
     suppressed: bool = False
     """Whether the settings forbade to take over what the file had."""
 
@@ -89,6 +89,8 @@ class RocksSide:
     rows: Rows
     others: bytes = NO_OTHERS
     """As ``JsonSide.others``."""
+    sha256: str = ""
+    """``contents_sha256`` of the rows as they are stored."""
     counter: int | None = None
     marker: Marker | None = None
 
@@ -116,7 +118,7 @@ class Verdict:
 
 
 def contents_sha256(rows: Rows, others: bytes) -> str:
-    """A digest of all that a side has."""
+    """A digest of all that a database has: of its rows as they are stored, and the rest."""
     digest = hashlib.sha256(others)
     for name in sorted(rows):
         key = name.encode("utf-8", "surrogatepass")
@@ -151,7 +153,7 @@ def _since(marker: Marker, json: JsonSide, rocks: RocksSide, later: Later) -> Ve
         return Verdict(Direction.KEEP, "the JSON file is older than the last one seen", stale=True)
     if later is Later.ROCKSDB:
         return Verdict(Direction.ADD, "the JSON file changed, RocksDB was written after that")
-    if contents_sha256(rocks.rows, rocks.others) == marker.rocks_sha256:
+    if rocks.sha256 == marker.rocks_sha256 != "":
         return Verdict(Direction.REPLACE, "only the JSON file changed since the export")
     return Verdict(Direction.MERGE, "the JSON file changed since it was taken over")
 
@@ -220,7 +222,7 @@ def is_newer(json: JsonSide, rocks: RocksSide, later: Later) -> bool:
         return True
     if marker is not None:
         if json.sha256 == marker.json_sha256:
-            return contents_sha256(rocks.rows, rocks.others) != marker.rocks_sha256
+            return rocks.sha256 != marker.rocks_sha256
         return json.counter < marker.json_counter or later is Later.ROCKSDB
     if rocks.counter is not None and json.counter > rocks.counter:
         return False

@@ -22,7 +22,7 @@ from ._config_database import (
     ConfigDatabase,
 )
 from ._metadata_rows import GROUPS, OFFSETS, Kind, parse_version, plain_object
-from ._metadata_rule import Direction, JsonSide, Marker, RocksSide
+from ._metadata_rule import Direction, JsonSide, Marker, RocksSide, Rows, contents_sha256
 from ._values import dump_plain
 
 FORBIDDEN_MEMBER = "forbiddenTable"
@@ -41,6 +41,8 @@ class FromRocks(NamedTuple):
     side: RocksSide
     version: DataVersion | None
     others: dict[str, Any]
+    stored: dict[str, bytes]
+    """The rows as they are stored."""
 
 
 def read_json(kind: Kind, document: Document) -> FromJson:
@@ -55,12 +57,15 @@ def read_json(kind: Kind, document: Document) -> FromJson:
 
 def read_rocks(kind: Kind, database: ConfigDatabase) -> FromRocks:
     """Raises ``ConfigInvalid`` naming database and row."""
-    rows = _rows(kind, load_entries(kind, database), database.path)
+    stored = stored_rows(database)
+    rows = _rows(kind, parse_entries(kind, stored, database.path), database.path)
     version = read_version(database)
     counter = version.counter if version is not None else None
     others = read_others(kind, database)
-    side = RocksSide(rows, pack_others(others), counter, read_marker(database))
-    return FromRocks(side, version, others)
+    packed = pack_others(others)
+    digest = contents_sha256(stored, packed)
+    side = RocksSide(rows, packed, digest, counter, read_marker(database))
+    return FromRocks(side, version, others, stored)
 
 
 def _rows(kind: Kind, entries: Mapping[str, Any], path: Path) -> dict[str, bytes]:
@@ -73,16 +78,25 @@ def _rows(kind: Kind, entries: Mapping[str, Any], path: Path) -> dict[str, bytes
     return rows
 
 
-def load_entries(kind: Kind, database: ConfigDatabase) -> dict[str, Any]:
-    """All entries, as JSON. Raises ``ConfigInvalid`` naming database and row."""
+def stored_rows(database: ConfigDatabase) -> dict[str, bytes]:
+    """All rows by name, as they are. Raises ``ConfigInvalid`` naming the database."""
+    return {row_name(key, database.path): value for key, value in database.rows().items()}
+
+
+def parse_entries(kind: Kind, rows: Rows, path: Path) -> dict[str, Any]:
+    """Rows as JSON. Raises ``ConfigInvalid`` naming database and row."""
     entries = {}
-    for key, value in database.rows().items():
-        name = row_name(key, database.path)
+    for name, value in rows.items():
         try:
             entries[name] = kind.entry(value)
         except RemoteProtocolError as error:
-            raise ConfigInvalid(f"{database.path}, {name}: {error}") from error
+            raise ConfigInvalid(f"{path}, {name}: {error}") from error
     return entries
+
+
+def load_entries(kind: Kind, database: ConfigDatabase) -> dict[str, Any]:
+    """All entries, as JSON. Raises ``ConfigInvalid`` naming database and row."""
+    return parse_entries(kind, stored_rows(database), database.path)
 
 
 def row_name(key: bytes, path: Path) -> str:

@@ -38,7 +38,6 @@ from ._metadata_rule import (
     Later,
     Marker,
     RocksSide,
-    Rows,
     Verdict,
     contents_sha256,
     differing,
@@ -61,7 +60,7 @@ LOGGER = logging.getLogger(__name__)
 
 EVIDENCE_FILE: Final = "upgradeEvidence.json"
 SHOWN_NAMES: Final = 20
-NOTHING: Final = FromRocks(RocksSide({}), None, {})
+NOTHING: Final = FromRocks(RocksSide({}), None, {}, {})
 
 
 def open_converted(
@@ -107,12 +106,12 @@ def _open_converted(
     verdict = direction(kind, json.side, rocks.side, later)
     if not transfer:
         return _write(path, _suppressed(kind, path, json.side, rocks.side, verdict))
-    _report(kind, path, verdict, json.side, rocks.side)
+    _report(path, verdict, json.side, rocks.side)
     if verdict.direction is Direction.KEEP:
         return _write(path, _marked(json.side, rocks.side))
     if rocks.side.rows:
         _keep_evidence(directory, kind, later)
-    return _write(path, list(_taken_over(kind, verdict, json, rocks, now_ms())))
+    return _write(path, list(_taken_over(kind, path, verdict, json, rocks, now_ms())))
 
 
 def _is_known(marker: Marker, document: Document) -> bool:
@@ -131,38 +130,49 @@ def _write(path: Path, changes: Sequence[Change]) -> ConfigDatabase:
 
 
 def _taken_over(
-    kind: Kind, verdict: Verdict, json: FromJson, rocks: FromRocks, now_ms: int
+    kind: Kind, path: Path, verdict: Verdict, json: FromJson, rocks: FromRocks, now_ms: int
 ) -> Iterator[Change]:
-    """All changes of one conversion."""
+    """All changes of one conversion; those of rows that were there before are logged."""
     before = rocks.side.rows
     after = merged(kind, verdict.direction, json.side.rows, before)
+    stored = dict(rocks.stored)
     for name in differing(before, after):
-        yield Change(ROWS, name.encode(), after.get(name))
+        row = after.get(name)
+        if before:
+            LOGGER.info("%s: %s is taken over from JSON", path, name)
+        yield Change(ROWS, name.encode(), row)
+        if row is None:
+            del stored[name]
+        else:
+            stored[name] = row
     others = merged_others(verdict.direction, json.others, rocks.others)
     old_forbidden, old_members = split_others(rocks.others)
     forbidden, members = split_others(others)
     for group in old_forbidden.keys() | forbidden.keys():
-        row = dump_plain(forbidden[group]) if group in forbidden else None
-        yield Change(FORBIDDEN, group.encode(), row)
+        value = dump_plain(forbidden[group]) if group in forbidden else None
+        yield Change(FORBIDDEN, group.encode(), value)
     if old_members or members:
         yield Change(VERSION, MEMBERS_KEY, dump_plain(members) if members else None)
+    if not before:
+        LOGGER.info("%s: %d entries are taken over from JSON", path, len(after))
     # As 5.3.3: one step above what was taken over.
     counter = max(json.side.counter, rocks.side.counter or 0) + 1
     state = rocks.version.state_version if rocks.version is not None else None
     yield Change(VERSION, VERSION_KEY, version_row(DataVersion(now_ms, counter, state)))
-    yield _marker(json.side, after, pack_others(others))
+    packed = pack_others(others)
+    same = after == json.side.rows and packed == json.side.others
+    yield _marker(json.side, contents_sha256(stored, packed) if same else "")
 
 
-def _marker(json: JsonSide, rows: Rows, others: bytes) -> Change:
-    same = rows == json.rows and others == json.others
-    digest = contents_sha256(rows, others) if same else ""
-    marker = Marker(json.counter, json.sha256, digest) if json.sha256 else Marker()
+def _marker(json: JsonSide, rocks_sha256: str) -> Change:
+    marker = Marker(json.counter, json.sha256, rocks_sha256) if json.sha256 else Marker()
     return Change(VERSION, MARKER_KEY, marker.row())
 
 
 def _marked(json: JsonSide, rocks: RocksSide) -> list[Change]:
     """The marker where it is missing or has to change."""
-    change = _marker(json, rocks.rows, rocks.others)
+    same = rocks.rows == json.rows and rocks.others == json.others
+    change = _marker(json, rocks.sha256 if same else "")
     old = rocks.marker.row() if rocks.marker is not None else None
     return [change] if change.value != old else []
 
@@ -197,7 +207,7 @@ def _shown(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _report(kind: Kind, path: Path, verdict: Verdict, json: JsonSide, rocks: RocksSide) -> None:
+def _report(path: Path, verdict: Verdict, json: JsonSide, rocks: RocksSide) -> None:
     if verdict.stale:
         LOGGER.warning(
             "%s: stale JSON: %s. It does not count; what differs: %s",
@@ -207,10 +217,6 @@ def _report(kind: Kind, path: Path, verdict: Verdict, json: JsonSide, rocks: Roc
         )
         return
     LOGGER.info("%s: %s: %s", path, verdict.reason, verdict.direction.value)
-    if verdict.direction is not Direction.KEEP:
-        after = merged(kind, verdict.direction, json.rows, rocks.rows)
-        for name in differing(rocks.rows, after):
-            LOGGER.info("%s: %s is taken over from JSON", path, name)
 
 
 # What file times told, until the conversion is done
