@@ -198,10 +198,6 @@ def check_torn_batches(tmp_path: Path, step: int) -> int:
     return cuts
 
 
-def test_scenario_19_a_batch_that_is_torn_in_the_middle_is_written_again(tmp_path: Path) -> None:
-    assert check_torn_batches(tmp_path, step=1000) >= 6
-
-
 @pytest.mark.slow
 def test_scenario_19_a_batch_may_be_torn_anywhere(tmp_path: Path) -> None:
     assert check_torn_batches(tmp_path, step=17) > 80

@@ -60,6 +60,7 @@ def all_of(opened: ConfigTables) -> object:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 async def test_tables_in_files_are_the_same_in_rocksdb_and_back(name: str, tmp_path: Path) -> None:
     root = unpacked(name, tmp_path)
