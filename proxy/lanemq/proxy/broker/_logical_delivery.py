@@ -115,7 +115,7 @@ class Deliveries:
         segment = mapping.latest(message.queue_id) if mapping is not None else None
         if mapping is None or segment is None:
             return None
-        return mapping.chain(segment.logical_index).writable
+        return mapping.open_end(segment.logical_index)
 
     async def _send(self, message: NewMessage, target: Segment) -> bool:
         """Whether another broker has stored it. What it knows better is kept in mind."""

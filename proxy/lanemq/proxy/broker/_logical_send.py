@@ -67,7 +67,7 @@ class Elsewhere:
         mapping = self._logical.mappings[topic]
         segment = mapping.latest(queue_id)
         assert segment is not None, "an unmapped queue is never closed"
-        target = mapping.chain(segment.logical_index).writable
+        target = mapping.open_end(segment.logical_index)
         if target is None:
             raise Refused(
                 ResponseCode.NO_PERMISSION,

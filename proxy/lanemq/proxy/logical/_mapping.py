@@ -79,6 +79,18 @@ class TopicMapping:
         """The segments of a logical queue; none of one that is not known here."""
         return self.chains.get(index) or Chain(index)
 
+    def open_end(self, index: int) -> Segment | None:
+        """Where messages of a logical queue go, as far as it is known here.
+
+        A destination that does not know its place is one only where nothing else is open: what
+        it takes has no offset yet.
+        """
+        chain = self.chain(index)
+        last = chain.writable
+        if last is not None and last.delta < 0:
+            return chain.normal or last
+        return last
+
     def find(self, key: SegmentKey) -> Segment | None:
         """The segment of this identity, in whatever logical queue."""
         return next((segment for segment in self if segment.key == key), None)
