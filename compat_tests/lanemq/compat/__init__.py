@@ -18,6 +18,7 @@ from ._errors import (
 from ._log_walk import walk_log
 from ._matrix import Selection, run_matrix
 from ._messages import Delivery, Outgoing, Pulled, Received, Sent
+from ._named_servers import SERVER_NAMES, run_server
 from ._peers import (
     go_driver,
     java_driver,
@@ -32,13 +33,11 @@ from ._ports import free_port
 from ._results import CellResult
 from ._rows_walk import Row, Rows, walk_rows
 from ._servers import (
-    SERVER_NAMES,
     Cluster,
     apache_cluster,
     lanemq_broker,
     lanemq_cluster,
     lanemq_name_server,
-    run_server,
     running,
 )
 from ._stages import Stage, recorded_store

@@ -46,6 +46,13 @@ class Control:
         except (OSError, ServerFailed):
             return False
 
+    async def knows(self, broker: str) -> bool:
+        """Tell whether a broker at that address is registered."""
+        try:
+            return broker in await self.masters()
+        except (OSError, ServerFailed):
+            return False
+
     async def masters_of(self, topic: str) -> list[str]:
         """Return the addresses of the masters a topic is on; none if it has no route."""
         fields = {"topic": topic}

@@ -19,10 +19,11 @@ from ._cell import Cell
 from ._clients import CLIENTS, open_client
 from ._driver import Driver
 from ._errors import CompatError, NotApplicable, PeersMissing
+from ._named_servers import SERVER_NAMES, run_server
 from ._peers import missing_tools, peers_required
 from ._results import CellResult, Outcome
 from ._scenario import Scenario
-from ._servers import SERVER_NAMES, Cluster, run_server
+from ._servers import Cluster
 from .scenarios import SCENARIOS
 
 JOBS = 24

@@ -7,7 +7,6 @@ Every cluster lives in its folder (configuration, store, logs) on free ports of 
 """
 
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from pathlib import Path
 import trio
 
 from ._apache import (
-    APACHE_VERSIONS,
     CLUSTER_NAME,
     SMALL_FILES,
     TEST_STORE,
@@ -34,7 +32,6 @@ TEST_SETTINGS = {**SMALL_FILES, "messageDelayLevel": SHORT_DELAYS}
 """broker.conf of lanemq in tests."""
 
 LANEMQ = (sys.executable, "-c", "from lanemq.proxy.cli import main; main()")
-SERVER_NAMES = ("lanemq", *(f"apache-{version}" for version in APACHE_VERSIONS))
 
 
 @dataclass(slots=True)
@@ -47,11 +44,15 @@ class Cluster:
     daemons: list[Daemon]
     short_delays: bool = True
     """Whether its delay levels are ``SHORT_DELAYS``."""
+    made_control: Control | None = None
+    """Asks this cluster, where it needs to be asked in a way of its own."""
+    beside: Callable[[], Awaitable[None]] | None = None
+    """Goes on while the cluster runs, and is cancelled when it is to stop."""
 
     @property
     def control(self) -> Control:
         """Questions to this cluster."""
-        return Control(self.name_server)
+        return self.made_control or Control(self.name_server)
 
     @property
     def broker(self) -> Daemon:
@@ -102,7 +103,11 @@ async def running(
     """
     try:
         await cluster.start()
-        yield cluster
+        async with trio.open_nursery() as nursery:
+            if cluster.beside is not None:
+                nursery.start_soon(cluster.beside)
+            yield cluster
+            nursery.cancel_scope.cancel()
     except BaseException:
         if logs is not None:
             cluster.keep_logs(logs)
@@ -111,15 +116,6 @@ async def running(
         raise
     with trio.CancelScope(shield=True):
         await (cluster.stop() if graceful else cluster.kill())
-
-
-@asynccontextmanager
-async def run_server(name: str, *, logs: Path | None = None) -> AsyncIterator[Cluster]:
-    """Run one of ``SERVER_NAMES`` in a temporary folder, with short delay levels."""
-    with tempfile.TemporaryDirectory(prefix="lanemq-compat-") as folder:
-        cluster = await trio.to_thread.run_sync(MAKERS[name], Path(folder))
-        async with running(cluster, logs=logs, graceful=name == "lanemq"):
-            yield cluster
 
 
 def apache_cluster(
@@ -164,7 +160,8 @@ def lanemq_cluster(folder: Path, *, settings: Mapping[str, str] | None = None) -
     """
     name_server_port, port = free_port(), free_port(1, -2)
     name_server = f"127.0.0.1:{name_server_port}"
-    configuration = _lanemq_configuration(folder, TEST_SETTINGS if settings is None else settings)
+    settings = {"logicalListenPort": "0", **(TEST_SETTINGS if settings is None else settings)}
+    configuration = _lanemq_configuration(folder, settings)
     command = [
         *(*LANEMQ, "serve", "--host", "127.0.0.1", "--port", str(name_server_port)),
         *("--broker-port", str(port), "--data", str(folder / "store"), "-c", str(configuration)),
@@ -198,6 +195,7 @@ def lanemq_broker(
         "brokerIP1": "127.0.0.1",
         "listenPort": str(port),
         "storePathRootDir": str(store or folder / "store"),
+        "logicalListenPort": "0",
         **settings,
     }
     configuration = _lanemq_configuration(folder, placed)
@@ -220,13 +218,6 @@ def _registered(name_server: str, port: int) -> Callable[[], Awaitable[bool]]:
     control = Control(name_server)
 
     async def ready() -> bool:
-        return await control.serves("TBW102", f"127.0.0.1:{port}")
+        return await control.knows(f"127.0.0.1:{port}")
 
     return ready
-
-
-MAKERS: dict[str, Callable[[Path], Cluster]] = {
-    "lanemq": lanemq_cluster,
-    "apache-4.9.7": lambda folder: apache_cluster("4.9.7", folder),
-    "apache-5.3.3": lambda folder: apache_cluster("5.3.3", folder),
-}

@@ -14,9 +14,10 @@ from ._clients import CLIENTS
 from ._demo import run_demo
 from ._errors import CompatError
 from ._matrix import JOBS, Selection, run_cells, run_matrix
+from ._named_servers import SERVER_NAMES
 from ._peers import missing_tools
 from ._results import CellResult, write_report
-from ._servers import SERVER_NAMES, Cluster
+from ._servers import Cluster
 from ._show import show_matrix
 from .scenarios import SCENARIOS
 

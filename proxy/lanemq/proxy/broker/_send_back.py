@@ -32,6 +32,7 @@ from lanemq.wire.headers import ConsumerSendMsgBack
 
 from .._dispatch import Handlers, typed
 from .._session import Session
+from ..logical import ORIGIN_ID_FIELD
 from ._context import BrokerContext
 
 FIRST_RETRY_LEVEL: Final = 3
@@ -75,7 +76,7 @@ class SendBacks:
         retries_max = group.retry_max_times
         if frame.version >= Version.V3_4_9 and header.max_reconsume_times is not None:
             retries_max = header.max_reconsume_times
-        properties = _marked(message)
+        properties = _marked(message, frame.fields.get(ORIGIN_ID_FIELD) or message.offset_id)
         if message.reconsume_times >= retries_max or header.delay_level < 0:
             topic, queue_id, level = dlq_topic(header.group), 0, 0
             broker.topics.ensure(topic, queues=DLQ_QUEUES)
@@ -117,12 +118,12 @@ class SendBacks:
         return frame.reply()
 
 
-def _marked(message: StoredMessage) -> bytes:
+def _marked(message: StoredMessage, offset_id: str) -> bytes:
     """The message's properties, with where it came from; the first topic and id stay."""
     properties = message.properties_data
     for name, value in (
         (Property.RETRY_TOPIC, message.topic),
-        (Property.ORIGIN_MESSAGE_ID, message.offset_id),
+        (Property.ORIGIN_MESSAGE_ID, offset_id),
     ):
         if get_property(properties, name.encode()) is None:
             properties = set_property(properties, name.encode(), value.encode())

@@ -22,6 +22,7 @@ from lanemq.wire import (
 
 from .._dispatch import Handlers, typed
 from .._session import Session
+from ..logical import ORIGIN_ID_FIELD
 from ..logical._positions import BrokerTags, untagged
 from ._brokers import Unreachable
 from ._context import ListenerContext, relayed
@@ -77,11 +78,16 @@ class Messages:
     async def send_back(self, header: ConsumerSendMsgBack, frame: Frame, session: Session) -> Frame:
         """Have the broker of the message deliver it again later, to the group's retry topic."""
         candidates, log_position = await self._brokers_of(header.offset)
-        asked = replace(frame, fields={**frame.fields, "offset": str(log_position)})
         refusal = Refused(
             ResponseCode.SYSTEM_ERROR, f"no broker has the message at {header.offset}"
         )
         for name, address in candidates:
+            fields = {
+                **frame.fields,
+                "offset": str(log_position),
+                ORIGIN_ID_FIELD: self._listener.offset_id(name, log_position),
+            }
+            asked = replace(frame, fields=fields)
             try:
                 answer = await self._listener.brokers.ask(name, address, asked, session, 5.0)
             except Refused as refused:

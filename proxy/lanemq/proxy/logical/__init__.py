@@ -4,7 +4,15 @@ Pure: mappings, what an operation makes of them, and what may be read and writte
 here knows a socket, a disk or a clock.
 """
 
-from ._forwarding import HOPS_FIELD, flags_field, forwarded, hops_of, queue_field, relayed
+from ._forwarding import (
+    HOPS_FIELD,
+    ORIGIN_ID_FIELD,
+    flags_field,
+    forwarded,
+    hops_of,
+    queue_field,
+    relayed,
+)
 from ._gate import Gate, Key, SegmentClosed
 from ._growth import IN_PROGRESS, check_reusable, check_state, new_segment
 from ._journal import FILE_NAME as JOURNAL_FILE
@@ -50,6 +58,7 @@ __all__ = [
     "HOPS_FIELD",
     "IN_PROGRESS",
     "JOURNAL_FILE",
+    "ORIGIN_ID_FIELD",
     "REMOVED",
     "Gate",
     "GoOn",

@@ -13,6 +13,9 @@ HOPS_FIELD: Final = "lanemqHops"
 """Ext field of a send that was passed on: how often."""
 HOPS_MAX: Final = 2
 
+ORIGIN_ID_FIELD: Final = "lanemqOriginId"
+"""Ext field of a send-back from a logical listener: the offset id that the consumer knows."""
+
 LETTER_CODES: Final = frozenset(
     {
         RequestCode.SEND_MESSAGE_V2,

@@ -1,0 +1,133 @@
+"""lanemq with logical queues that never rest: for clients that know nothing of them.
+
+Two brokers and a name server. Every topic that a scenario makes has its queues as logical ones
+over both brokers, and all the while one queue after the other is migrated to the other broker.
+A client must not be able to tell.
+"""
+
+import random
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Final, final
+
+import trio
+
+from lanemq.sdk import LanemqError
+from lanemq.sdk.admin import AdminClient, open_admin
+from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX, TopicConfig
+from lanemq.wire.logical import LOGICAL_QUEUE_BROKER
+
+from ._control import Control
+from ._errors import ServerFailed
+from ._ports import free_port
+from ._servers import TEST_SETTINGS, Cluster, lanemq_broker, lanemq_name_server
+
+BROKERS: Final = ("broker-a", "broker-b")
+PAUSE_S: Final = 0.2
+"""Between two migrations."""
+TOPICS_MOVED: Final = 40
+"""The youngest topics move; those before them have had their time."""
+ROUTE_S: Final = 30.0
+
+LOGICAL_SERVER: Final = "lanemq-logical"
+
+
+@final
+class LogicalControl(Control):
+    """Makes topics whose queues are logical ones."""
+
+    def __init__(self, name_server: str) -> None:
+        super().__init__(name_server)
+        self.topics: dict[str, int] = {}
+        """Those it made, with the number of their queues."""
+        self.moves: Counter[str] = Counter()
+        """How migrations ended."""
+
+    async def create_topic(self, topic: str, queues: int = 4) -> None:
+        """Create a topic, map its queues, and wait until old clients are told of all of them.
+
+        Topics of retries and dead letters are the brokers' own, and have no logical queues.
+        """
+        if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+            await super().create_topic(topic, queues)
+            return
+        async with open_admin(name_servers=self.name_server) as admin:
+            addresses = (await admin.cluster()).broker_addr_table
+            masters = [addresses[name].broker_addrs[0] for name in BROKERS]
+            index = 0
+            for number, address in enumerate(masters):
+                share = len(range(number, queues, len(masters)))
+                await admin.put_topic(
+                    address, TopicConfig(topic, read_queue_nums=share, write_queue_nums=share)
+                )
+                for queue_id in range(share):
+                    await admin.map_queue(address, topic, queue_id, index)
+                    index += 1
+            with trio.move_on_after(ROUTE_S):
+                # The name server tells nobody about a new route: asking again is the only way.
+                while await self._told_queues(admin, topic) != queues:  # noqa: ASYNC110
+                    await trio.sleep(0.05)
+                self.topics[topic] = queues
+                return
+        raise ServerFailed(f"the name server never told of the {queues} queues of {topic}")
+
+    async def _told_queues(self, admin: AdminClient, topic: str) -> int:
+        route = await admin.route(topic)
+        return sum(
+            queues.read_queue_nums
+            for queues in route.queue_datas
+            if queues.broker_name == LOGICAL_QUEUE_BROKER
+        )
+
+
+async def keep_moving(control: LogicalControl) -> None:
+    """Migrate queue after queue, until cancelled; ``control.moves`` counts."""
+    rng = random.Random(1)
+    async with open_admin(name_servers=control.name_server) as admin:
+        while True:
+            await trio.sleep(PAUSE_S)
+            topics = list(control.topics)[-TOPICS_MOVED:]
+            if not topics:
+                continue
+            topic = rng.choice(topics)
+            index = rng.randrange(control.topics[topic])
+            try:
+                queues = await admin.routed_logical_queues(topic)
+                normal = queues[index].normal if queues is not None else None
+                if normal is not None:
+                    (other,) = set(BROKERS) - {normal.broker_name}
+                    await admin.migrate_logical_queue(topic, index, other)
+                    control.moves["done"] += 1
+            except (LanemqError, KeyError) as error:
+                control.moves[str(error)[:200]] += 1
+
+
+def logical_cluster(folder: Path) -> Cluster:
+    """Describe the two brokers, their name server, and what keeps their queues moving."""
+    name_server_port = free_port()
+    name_server = f"127.0.0.1:{name_server_port}"
+    control = LogicalControl(name_server)
+    daemons = [lanemq_name_server(folder / "namesrv", port=name_server_port)]
+    daemons += [
+        lanemq_broker(
+            folder / name,
+            port=free_port(1, -2),
+            name_server=name_server,
+            name=name,
+            # What is created on demand is on one broker: its queues are what they are.
+            settings={
+                **TEST_SETTINGS,
+                "autoCreateTopicEnable": str(name == BROKERS[0]).lower(),
+            },
+        )
+        for name in BROKERS
+    ]
+    return Cluster(
+        LOGICAL_SERVER,
+        name_server,
+        folder,
+        daemons,
+        made_control=control,
+        beside=partial(keep_moving, control),
+    )
