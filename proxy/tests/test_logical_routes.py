@@ -11,6 +11,7 @@ from lanemq.wire.logical import (
     LOGICAL_QUEUE_BROKER,
     LOGICAL_QUEUES_MEMBER,
     ClientView,
+    GapReport,
     LogicalListenerReport,
     LogicalQueueReport,
     LogicalQueues,
@@ -352,15 +353,33 @@ def test_a17_a_forced_delta_shows_the_lost_source_as_sealed() -> None:
 
 
 def test_a18_a_source_that_comes_back_shorter_leaves_a_hole_that_is_shown() -> None:
+    for is_lanemq in (True, False):
+        cluster = mapped()
+        cluster.gone("broker1")
+        gaps = LogicalQueueReport(topics={"T": TopicReport(gaps=(GapReport(0, 200),))})
+        to = at("broker2/2", 200)
+        cluster.register("broker2", (*ON_2, to), queues=3, report=gaps, lanemq=is_lanemq)
+        cluster.register("broker1", ON_1)
+        shown = cluster.shown()
+        assert shown is not None
+        assert shown[0][-1] == to, "the source does not know yet that it was superseded"
+        sealed = at("broker1/0", 0, 0, 150)
+        cluster.register("broker1", (sealed, ON_1[1]))
+        assert cluster.shown() == {**ALL, 0: [sealed, to]}
+
+
+def test_a17_a_delta_forced_behind_a_sealed_source_is_shown_if_its_broker_says_so() -> None:
     cluster = mapped()
-    cluster.gone("broker1")
-    cluster.register("broker2", (*ON_2, at("broker2/2", 200)), queues=3)
-    cluster.shown()
-    cluster.register("broker1", ON_1)
-    assert cluster.shown() is not None, "it does not know yet that it was superseded"
     sealed = at("broker1/0", 0, 0, 150)
     cluster.register("broker1", (sealed, ON_1[1]))
-    assert cluster.shown() == {**ALL, 0: [sealed, at("broker2/2", 200)]}
+    cluster.register("broker2", (*ON_2, at("broker2/2", -1, state=WRITE_ONLY)), queues=3)
+    before = cluster.shown()
+    segments = (*ON_2, at("broker2/2", 200))
+    cluster.register("broker2", segments, queues=3)
+    assert cluster.shown() == {**ALL, 0: [sealed]} != before
+    gaps = TopicReport(gaps=(GapReport(0, 200),))
+    cluster.register("broker2", segments, queues=3, report=LogicalQueueReport(topics={"T": gaps}))
+    assert cluster.shown() == {**ALL, 0: [sealed, segments[2]]}
 
 
 def test_d19_a_delta_below_what_is_known_is_not_shown() -> None:

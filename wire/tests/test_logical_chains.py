@@ -285,7 +285,7 @@ class Migrations(RuleBasedStateMachine):
     def the_rules_hold(self) -> None:
         queues = LogicalQueues([self.chain])
         assert [f for f in check_queues(queues) if not f.is_gap] == []
-        for before in self.states[-4:]:
+        for before in self.states[-2:]:
             assert check_change(before, queues) == []
 
     @invariant()

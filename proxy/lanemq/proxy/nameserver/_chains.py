@@ -33,7 +33,6 @@ class Judged:
     chain: Chain
     """All of it but for what clients need not see, or what is before the first problem."""
     problem: str | None = None
-    is_whole: bool = True
 
 
 def judge(
@@ -58,8 +57,12 @@ def judge(
     unplaced = [s for s in chain if s.delta < 0 and s.state is SegmentState.WRITE_ONLY]
     shown: list[Segment] = []
     problem = None
+    before: Segment | None = None
     for segment in (s for s in chain if s.delta >= 0):
-        before = shown[-1] if shown else None
+        is_empty = segment.is_sealed and segment.count == 0
+        if is_empty and (before is None or before.is_sealed or before.delta == segment.delta):
+            shown.append(segment)  # without offsets it is in nobody's way
+            continue
         if is_doubtful(segment.key):
             problem = f"{segment} is at odds with another segment on its queue"
         elif before is None:
@@ -71,7 +74,7 @@ def judge(
             elif unplaced and not follows(before, segment):
                 problem = f"it is not known yet whether {segment} follows {before}"
             else:
-                shown[-1] = _sealed_by(before, segment)
+                shown[shown.index(before)] = _sealed_by(before, segment)
         elif before.next_delta > segment.delta:
             problem = f"{before} overlaps {segment}"
         elif before.next_delta < segment.delta and not is_known_gap(before, segment):
@@ -79,13 +82,12 @@ def judge(
         if problem is not None:
             break
         shown.append(segment)
-    end = shown[-1] if shown else None
-    is_whole = problem is None
-    if unplaced and not (end is not None and end.is_writable and has_master(end.broker_name)):
+        before = segment
+    if unplaced and not (before and before.is_writable and has_master(before.broker_name)):
         shown.append(unplaced[0])  # the same one at every name server
-        if is_whole and len(unplaced) > 1:
+        if problem is None and len(unplaced) > 1:
             problem = f"both {unplaced[0]} and {unplaced[1]} are destinations"
-    return Judged(Chain(chain.index, shown), problem, is_whole)
+    return Judged(Chain(chain.index, shown), problem)
 
 
 def _sealed_by(segment: Segment, successor: Segment) -> Segment:

@@ -1,12 +1,11 @@
 """What a name server remembers of a topic's segments, to tell a hole from offsets long gone.
 
 A hole in a chain may be a report that is late. It is none where brokers have had the offsets
-and took them back, where clients were shown the same two segments in a row before, or
-where nobody can be waited for any more.
+and took them back, or where nobody can be waited for any more. A broker may also say so
+(``GapReport``).
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 from typing import final
 
 from lanemq.wire.logical import Chain, Segment, SegmentKey
@@ -38,17 +37,23 @@ class History:
         self._edges = {chain.index: frozenset(_edges(chain)) for chain in chains}
 
     def follows(self, shown: Chain, before: Segment | None, after: Segment) -> bool:
-        """Whether two segments are known to be neighbours; ``shown`` is what clients know."""
-        edge = (None if before is None else before.key, after.key)
-        return edge in self._edges.get(shown.index, ()) or edge in _edges(shown)
+        """Whether clients have seen one segment follow the other, or it was found so.
 
-    def is_known_gap(self, shown: Chain, before: Segment | None, after: Segment) -> bool:
-        """Whether nobody has the offsets between two segments any more, or ever had."""
-        if self.follows(shown, before, after):
+        This does not prove that nothing is between: a segment whose broker has not said yet
+        where it ended is shown to end where the next known one begins.
+        """
+        return self._was_found(shown.index, before, after) or _edge(before, after) in _edges(shown)
+
+    def is_known_gap(self, index: int, before: Segment | None, after: Segment) -> bool:
+        """Whether nobody has the offsets between two segments any more."""
+        if self._was_found(index, before, after):
             return True
         begin = 0 if before is None else before.next_delta
-        ranges = self._removed.get(shown.index, ())
+        ranges = self._removed.get(index, ())
         return any(low <= begin and after.delta <= high for low, high in ranges)
+
+    def _was_found(self, index: int, before: Segment | None, after: Segment) -> bool:
+        return _edge(before, after) in self._edges.get(index, ())
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -62,9 +67,14 @@ def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
+def _edge(before: Segment | None, after: Segment) -> Edge:
+    return None if before is None else before.key, after.key
+
+
 def _edges(chain: Chain) -> Iterator[Edge]:
-    placed = next((segment for segment in chain if segment.delta >= 0), None)
-    if placed is not None:
-        yield None, placed.key
-    for before, after in pairwise(chain):
-        yield before.key, after.key
+    """Neighbours whose places are known: what comes before one that is not, may be missing."""
+    before = None
+    for segment in chain:
+        if segment.delta >= 0:
+            yield before, segment.key
+            before = segment.key

@@ -15,6 +15,7 @@ from lanemq.wire import QueueData
 from lanemq.wire.logical import (
     Chain,
     ClientView,
+    GapReport,
     LogicalQueues,
     Segment,
     SegmentKey,
@@ -112,8 +113,8 @@ class LogicalTopic:
             )
             for chain in queues.values()
         )
-        if wait_until_s is not None and own.segments:
-            if not self.has_segments:
+        if wait_until_s is not None and own:
+            if not self.broker_names:
                 self._wait_until_s = wait_until_s
             self._arrived.add(broker_name)
         self._forget_segments(broker_name, keep={segment.key for segment in own.segments})
@@ -144,8 +145,8 @@ class LogicalTopic:
 
     @property
     def broker_names(self) -> set[str]:
-        """The brokers that have segments, registered or not."""
-        return {name for name, found in self._reported.items() if found.queues.segments}
+        """The brokers that have, or share, logical queues of it; registered or not."""
+        return {name for name, found in self._reported.items() if found.queues}
 
     @property
     def is_empty(self) -> bool:
@@ -172,11 +173,11 @@ class LogicalTopic:
 
     def view(self, facts: Facts, now_s: float) -> TopicView:
         """What clients may be shown now. Sets of indices change only to complete ones."""
-        if not self.has_segments:
+        is_waiting = self._wait_until_s is not None and now_s < self._wait_until_s
+        if not self.broker_names or not (is_waiting or self.has_segments):
             self._wait_until_s = None
             self._forget_history()
             return PLAIN
-        is_waiting = self._wait_until_s is not None and now_s < self._wait_until_s
         if not is_waiting and self._wait_until_s is not None:
             # Whoever could have told of what is missing has had the time to.
             self._wait_until_s, self._takes_gaps_as_found = None, True
@@ -197,7 +198,7 @@ class LogicalTopic:
         elif self._shown is None:
             return TopicView(Status.PLAIN, problems=found)
         else:
-            self._shown = {i: chains.get(i, chain) for i, chain in self._shown.items()}
+            self._shown = {i: chains.get(i) or self._left_of(i, live) for i in self._shown}
         return TopicView(Status.LOGICAL, self._addressed(facts), found)
 
     def _live(self) -> dict[int, Chain]:
@@ -218,15 +219,28 @@ class LogicalTopic:
                 chain,
                 has_master=lambda name: facts.master_address(name) is not None,
                 follows=partial(self._history.follows, before),
-                is_known_gap=partial(self._history.is_known_gap, before),
+                is_known_gap=partial(self._is_known_gap, before),
                 is_doubtful=doubtful.__contains__,
             )
             if judged.problem is not None:
                 problems.append(f"logical queue {index}: {judged.problem}")
-            best = judged.chain if judged.is_whole or not before else before
-            if best:
+            if best := judged.chain or self._left_of(index, live):
                 chains[index] = best
         return chains, problems
+
+    def _is_known_gap(self, shown: Chain, before: Segment | None, after: Segment) -> bool:
+        reported = self._reported[after.broker_name].report
+        if reported is None:  # one of 5.0.0-PREVIEW cannot say that a delta was forced
+            is_said = self._history.follows(shown, before, after)
+        else:
+            is_said = GapReport(after.logical_index, after.delta) in reported.gaps
+        return is_said or self._history.is_known_gap(shown.index, before, after)
+
+    def _left_of(self, index: int, live: Mapping[int, Chain]) -> Chain:
+        """What clients know of a logical queue and nothing speaks against."""
+        used = {(s.broker_name, s.queue_id) for chain in live.values() for s in chain}
+        shown = (self._shown or {}).get(index, ())
+        return Chain(index, (s for s in shown if (s.broker_name, s.queue_id) not in used))
 
     def _missing(self, facts: Facts, live: Mapping[int, Chain]) -> list[str]:
         """Queues of registered brokers that are in no logical queue and ought to be."""
@@ -248,6 +262,13 @@ class LogicalTopic:
                 # One that was in a logical queue that lives on has been swept.
                 and self._index_of_queue.get((name, queue_id)) not in live
             ]
+        # A broker of lanemq lists a logical queue without segments if others have some.
+        listed = {i for found in self._reported.values() if found.report for i in found.queues}
+        missing += [
+            f"nobody has reported segments of logical queue {index}"
+            for index in self._shown or ()
+            if index not in live and index in listed
+        ]
         return missing
 
     def _addressed(self, facts: Facts) -> LogicalQueues:
@@ -274,7 +295,7 @@ class LogicalTopic:
         """Queues that a broker came without segments for: swept before, or left out for good."""
         for name in self._arrived & facts.queue_datas.keys():
             reported = self._reported.get(name)
-            if reported is not None and reported.queues.segments:
+            if reported is not None and reported.queues:
                 queue_ids = set(range(_queue_count(facts.queue_datas[name])))
                 queue_ids -= {segment.queue_id for segment in reported.queues.segments}
                 self._left_out |= {(name, queue_id) for queue_id in queue_ids}

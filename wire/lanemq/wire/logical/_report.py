@@ -7,7 +7,7 @@ passes over it. What the name server has to say in return is an ext field of its
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, final
+from typing import ClassVar, Final, final
 
 from .._errors import RemoteProtocolError
 from ..bodies._body import Body
@@ -37,12 +37,28 @@ class ClientView(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class GapReport(Body):
+    """Nobody has the offsets before ``delta`` of a logical queue, down to the next segment's end.
+
+    So it is where a segment begins at a delta that was forced. Without this, a name server
+    takes a gap for a report that is late, and shows nothing behind it.
+    """
+
+    NAMES: ClassVar = {"logical_index": "logicalQueueIndex", "delta": "logicalQueueDelta"}
+
+    logical_index: int
+    delta: int
+
+
+@dataclass(frozen=True, slots=True)
 class TopicReport(Body):
     """What a broker knows of one of its topics with logical queues."""
 
     client_view: ClientView = ClientView.LOGICAL
     serve_to_java: bool = True
     """Whether flagged Java clients may be told of the logical queues (see ``serves_java``)."""
+    gaps: tuple[GapReport, ...] = ()
+    """Where segments of this broker begin behind offsets that nobody has."""
 
 
 @dataclass(frozen=True, slots=True)
