@@ -9,6 +9,7 @@ Source: RocketMQ 5.3.3, RocksDBOptionsFactory.
 from typing import Final
 
 from rocksdict import (
+    BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
     ChecksumType,
@@ -22,6 +23,7 @@ from rocksdict import (
 TABLE_FORMAT: Final = 5
 BLOCK_BYTES: Final = 32 << 10
 BLOOM_BITS: Final = 16
+METADATA_BLOCK_BYTES: Final = 4 << 10
 UNIT_MEMTABLE_BYTES: Final = 32 << 20
 BOUND_MEMTABLE_BYTES: Final = 16 << 20
 OPEN_FILES_MAX: Final = 256
@@ -35,6 +37,12 @@ def table_options() -> BlockBasedOptions:
     tables.set_checksum_type(ChecksumType.crc32c())
     tables.set_block_size(BLOCK_BYTES)
     tables.set_bloom_filter(BLOOM_BITS, False)
+    # A filter of a whole table, which for a million queues is some megabytes, is larger than a
+    # shard of the cache: it would be read again for every look. Its parts are not.
+    tables.set_partition_filters(True)
+    tables.set_index_type(BlockBasedIndexType.two_level_index_search())
+    tables.set_metadata_block_size(METADATA_BLOCK_BYTES)
+    tables.set_pin_top_level_index_and_filter(True)
     return tables
 
 
@@ -84,6 +92,6 @@ def bound_options(cache: Cache) -> Options:
 def _share(tables: BlockBasedOptions, cache: Cache | None) -> None:
     if cache is not None:
         tables.set_block_cache(cache)
-        # With a filter of 16 bits for each message, memory would grow with the store.
-        tables.set_cache_index_and_filter_blocks(True)
-        tables.set_pin_l0_filter_and_index_blocks_in_cache(False)
+        # Parts of filters are in the cache all the same. The whole ones, of tables that 5.3.3
+        # wrote, are kept outside of it, as that broker keeps them.
+        tables.set_cache_index_and_filter_blocks(False)
