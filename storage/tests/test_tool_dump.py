@@ -39,18 +39,19 @@ def places(messages: list[StoredMessage]) -> list[tuple[int, int]]:
 def test_every_topic_has_the_messages_that_the_broker_reported(
     name: str, unpacked_stores: Path
 ) -> None:
-    for topic, described in expected_of(name)["topics"].items():
-        wanted = [
-            (int(number), offset)
-            for number, queue in described["queues"].items()
-            for offset in range(queue["min"], queue["max"])
-        ]
-        if not wanted:
-            continue
-        selection = Selection(topic=topic)
-        assert places(dumped(unpacked_stores / name, selection)) == wanted
-        from_log = dumped(unpacked_stores / name, selection, "log")
-        assert sorted(places(from_log)) == wanted
+    wanted = {
+        (topic, int(number), offset)
+        for topic, described in expected_of(name)["topics"].items()
+        for number, queue in described["queues"].items()
+        for offset in range(queue["min"], queue["max"])
+    }
+    for source in (None, "log"):
+        messages = dumped(unpacked_stores / name, Selection(), source)
+        found = [(one.topic, one.queue_id, one.queue_offset) for one in messages]
+        assert len(found) == len(set(found))
+        assert wanted <= set(found)
+        # 4.9.7 does not list the topic that keeps its own notes on transactions.
+        assert {topic for topic, _, _ in set(found) - wanted} <= {"RMQ_SYS_TRANS_OP_HALF_TOPIC"}
 
 
 def test_a_store_in_stage_3_is_read_by_rocksdb_and_can_be_read_by_its_files(

@@ -71,6 +71,7 @@ def test_a_crash_is_told_with_what_the_next_start_does(unpacked_stores: Path) ->
     assert found.watermarks["rocksdb"] == 0
 
 
+@pytest.mark.slow
 def test_row_07_rocksdb_without_the_history_is_told_before_a_switch(recorded: Recorded) -> None:
     root = recorded(BOTH_STORE)
     assert inspect_store(root).findings == []
@@ -210,6 +211,7 @@ def test_either_side_can_be_exported(unpacked_stores: Path) -> None:
     assert rocksdb[0].members["dataVersion"].counter == 14
 
 
+@pytest.mark.slow
 async def test_tables_written_in_place_are_what_a_broker_without_rocksdb_starts_with(
     recorded: Recorded,
 ) -> None:

@@ -153,6 +153,7 @@ def test_row_16_an_incomplete_rocksdb_is_set_aside_and_made_anew(
     assert {path.name for path in (report.backup / "rocksdb").iterdir()} == left
 
 
+@pytest.mark.slow
 def test_row_06_a_hole_in_rocksdb_is_filled(recorded: Recorded) -> None:
     root = recorded(BOTH_STORE)
     rows = rows_of(root)

@@ -280,6 +280,7 @@ def test_row_06_a_hole_in_rocksdb_is_told_with_its_first_offset(recorded: Record
     assert found.count == 3
 
 
+@pytest.mark.slow
 def test_row_07_rocksdb_that_starts_late_is_a_note_while_files_are_read(
     recorded: Recorded,
 ) -> None:
@@ -292,6 +293,7 @@ def test_row_07_rocksdb_that_starts_late_is_a_note_while_files_are_read(
     assert "convert" in note.way_on
 
 
+@pytest.mark.slow
 def test_row_08_an_overhang_of_rocksdb_is_told(recorded: Recorded) -> None:
     root = recorded(BOTH_STORE)
     end = verify_store(root).log_end
@@ -306,6 +308,7 @@ def test_row_08_an_overhang_of_rocksdb_is_told(recorded: Recorded) -> None:
     assert (note.kind, note.queue_offset) == ("units-ahead", 151)
 
 
+@pytest.mark.slow
 def test_row_10_a_watermark_behind_the_log_is_told(recorded: Recorded) -> None:
     root = recorded(BOTH_STORE)
     rows = tamper(root)
@@ -317,6 +320,7 @@ def test_row_10_a_watermark_behind_the_log_is_told(recorded: Recorded) -> None:
     assert note.kind == "watermark"
 
 
+@pytest.mark.slow
 def test_a_wrong_row_for_the_end_of_a_queue_is_told(recorded: Recorded) -> None:
     root = recorded(BOTH_STORE)
     rows = tamper(root)

@@ -5,7 +5,9 @@ A file does not say how many slots and entries it was made for, only their total
 
 import os
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
+from struct import Struct
 from typing import NamedTuple, final
 
 from .._index_file import ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES, index_file_bytes
@@ -16,6 +18,8 @@ DEFAULT_ENTRIES = 20_000_000
 CHUNK_ENTRIES = 4096
 SLOTS_PER_ENTRY = ENTRY_BYTES // SLOT_BYTES
 PROBED_BYTES = 1 << 22
+# The first two fields of an entry; the others are of no use to who looks for keys.
+KEY_FIELDS = Struct(f"{INDEX_ENTRY_FIELDS.format[:3]}{ENTRY_BYTES - 12}x")
 
 
 class IndexSizes(NamedTuple):
@@ -58,6 +62,9 @@ class IndexFileView:
 
     def entries(self, first: int = 1) -> Iterator[tuple[int, int, int, int]]:
         """Hash, log position, seconds and number of the previous entry, from entry ``first``."""
+        return chain.from_iterable(map(INDEX_ENTRY_FIELDS.iter_unpack, self._chunks(first)))
+
+    def _chunks(self, first: int) -> Iterator[bytes]:
         number, end = first, self.next_entry
         base = HEADER_BYTES + self.sizes.slots * SLOT_BYTES
         with self.path.open("rb", buffering=0) as file:
@@ -67,8 +74,12 @@ class IndexFileView:
                 if len(data) < count * ENTRY_BYTES:
                     data = data[: len(data) // ENTRY_BYTES * ENTRY_BYTES]
                     end = number + len(data) // ENTRY_BYTES
-                yield from INDEX_ENTRY_FIELDS.iter_unpack(data)
+                yield data
                 number += count
+
+    def keys(self, first: int) -> Iterator[tuple[int, int]]:
+        """Hash and log position of the entries from ``first`` on."""
+        return chain.from_iterable(map(KEY_FIELDS.iter_unpack, self._chunks(first)))
 
     def slots(self) -> bytes:
         """The slot table, big-endian."""

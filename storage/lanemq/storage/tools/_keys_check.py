@@ -3,6 +3,7 @@
 import sys
 from array import array
 from collections.abc import Iterator
+from itertools import chain, islice
 from operator import mul
 from typing import Final, final
 
@@ -17,12 +18,10 @@ from ._tally import KeysCheck, Tally
 NEVER: Final = 1 << 63
 MASK: Final = 0xFFFFFFFF
 SIGN: Final = 0x80000000
-TAIL: Final = 12
-"""Of a unique key: its milliseconds and counter. What is before is the producer's, and stays."""
-SHIFTS: Final = [pow(31, size, 1 << 32) for size in range(TAIL + 1)]
-POWERS: Final = [
-    tuple(pow(31, size - 1 - n, 1 << 32) for n in range(size)) for size in range(TAIL + 1)
-]
+TAIL: Final = 8
+"""Of a unique key: the end of its time and its counter. What is before stays for a minute."""
+SHIFT: Final = pow(31, TAIL, 1 << 32)
+POWERS: Final = tuple(pow(31, TAIL - 1 - n, 1 << 32) for n in range(TAIL))
 HEADS_MAX: Final = 1 << 16
 UNIQ_KEY: Final = Property.UNIQ_KEY.encode()
 KEYS: Final = Property.KEYS.encode()
@@ -38,58 +37,44 @@ class KeyIndexCheck:
         used = [file for file in files if file.next_entry > 1]
         self._first = used[0].header.begin_position if used else NEVER
         self._newest = used[-1].header.end_position if used else -1
-        self._groups = _groups(used, begin)
-        self._position, self._hashes = next(self._groups)
-        self._heads: dict[tuple[str, bytes, int], int] = {}
+        self._entries: Iterator[tuple[int, int]] = chain.from_iterable(
+            file.keys(_first_entry(file, begin))
+            for file in used
+            if file.header.end_position >= begin
+        )
+        self._heads: dict[str, dict[bytes, int]] = {}
 
     def add(self, record: Record) -> None:
         """Every key of the record has to be found."""
-        position = record.position
-        while self._position < position:
-            self.check.stray.add(-1, self._position, count=len(self._hashes))
-            self._position, self._hashes = next(self._groups)
         if record.sys_flag & SysFlag.TRANSACTION_MASK == SysFlag.TRANSACTION_ROLLBACK:
             return
+        position = record.position
         hashes = self._key_hashes(record.topic, record.properties)
-        if self._position == position and self._hashes == hashes:
-            self.check.same += len(hashes)
-            self._position, self._hashes = next(self._groups)
-        elif hashes:
-            self._compare(position, keys_of(record.properties), hashes)
+        if hashes:
+            found = list(islice(self._entries, len(hashes)))
+            if found == [(hash_, position) for hash_ in hashes]:
+                self.check.same += len(hashes)
+            else:
+                self._entries = chain(found, self._entries)
+                self._compare(position, keys_of(record.properties), hashes)
 
     def _key_hashes(self, topic: str, properties: bytes) -> list[int]:
         """The hashes of ``keys_of``, a good deal faster for keys that begin alike."""
+        heads = self._heads.get(topic)
+        if heads is None:
+            heads = self._heads[topic] = {}
         unique = get_property(properties, UNIQ_KEY)
         keys = get_property(properties, KEYS)
-        found = [] if unique is None else [self._hash(topic, unique)]
+        found = [] if unique is None else [_hash(topic, unique, heads)]
         if keys is not None:
             if b" " not in keys:
-                found.append(self._hash(topic, keys))
+                found.append(_hash(topic, keys, heads))
             else:
-                found += [self._hash(topic, key) for key in keys.split(b" ") if key]
+                found += [_hash(topic, key, heads) for key in keys.split(b" ") if key]
         return found
 
-    def _hash(self, topic: str, key: bytes) -> int:
-        if not key.isascii():
-            return key_hash(topic, key.decode("utf-8", "replace"))
-        tail = key[-TAIL:]
-        size = len(tail)
-        name = topic, key[:-TAIL], size
-        head = self._heads.get(name)
-        if head is None:
-            if len(self._heads) >= HEADS_MAX:
-                self._heads.clear()
-            head = java_hash(f"{topic}#{name[1].decode()}") * SHIFTS[size]
-            self._heads[name] = head
-        value = (head + sum(map(mul, tail, POWERS[size]))) & MASK
-        # The magnitude of the signed number, but 0 for the one that has none.
-        return value if value < SIGN else (0 if value == SIGN else (1 << 32) - value)
-
     def _compare(self, position: int, keys: list[str], hashes: list[int]) -> None:
-        check, found = self.check, list[int]()
-        if self._position == position:
-            found = self._hashes
-            self._position, self._hashes = next(self._groups)
+        check, found = self.check, self._of(position)
         for key, hash_ in zip(keys, hashes, strict=True):
             if hash_ in found:
                 check.same += 1
@@ -104,31 +89,40 @@ class KeyIndexCheck:
         if astray:
             check.stray.add(-1, position, count=len(astray))
 
+    def _of(self, position: int) -> list[int]:
+        """The hashes of the next entries that are of this position; those before are astray."""
+        found = []
+        for hash_, at in self._entries:
+            if at > position:
+                self._entries = chain([(hash_, at)], self._entries)
+                break
+            if at == position:
+                found.append(hash_)
+            else:
+                self.check.stray.add(-1, at)
+        return found
+
     def close(self, end: int) -> KeysCheck:
         """Returns what was found up to ``end`` of the log."""
-        while self._position < end:
-            self.check.stray.add(-1, self._position, count=len(self._hashes))
-            self._position, self._hashes = next(self._groups)
+        left = self._of(end - 1)
+        if left:
+            self.check.stray.add(-1, end - 1, count=len(left))
         return self.check
 
 
-def _groups(files: list[IndexFileView], begin: int) -> Iterator[tuple[int, list[int]]]:
-    """Position and hashes of each indexed record from ``begin`` on; then for ever none."""
-    position, hashes = -1, list[int]()
-    for file in files:
-        if file.header.end_position < begin:
-            continue
-        for hash_, found, _, _ in file.entries(_first_entry(file, begin)):
-            if found == position:
-                hashes.append(hash_)
-                continue
-            if position >= begin:
-                yield position, hashes
-            position, hashes = found, [hash_]
-    if position >= begin:
-        yield position, hashes
-    while True:
-        yield NEVER, []
+def _hash(topic: str, key: bytes, heads: dict[bytes, int]) -> int:
+    tail = key[-TAIL:]
+    if len(tail) < TAIL or not key.isascii():
+        return key_hash(topic, key.decode("utf-8", "replace"))
+    name = key[:-TAIL]
+    head = heads.get(name)
+    if head is None:
+        if len(heads) >= HEADS_MAX:
+            heads.clear()
+        head = heads[name] = java_hash(f"{topic}#{name.decode()}") * SHIFT
+    value = (head + sum(map(mul, tail, POWERS))) & MASK
+    # The magnitude of the signed number, but 0 for the one that has none.
+    return value if value < SIGN else (0 if value == SIGN else (1 << 32) - value)
 
 
 def _first_entry(file: IndexFileView, begin: int) -> int:
