@@ -2,6 +2,8 @@
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -101,3 +103,22 @@ def test_a_write_that_the_disk_takes_in_parts_is_finished(
         file.write(20, b"0")
     monkeypatch.undo()
     file.close()
+
+
+def test_a_file_that_vanishes_while_its_directory_is_read_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Queues share their directory with a RocksDB, whose threads remove files of its own.
+    for name in ("a", "b", "c"):
+        (tmp_path / name).touch()
+    real = os.scandir
+
+    @contextmanager
+    def scan(directory: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
+        with real(directory) as found:
+            entries = list(found)
+        (tmp_path / "b").unlink()
+        yield iter(entries)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    assert [entry.name for entry in RealFiles().entries(tmp_path)] == ["a", "c"]

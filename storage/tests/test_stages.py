@@ -133,6 +133,7 @@ async def test_scenario_07_back_in_stage_1_every_unit_is_in_its_slot(stand: Stan
     assert_files_agree(stand.config(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stages", [(1, 2, 3, 2, 1, 3, 1, 2), (3, 1, 3, 2, 3), (2, 1, 2, 3)])
 async def test_any_order_of_stages_keeps_both_indexes_in_agreement(
     stand: Stand, stages: tuple[int, ...]

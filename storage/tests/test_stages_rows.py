@@ -26,6 +26,7 @@ from lanemq.storage.stage_testing import (
     wanted_rows,
 )
 
+pytestmark = pytest.mark.slow
 BLANK_SIZE = 2147483647
 NOTES = "config/dispatchWatermark.json"
 

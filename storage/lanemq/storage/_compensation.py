@@ -54,7 +54,7 @@ def continue_files(
 
 
 def continue_rows(queues: QueueTable, rows: "QueueRows") -> None:
-    """Let rows go on where queue files do, both of them brought up to the log's end before."""
+    """Let rows that were brought up to the log's end go on where queue files do."""
     batch = rows.batch()
     for queue in queues:
         newest = rows.max_row(queue.topic, queue.queue_id)

@@ -232,13 +232,16 @@ class RealFiles:
         return RealFile(self, path)
 
     def entries(self, directory: Path) -> list[Entry]:
+        entries = []
         try:
             with os.scandir(directory) as found:
-                return sorted(
-                    Entry(entry.name, entry.is_dir(), entry.stat().st_size) for entry in found
-                )
+                for entry in found:
+                    # A RocksDB in the directory may remove files of its own at any time.
+                    with suppress(FileNotFoundError):
+                        entries.append(Entry(entry.name, entry.is_dir(), entry.stat().st_size))
         except (FileNotFoundError, NotADirectoryError):
             return []
+        return sorted(entries)
 
     def exists(self, path: Path) -> bool:
         return path.exists()

@@ -14,7 +14,7 @@ from ._files import Files, RealFiles
 from ._segments import is_segment_name
 from ._store import Store, system_clock_ms
 from ._tables import check_tables
-from ._watermarks import watermark_path
+from ._watermarks import WatermarkFile, watermark_path
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
     from .rocks import QueueRows
@@ -29,6 +29,9 @@ def move_aside_without_log(config: StoreConfig, *, files: Files, now_ms: int) ->
     """
     if any(is_segment_name(entry.name) for entry in files.entries(config.commit_log_path)):
         return
+    known = WatermarkFile(files, config.root).load()
+    if known is not None and known.is_new:
+        return  # there was no message yet, but a RocksDB may have been made
     for name in ("consumequeue", "index"):
         directory = config.root / name
         if files.entries(directory):

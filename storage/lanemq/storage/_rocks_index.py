@@ -163,6 +163,9 @@ class RocksIndex:
     def truncate(self, log_end: int) -> int:
         """Write what was taken, and forget rows of messages at or behind the end of the log."""
         self.writer.write(None)
+        # What was taken just now lies before the end.
+        if self.table.newest_position < log_end and (self.rows.watermark() or 0) <= log_end:
+            return 0
         return self.rows.truncate(log_end)
 
     @property

@@ -125,11 +125,23 @@ class RocksQueueTable:
         self.log_begin = log_begin
         self._queues: dict[tuple[str, int], RocksConsumeQueue] = {}
         self._count = 0
+        self._newest: tuple[QueueBounds, OffsetRow] | None = None
 
     def load(self) -> None:
-        """Count the queues that have rows. What was in use before is looked up again."""
+        """Count the queues, and find the newest. What was in use before is looked up again."""
         self._queues.clear()
-        self._count = sum(1 for bounds in self.rows.queues() if bounds.max is not None)
+        self._count = 0
+        self._newest = None
+        for bounds in self.rows.queues():
+            if bounds.max is not None:
+                self._count += 1
+                if self._newest is None or bounds.max > self._newest[1]:
+                    self._newest = bounds, bounds.max
+
+    @property
+    def newest_position(self) -> int:
+        """Position of the newest message when the table was loaded; -1 without any."""
+        return self._newest[1].log_position if self._newest is not None else -1
 
     def __len__(self) -> int:
         return self._count
@@ -186,19 +198,11 @@ class RocksQueueTable:
 
     # Landmarks of the log
 
-    def _newest(self) -> tuple[QueueBounds, OffsetRow] | None:
-        newest: tuple[QueueBounds, OffsetRow] | None = None
-        for bounds in self.rows.queues():
-            if bounds.max is not None and (newest is None or bounds.max > newest[1]):
-                newest = bounds, bounds.max
-        return newest
-
     def max_log_end(self) -> int:
         """Position behind the last message that has a row; -1 without any."""
-        newest = self._newest()
-        if newest is None:
+        if self._newest is None:
             return -1
-        bounds, (position, offset) = newest
+        bounds, (position, offset) = self._newest
         row = self.rows.unit(bounds.topic, bounds.queue_id, offset)
         return position + (row.size_bytes if row is not None else 0)
 
@@ -207,9 +211,8 @@ class RocksQueueTable:
 
         ``log_position`` itself must lie before the last message.
         """
-        newest = self._newest()
-        assert newest is not None
-        bounds, (position, offset) = newest
+        assert self._newest is not None
+        bounds, (position, offset) = self._newest
 
         def position_at(offset: int) -> int | None:
             row = self.rows.unit(bounds.topic, bounds.queue_id, offset)

@@ -39,6 +39,8 @@ class RocksRedo:
         self._belongs = belongs
         self._entries: list[_Entry] = []
         self._queues: set[tuple[str, int]] = set()
+        self.has_written = False
+        """Whether any row was changed."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -64,6 +66,7 @@ class RocksRedo:
         newest = self._rows.max_row(topic, queue_id)
         if newest is None:
             return
+        self.has_written = True
         if newest.log_position < log_position:
             self._rows.delete_queue(topic, queue_id)
         elif self._rows.unit(topic, queue_id, newest.queue_offset + 1) is not None:
@@ -93,5 +96,6 @@ class RocksRedo:
         if watermark is not None:
             batch.set_watermark(watermark)
         batch.write()
+        self.has_written |= bool(self._entries)
         self._entries = []
         self._queues.clear()

@@ -47,6 +47,7 @@ class RocksStartup:
         index, log_begin = self._index, self._log_begin
         for topic, position in (self._known.deleted if self._known is not None else {}).items():
             self._remove_deleted(topic, position)
+        index.table.load()
         ours = self._ours
         if ours is not None:
             index.begin, index.filled = ours.begin, ours.filled

@@ -262,11 +262,13 @@ class Startup:
             self._rocks.go_live(log_end)
         else:
             rocks.finish(log_end)
-        if self._stage is Stage.ROCKSDB:
-            if queues is not None:
-                continue_rows(queues, self._rocks.rows)
-                self._known_by_files.forget()
-                queues.forget()
+        if self._stage is not Stage.ROCKSDB:
+            return
+        if queues is not None:
+            continue_rows(queues, self._rocks.rows)
+            self._known_by_files.forget()
+            queues.forget()
+        if queues is not None or self._rocks.writer.has_written:
             self._rocks.table.load()
 
     # The key index

@@ -63,6 +63,11 @@ class Watermarks(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Topic -> end of the log when the topic was deleted: its older records belong nowhere."""
     version: int = VERSION
 
+    @property
+    def is_new(self) -> bool:
+        """Whether the log had nothing yet."""
+        return not (self.files or self.index or (self.rocksdb is not None and self.rocksdb.end))
+
 
 @final
 class WatermarkFile:
