@@ -437,6 +437,29 @@ async def test_a_migration_that_was_called_off_leaves_the_source_open_and_loses_
     assert (await cluster.send(third)).code == 0
 
 
+@pytest.mark.parametrize("is_down", [False, True])
+async def test_a_tool_that_calls_a_migration_off_finds_the_source_open(
+    autojump_clock: MockClock, cluster: LogicalCluster, *, is_down: bool
+) -> None:
+    source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
+    sealed, _ = moved(await cluster.prepare(source, target))
+    broker1 = cluster.brokers["broker1"]
+    if is_down:
+        await broker1.kill()
+    await cluster.map("broker2", target.queue_id, -1)
+    called_off = (await cluster.chain("broker2", 0)).find(target.key)
+    assert called_off is not None
+    assert (called_off.state, called_off.count) == (EXPIRED, 0)
+    if is_down:
+        await broker1.restart("kill")
+        cluster.forget()
+        await trio.sleep(5)
+    for name in ("broker1", "broker2"):
+        await cluster.notify(name, called_off, sealed)
+    assert (await cluster.normal(0)).broker_name == "broker1"
+    assert not broker1.running.context.logical.journal.all()
+
+
 async def test_a_destination_with_messages_cannot_be_called_off(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:

@@ -17,6 +17,7 @@ from lanemq.wire import VERSION, Frame, KVTable, RequestCode, SystemTopic, versi
 from .._dispatch import Handlers
 from .._session import Session
 from ._context import BrokerContext
+from ._logical_metrics import logical_info
 from ._stats import PUT_TIME_NAMES, BrokerStatistics
 
 INT_MAX: Final = (1 << 31) - 1
@@ -48,6 +49,7 @@ def runtime_info(broker: BrokerContext, boot_ms: int) -> dict[str, str]:
     info.update(_store(broker))
     info.update(_delays(broker))
     info.update(_queues(broker))
+    info.update(logical_info(broker))
     return info
 
 

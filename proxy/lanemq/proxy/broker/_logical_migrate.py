@@ -122,6 +122,8 @@ async def notify(broker: BrokerContext, asked: Move) -> None:
     known = logical.mappings[target.topic].find(target.key)
     if known is not None and known.state is not SegmentState.WRITE_ONLY:
         await logical.strike(target.topic, target.logical_index)
+    if SegmentState.EXPIRED in (asked.source.state, target.state):  # it may have been called off
+        await logical.look_again(target.topic)
 
 
 def register(handlers: Handlers, broker: BrokerContext) -> None:

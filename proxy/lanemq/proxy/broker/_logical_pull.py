@@ -112,6 +112,14 @@ class LogicalReads:
         self, mapping: TopicMapping, queue_id: int, queue_offset: int, max_count: int, get: Get
     ) -> Found | Wait | GoOn:
         """What a pull gets; ``get`` reads the message queue."""
+        found = self._read(mapping, queue_id, queue_offset, max_count, get)
+        if isinstance(found, GoOn) and found.redirect is not None:
+            self._logical.counters.redirects += 1
+        return found
+
+    def _read(
+        self, mapping: TopicMapping, queue_id: int, queue_offset: int, max_count: int, get: Get
+    ) -> Found | Wait | GoOn:
         plan = plan_read(
             mapping, queue_id, queue_offset, max_count, is_removed=self._logical.is_removed
         )

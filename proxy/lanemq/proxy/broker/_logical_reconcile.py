@@ -37,7 +37,7 @@ from ..logical import (
     without_forgotten,
 )
 from ._context import BrokerContext
-from ._logical_migrate import commit, notify
+from ._logical_migrate import commit
 from ._logical_seal import as_sealed, sealing
 from ._logical_view import account_of, ask_step, view_of
 
@@ -56,6 +56,7 @@ class Reconciler:
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
         self._logical = broker.logical
+        self._logical.look_again = self._look
 
     async def check_start(self) -> None:
         """Before anyone may write: hear of queues that went on elsewhere in the meantime."""
@@ -84,18 +85,24 @@ class Reconciler:
             is_open = target is not None and target.state is not SegmentState.WRITE_ONLY
             if migration.phase is Phase.PREPARED and is_open:
                 await self._logical.strike(*migration.queue)
-        for mapping in list(self._logical.mappings.values()):
-            for chain in mapping.chains.values():
-                target = chain.write_only
-                if target is None:
-                    continue
-                try:
-                    if mapping.is_own(target) and target.delta < 0:
-                        await self._find_place(mapping, target)
-                    else:
-                        await self._find_outcome(mapping, target)
-                except Refused as error:
-                    LOGGER.info("%s has to wait: %s", target, error.remark)
+        for topic in list(self._logical.mappings):
+            await self._look(topic)
+
+    async def _look(self, topic: str) -> None:
+        """Complete what can be completed of a topic's migrations."""
+        mapping = self._logical.mappings.get(topic)
+        for chain in mapping.chains.values() if mapping is not None else ():
+            assert mapping is not None
+            target = chain.write_only
+            if target is None:
+                continue
+            try:
+                if mapping.is_own(target) and target.delta < 0:
+                    await self._find_place(mapping, target)
+                else:
+                    await self._find_outcome(mapping, target)
+            except Refused as error:
+                LOGGER.info("%s has to wait: %s", target, error.remark)
 
     async def _find_outcome(self, mapping: TopicMapping, target: Segment) -> None:
         """As the source: open the destination, or learn that it is, or that it is no more."""
@@ -118,9 +125,9 @@ class Reconciler:
                 return
             now = done.destination
             LOGGER.warning("%s was opened by its source", now)
-        await notify(self._broker, Move(source, now))
-        others = LogicalQueues.of((*account, now))
-        await self._logical.change(target.topic, lambda mapping: merged(mapping, others))
+        others = LogicalQueues.of(account)
+        await self._logical.change(target.topic, lambda mapping: merged(mapping.put(now), others))
+        await self._logical.strike(target.topic, target.logical_index)
 
     def _source(self, mapping: TopicMapping, target: Segment) -> Segment | None:
         """The own segment that a queue went on from."""

@@ -8,7 +8,7 @@ Source: RocketMQ 5.0.0-PREVIEW, TopicConfigManager; which writes its mapping and
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import asynccontextmanager
 from typing import Final, final
 
@@ -34,29 +34,15 @@ from ..logical import (
     Phase,
     TopicMapping,
     refusal,
+    touched,
 )
+from ._logical_counters import LogicalCounters
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
 
 _WAITING: Final = "%LOGICAL%"
 
 Change = Callable[[TopicMapping], TopicMapping]
-
-
-@final
-class LogicalCounters:
-    """What is counted of logical queues since the broker started."""
-
-    def __init__(self) -> None:
-        self.redirects = 0
-        self.forwards = 0
-        self.forwards_failed = 0
-        self.seals = 0
-        self.seals_failed = 0
-        self.seal_ms_max = 0
-        self.in_flight_at_seal_max = 0
-        self.alarms: dict[SegmentKey, str] = {}
-        """What an operator has to know of a segment."""
 
 
 @final
@@ -88,10 +74,14 @@ class LogicalState:
         self.counters = LogicalCounters()
         self.expired_ms: dict[SegmentKey, int] = {}
         """Since when own segments are known to be expired."""
+        self.write_only_ms: dict[SegmentKey, int] = {}
+        """Since when own destinations are there that do not know their place."""
         self.emptied: set[str] = set()
         """Topics that had logical queues: name servers are told that there are none."""
         self.java_settings: dict[str, str] = {}
         """Name server -> the topics whose logical queues it tells Java clients of."""
+        self.look_again: Callable[[str], Awaitable[None]] = _nothing
+        """Finds out what became of the migrations of a topic. The reconciler puts its own here."""
         self._topics = store.tables.topics
         self._store = store
         self._now_ms = now_ms
@@ -159,7 +149,8 @@ class LogicalState:
                     await self._keep(self.mappings | {topic: new}, settings)
                 self.mappings[topic] = new
                 self.emptied.discard(topic)
-                self._changed(topic, _touched(before, new))
+                self._note_destinations(new)
+                self._changed(topic, touched(before, new))
         return new
 
     async def forget(self, topic: str) -> None:
@@ -241,6 +232,15 @@ class LogicalState:
             if segment.state is SegmentState.EXPIRED:
                 self.expired_ms.setdefault(segment.key, self._now_ms())
 
+    def _note_destinations(self, mapping: TopicMapping) -> None:
+        """Remember since when own destinations wait for their place."""
+        waiting = {s.key for s in mapping.own() if s.state is SegmentState.WRITE_ONLY}
+        for key in waiting:
+            self.write_only_ms.setdefault(key, self._now_ms())
+        for key in list(self.write_only_ms):
+            if key.topic == mapping.topic and key not in waiting:
+                del self.write_only_ms[key]
+
     def alarm(self, segment: Segment, text: str) -> None:
         """Tell the operator of something that no repetition repairs."""
         if self.counters.alarms.get(segment.key) != text:
@@ -263,6 +263,7 @@ class LogicalState:
                 continue
             segments = (self._readdressed(segment) for segment in queues.segments)
             self.mappings[topic] = mapping = TopicMapping(topic, self.broker_name, segments)
+            self._note_destinations(mapping)
             for segment in mapping.own():
                 self._check(segment)
                 self.note_expired(segment)
@@ -300,16 +301,5 @@ def waiting_queue(topic: str) -> str:
     return _WAITING + topic
 
 
-def _touched(before: TopicMapping, after: TopicMapping) -> set[int]:
-    """The message queues whose readers may be served otherwise now."""
-    indices = {
-        index
-        for index in (*before.chains, *after.chains)
-        if before.chain(index) != after.chain(index)
-    }
-    return {
-        segment.queue_id
-        for mapping in (before, after)
-        for segment in mapping.own()
-        if segment.logical_index in indices
-    }
+async def _nothing(topic: str) -> None:
+    """What nobody looks after."""

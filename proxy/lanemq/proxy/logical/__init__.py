@@ -26,7 +26,7 @@ from ._map_changes import (
     refusal,
     unmap_queue,
 )
-from ._mapping import TopicMapping
+from ._mapping import TopicMapping, touched
 from ._migration import Move, begin_prepare, committed, notified, prepared
 from ._reading import (
     EXCEEDS,
@@ -100,6 +100,7 @@ __all__ = [
     "rivals",
     "superseded_end",
     "swept",
+    "touched",
     "unmap_queue",
     "without_forgotten",
 ]

@@ -114,3 +114,18 @@ class TopicMapping:
         """Without the segments of these identities."""
         kept = (segment for segment in self if segment.key not in keys)
         return TopicMapping(self.topic, self.broker_name, kept)
+
+
+def touched(before: TopicMapping, after: TopicMapping) -> set[int]:
+    """The message queues whose readers may be served otherwise now."""
+    indices = {
+        index
+        for index in (*before.chains, *after.chains)
+        if before.chain(index) != after.chain(index)
+    }
+    return {
+        segment.queue_id
+        for mapping in (before, after)
+        for segment in mapping.own()
+        if segment.logical_index in indices
+    }

@@ -118,7 +118,7 @@ def notified(mapping: TopicMapping, asked: Move) -> TopicMapping:
         known = mapping.find(given.key)
         if known is None:
             continue
-        if not mapping.is_own(known) and not _is_older(given, known):
+        if not mapping.is_own(known) and not is_older(given, known):
             address = given.broker_address or known.broker_address
             changed = changed.put(given.with_address(address))
     target = asked.target
@@ -127,8 +127,14 @@ def notified(mapping: TopicMapping, asked: Move) -> TopicMapping:
     return changed
 
 
-def _is_older(given: Segment, known: Segment) -> bool:
-    """Whether ``given`` says less than what is known: a place or an end, once known, stays."""
+def is_older(given: Segment, known: Segment) -> bool:
+    """Whether a copy must not take the place of the one that is known.
+
+    A place or an end, once known, stays. That a destination is expired may mean that it was
+    opened and sealed since, or that it was called off: its source has to ask.
+    """
+    if known.state is SegmentState.WRITE_ONLY and given.state is SegmentState.EXPIRED:
+        return True
     if known.delta >= 0 > given.delta:
         return True
     has_end = known.is_sealed and known.count > 0

@@ -10,6 +10,7 @@ from typing import Final
 from lanemq.wire.logical import Chain, LogicalQueues, Segment, SegmentState
 
 from ._mapping import TopicMapping
+from ._migration import is_older
 
 _PROGRESS: Final[Mapping[SegmentState, int]] = {
     SegmentState.WRITE_ONLY: 0,
@@ -35,7 +36,9 @@ def merged(mapping: TopicMapping, view: LogicalQueues) -> TopicMapping:
             if mapping.is_own(segment) or segment.delta < 0:
                 continue
             known = mapping.find(segment.key)
-            if known is None or progress(segment) > progress(known):
+            if known is None or (
+                progress(segment) > progress(known) and not is_older(segment, known)
+            ):
                 changed.append(segment)
     return mapping.put(*changed) if changed else mapping
 
