@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rocksdict import Options, Rdict
 
 from lanemq.storage import (
     ConfigInvalid,
@@ -537,3 +538,21 @@ async def test_a_broken_row_is_named(tmp_path: Path) -> None:
 
 def test_the_kinds_are_those_of_5_3_3() -> None:
     assert [kind.name for kind in KINDS] == ["topics", "subscriptionGroups", "consumerOffsets"]
+
+
+@pytest.mark.parametrize("made", [["default"], ["default", "kvDataVersion"]])
+async def test_scenario_19_a_database_whose_making_was_interrupted_is_finished(
+    made: list[str], tmp_path: Path
+) -> None:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    (tmp_path / "config").mkdir()
+    path = str(tmp_path / "config" / TOPICS.name)
+    unfinished = Rdict(path, options)
+    for family in made[1:]:
+        unfinished.create_column_family(family, options).close()
+    unfinished.close()
+    write_json(tmp_path, TOPICS, {"T": topic("T")}, counter(2))
+    async with tables(tmp_path, store_type=ROCKSDB) as opened:
+        assert opened.topics.names == ("T",)
+    assert version_of(tmp_path, TOPICS) == 3

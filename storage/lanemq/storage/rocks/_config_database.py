@@ -68,8 +68,10 @@ class ConfigDatabase:
         access = AccessType.read_only() if read_only else AccessType.read_write()
         try:
             names = Rdict.list_cf(str(path), _options()) if is_present(path) else [ROWS]
-            # A family that is there must be opened, whatever it is.
-            families = {name: _options() for name in (*FAMILIES, *names)}
+            # A family that is there must be opened, whatever it is. One may be missing: a kill
+            # came while the database was made.
+            wanted = names if read_only else (*FAMILIES, *names)
+            families = {name: _options() for name in wanted}
             self._database = Rdict(str(path), _options(), families, access)
         except Exception as error:  # the binding has no class of its own for what RocksDB says
             if "lock" in str(error).lower():
@@ -79,15 +81,20 @@ class ConfigDatabase:
             (path / STRAY_FILE).unlink(missing_ok=True)
         if self._lock is not None:
             self._lock.opened()
-        self._families = {name: self._database.get_column_family(name) for name in FAMILIES}
-        self._handles = {name: self._database.get_column_family_handle(name) for name in FAMILIES}
+        opened: list[str] = [name for name in FAMILIES if name in families]
+        self._families = {name: self._database.get_column_family(name) for name in opened}
+        self._handles = {name: self._database.get_column_family_handle(name) for name in opened}
 
     def rows(self, family: str = ROWS) -> dict[bytes, bytes]:
         """All rows of a family, sorted by key."""
+        if family not in self._families:
+            return {}
         items = cast("Iterator[tuple[bytes, bytes]]", iter(self._families[family].items()))
         return dict(items)
 
     def get(self, family: str, key: bytes) -> bytes | None:
+        if family not in self._families:
+            return None
         return cast("bytes | None", self._families[family].get(key))
 
     def write(self, changes: Iterable[Change], *, sync: bool) -> None:
