@@ -412,6 +412,17 @@ async def test_a_queue_whose_messages_are_all_gone_goes_on_at_its_offset(
         assert store.bounds("Old", 0) == (45, 46)
 
 
+@pytest.mark.parametrize("stage", [2, 3])
+async def test_a_store_that_had_no_message_yet_starts_again_as_it_is(
+    stand: Stand, stage: int
+) -> None:
+    for _ in range(3):
+        await stand.run(stage, 0)
+    assert not list(stand.root.glob("*.aside-*"))
+    await stand.run(stage, 5)
+    assert_rows_agree(stand.config(stage))
+
+
 async def test_a_store_without_log_starts_anew_in_every_stage(stand: Stand) -> None:
     await stand.run(2, 20)
     shutil.rmtree(stand.root / "commitlog")

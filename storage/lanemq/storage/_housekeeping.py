@@ -166,9 +166,10 @@ class Housekeeping:
             if self._config.stage is not Stage.ROCKSDB:
                 self._progress.files = position
                 self._checkpoint.queue_ms = store_ms
-            self._progress.checkpoint_ms = self._flusher.flushed_store_ms
+            log_ms = self._flusher.flushed_store_ms
+            self._progress.checkpoint_ms = log_ms
             await self._progress.save(log_begin=self._log.segments.begin)
-            self._checkpoint.log_ms = self._flusher.flushed_store_ms
+            self._checkpoint.log_ms = log_ms
             self._checkpoint.write()
             await self._checkpoint.sync()
 

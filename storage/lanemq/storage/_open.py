@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from ._config import Stage, StoreConfig
-from ._errors import StartRefused, StoreCorrupted
+from ._errors import ConfigInvalid, StartRefused, StoreCorrupted
 from ._files import Files, RealFiles
 from ._segments import is_segment_name
 from ._store import Store, system_clock_ms
@@ -46,10 +46,13 @@ def move_aside_without_log(config: StoreConfig, *, files: Files, now_ms: int) ->
 def open_rows(config: StoreConfig, *, now_ms: int) -> "QueueRows":
     """Open the RocksDB of the queues. One that cannot be opened is moved aside, and made anew.
 
-    Raises ``StoreLocked``, ``StoreCorrupted`` and ``OSError``.
+    Raises ``StoreLocked``, ``StoreCorrupted``, ``OSError``, and ``ConfigInvalid`` where the
+    package for RocksDB is not installed.
     """
-    from .rocks import QueueDatabase, QueueRows, is_present, move_aside
-
+    try:
+        from .rocks import QueueDatabase, QueueRows, is_present, move_aside
+    except ImportError as error:
+        raise ConfigInvalid(f"RocksDB needs what lanemq[server] installs: {error}") from error
     directory = config.root / "consumequeue"
     why = "there are tables of a RocksDB, but what belongs to them is not"
     if is_present(directory) or not any(directory.glob("*.sst")):

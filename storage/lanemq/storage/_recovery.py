@@ -21,6 +21,7 @@ from ._segments import Segments
 LOGGER = logging.getLogger(__name__)
 NORMAL_FILES = 3
 NORMAL_BYTES = 128 << 20
+TELL_RECORDS = 1_000_000
 
 
 class Landmarks(Protocol):
@@ -82,6 +83,7 @@ class Recovery:
         self._files = files
         self._save_to = save_to
         self._check_crc = check_crc
+        self._redone = 0
         self.last_store_ms = 0
         """Store time of the last record that was looked at."""
 
@@ -92,16 +94,15 @@ class Recovery:
         for those behind the end.
         """
         segments = self._segments
-        redone = 0
         redo_from = min((target.watermark for target in self._targets), default=start)
         if redo_from < start:
             for record in walk_over_damage(segments, redo_from, start):
-                redone += self._redo(record)
+                self._redo(record)
         walk = LogWalk(segments, start, check_crc=self._check_crc)
         for record in walk:
             self.last_store_ms = record.store_timestamp_ms
             if record.position >= redo_from:
-                redone += self._redo(record)
+                self._redo(record)
         for target in self._targets:
             dropped = target.truncate(walk.end)
             target.watermark = min(target.watermark, walk.end)
@@ -110,11 +111,18 @@ class Recovery:
                     "%s: %d units lay behind the end of the log, %d", target.name, dropped, walk.end
                 )
         cut_log(segments, walk.end, why=walk.why, files=self._files, save_to=self._save_to)
-        LOGGER.info("the log ends at %d; %d records were dispatched again", walk.end, redone)
+        LOGGER.info("the log ends at %d; %d records were dispatched again", walk.end, self._redone)
         return walk.end
 
-    def _redo(self, record: Record) -> bool:
+    def _redo(self, record: Record) -> None:
         for target in self._targets:
             if record.position >= target.watermark:
                 target.redo(record)
-        return True
+        self._redone += 1
+        if self._redone % TELL_RECORDS == 0:
+            LOGGER.info(
+                "%d records are dispatched again, up to %d of the log: %.0f %% of its files",
+                self._redone,
+                record.end,
+                100 * record.end / self._segments.capacity_end,
+            )

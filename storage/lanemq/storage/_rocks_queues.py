@@ -8,6 +8,7 @@ RocksDBConsumeQueueStore and RocksDBConsumeQueueOffsetTable.
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final, final
 
 import trio
@@ -193,7 +194,8 @@ class RocksQueueTable:
             if position is not None:
                 batch = self.rows.batch()
                 batch.put_min(queue.topic_data, queue.queue_id, position, found)
-                batch.write()
+                with suppress(OSError):  # it only saves the next one to look the search
+                    batch.write()
         return found
 
     # Landmarks of the log

@@ -214,11 +214,11 @@ class Startup:
             return
         if not self._files.exists(queues.directory / "CURRENT"):
             return
-        from .rocks import QueueDatabase, QueueRows
-
         try:
+            from .rocks import QueueDatabase, QueueRows
+
             database = QueueDatabase(queues.directory, read_only=True)
-        except StoreCorrupted as error:
+        except (ImportError, StoreCorrupted) as error:
             LOGGER.warning("queues go on where their files end: %s", error)
             return
         self._continue_with(QueueRows(database), log_end)
