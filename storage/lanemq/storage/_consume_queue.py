@@ -70,6 +70,13 @@ class FileConsumeQueue:
         self.tail += BLANK_UNIT * count
         self.end += count
 
+    def extend(self, units: bytes) -> None:
+        """Add units, none of them blank, from message ``end`` on. Nothing is written yet."""
+        self.tail += units
+        self.end += len(units) // UNIT_BYTES
+        log_position, size_bytes, _ = unpack_unit(units, len(units) - UNIT_BYTES)
+        self.log_end = log_position + size_bytes
+
     def begin_at(self, offset: int) -> None:
         """Let an empty queue begin at ``offset``: the file up to there is filled with blanks."""
         assert self.end == 0
@@ -85,10 +92,7 @@ class FileConsumeQueue:
         Where that is more than a file away its files go, and a new one begins.
         """
         if (offset - self.end) * UNIT_BYTES > self._segments.file_bytes:
-            self._segments.remove_behind(0)
-            self.tail = bytearray()
-            self.end = 0
-            self.log_end = -1
+            self.clear()
         if self.end == 0:
             self.begin_at(offset)
 
@@ -248,6 +252,17 @@ class FileConsumeQueue:
         if dropped:
             self.cut(cut)
         return dropped
+
+    def patch(self, offset: int, units: bytes) -> None:
+        """Replace units that are there, unsynced. Raises ``OSError``."""
+        self.write_out()
+        self._segments.write(offset * UNIT_BYTES, units)
+
+    def clear(self) -> None:
+        """Remove all files; the queue can begin anywhere then."""
+        self._segments.remove_behind(0)
+        self._set_end(0)
+        self.min = 0
 
     def cut(self, offset: int) -> None:
         """Forget the units from ``offset`` on."""

@@ -286,7 +286,7 @@ def _first_difference(
     while at < end:
         count = min(CHUNK_UNITS, end - at)
         from_files, from_rows = files.read(at, count), rows.read(at, count)
-        same = _same_units(from_files, from_rows)
+        same = same_units(from_files, from_rows)
         if same < count:
             blanks = _blanks(from_files, same)
             if not blanks:
@@ -299,7 +299,8 @@ def _first_difference(
     return None
 
 
-def _same_units(one: bytes | bytearray, other: bytes | bytearray) -> int:
+def same_units(one: bytes | bytearray, other: bytes | bytearray) -> int:
+    """How many units at the begin are the same in both."""
     if one == other:
         return len(one) // UNIT_BYTES
     low, high = 0, min(len(one), len(other)) // UNIT_BYTES
