@@ -65,7 +65,7 @@ class LogicalSends:
                 if isinstance(error, BrokerUnreachable):
                     unreachable.add(segment.broker_name)
                 if round_number == ROUNDS_MAX or not await self._moved(
-                    topic, queue, segment, unreachable, until_s
+                    topic, queue, route, segment, unreachable, until_s
                 ):
                     raise
                 continue
@@ -90,14 +90,23 @@ class LogicalSends:
         self,
         topic: str,
         queue: MessageQueue,
+        known: TopicRoute,
         tried: Segment,
         unreachable: set[str],
         until_s: float,
     ) -> bool:
-        """Whether ``queue`` ends elsewhere than at ``tried`` by now."""
+        """Whether ``queue`` ends elsewhere than at ``tried`` by now, or its broker is elsewhere."""
         with trio.move_on_at(until_s):
             try:
                 await self._client.routes.refresh(topic)
+                name = tried.broker_name
+                route = self._client.routes.get(topic)
+                if route is not None and route.brokers.get(name) not in (
+                    None,
+                    known.brokers.get(name),
+                ):
+                    unreachable.discard(name)
+                    return True
                 _, segment = self._place(topic, queue, unreachable)
             except LanemqError:
                 return False

@@ -45,6 +45,11 @@ class RunningBroker:
     logical_address: HostAddress | None = None
     """Where clients that do not know logical queues find them; None where nobody listens."""
 
+    @property
+    def logical_text(self) -> str | None:
+        """``logical_address`` as text."""
+        return None if self.logical_address is None else str(self.logical_address)
+
 
 class LogicalPorts(NamedTuple):
     """The sockets of a logical listener (none in a simulation), and where clients reach it."""

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from .._settings import ConfigError
 
 LOGGER = logging.getLogger("lanemq.proxy.cli")
 
+PARENT_LOOK_S = 0.5
 LEVELS = ("debug", "info", "warning", "error")
 
 _F = TypeVar("_F", bound=Callable[..., object])
@@ -46,10 +48,15 @@ def server_options(command: _F) -> _F:
 
 
 def run_until_signalled(
-    services: Callable[[], AbstractAsyncContextManager[Ready]], *, as_json: bool, log_level: str
+    services: Callable[[], AbstractAsyncContextManager[Ready]],
+    *,
+    as_json: bool,
+    log_level: str,
+    parent: int | None = None,
 ) -> None:
     """Open ``services``, say that they are ready, and close them at SIGTERM or SIGINT.
 
+    With ``parent``, also when that process is not the one any more that started this one.
     A second signal cuts the closing short. An error that the user can do something about ends
     the process with one line on stderr and exit status 1.
     """
@@ -59,7 +66,7 @@ def run_until_signalled(
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     try:
-        trio.run(_main, services, as_json)
+        trio.run(_main, services, as_json, parent)
     except BaseException as error:
         cause = lone_error(error)
         text = _explained(cause)
@@ -69,7 +76,11 @@ def run_until_signalled(
         raise click.ClickException(text) from error
 
 
-async def _main(services: Callable[[], AbstractAsyncContextManager[Ready]], as_json: bool) -> None:
+async def _main(
+    services: Callable[[], AbstractAsyncContextManager[Ready]],
+    as_json: bool,
+    parent: int | None,
+) -> None:
     stopping = trio.Event()
     is_ready = False
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -82,7 +93,15 @@ async def _main(services: Callable[[], AbstractAsyncContextManager[Ready]], as_j
                         nursery.cancel_scope.cancel()
                     stopping.set()
 
+            async def watch_parent() -> None:
+                while os.getppid() == parent:  # noqa: ASYNC110 - nobody tells a child
+                    await trio.sleep(PARENT_LOOK_S)
+                LOGGER.error("process %d is gone, which started this one: stopping", parent)
+                stopping.set()
+
             nursery.start_soon(watch)
+            if parent is not None:
+                nursery.start_soon(watch_parent)
             async with services() as ready:
                 is_ready = True
                 # What lives now lives to the end; each full collection would walk it in vain.

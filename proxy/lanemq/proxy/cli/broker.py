@@ -1,5 +1,6 @@
 """``lanemq broker``: a broker alone."""
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from ._run import Ready, run_until_signalled, server_options
 @click.command()
 @click.option("-c", "config_file", type=click.Path(path_type=Path), help="A broker.conf.")
 @click.option("-n", "--namesrv", help="Name servers, host:port;host:port.")
+@click.option("--name", help="The broker's name.  [default: the host's]")
 @click.option("--host", help="The address to listen on.  [default: all]")
 @click.option("-p", "--port", type=int, help="The main port; 0 takes a free one.  [default: 10911]")
 @click.option(
@@ -19,13 +21,16 @@ from ._run import Ready, run_until_signalled, server_options
     type=click.Path(path_type=Path),
     help="The store directory.  [default: ./lanemq-data]",
 )
+@click.option("--parent", type=int, hidden=True, help="End when this process does.")
 @server_options
 def broker(
     config_file: Path | None,
     namesrv: str | None,
+    name: str | None,
     host: str | None,
     port: int | None,
     data: Path | None,
+    parent: int | None,
     as_json: bool,
     log_level: str,
 ) -> None:
@@ -38,6 +43,8 @@ def broker(
         given: dict[str, object] = {}
         if namesrv is not None:
             given["namesrv_addr"] = namesrv
+        if name is not None:
+            given["broker_name"] = name
         if host is not None:
             given["bind_address"] = host
         if port is not None:
@@ -55,8 +62,10 @@ def broker(
                     "broker": str(running.address),
                     "broker_name": running.name,
                     "vip_port": running.vip_port,
+                    "logical_listener": running.logical_text,
                     "data": str(config.store_path_root_dir),
+                    "pid": os.getpid(),
                 },
             )
 
-    run_until_signalled(services, as_json=as_json, log_level=log_level)
+    run_until_signalled(services, as_json=as_json, log_level=log_level, parent=parent)

@@ -36,6 +36,13 @@ NAME_SERVER_PORT = 9876
     help="The store directory.  [default: ./lanemq-data]",
 )
 @click.option("-c", "config_file", type=click.Path(path_type=Path), help="A broker.conf.")
+@click.option(
+    "--brokers",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="So many broker processes, as one set of logical queues.",
+)
 @server_options
 def serve(
     host: str | None,
@@ -43,16 +50,23 @@ def serve(
     broker_port: int | None,
     data: Path | None,
     config_file: Path | None,
+    brokers: int,
     as_json: bool,
     log_level: str,
 ) -> None:
-    """Run a name server and a broker. Options win over the file, which takes Apache's keys."""
+    """Run a name server and a broker. Options win over the file, which takes Apache's keys.
+
+    With --brokers N the brokers are processes of their own, to use N processors. Every topic is
+    on all of them, and clients see its queues as logical ones, whatever broker they are on. The
+    K-th has its store in broker-K below the store directory, and its ports 20 * (K - 1) above.
+    """
 
     @asynccontextmanager
     async def services() -> AsyncIterator[Ready]:
         from .._settings import parse_properties, read_file
         from ..broker import BrokerConfig, open_broker
         from ..nameserver import NameServerConfig, open_nameserver
+        from ._fleet import serve_fleet
 
         properties: dict[str, str] = {}
         if config_file is not None:
@@ -79,6 +93,12 @@ def serve(
             near = LOOPBACK if config.listens_everywhere else config.bind_address
             servers = (f"{near}:{name_server.port}", *config.name_servers)
             config = replace(config, namesrv_addr=";".join(servers))
+            if brokers > 1:
+                async with serve_fleet(
+                    config, brokers, name_server.address, config_file, log_level
+                ) as fleet:
+                    yield fleet
+                return
             async with open_broker(config) as broker:
                 yield Ready(
                     (
@@ -90,6 +110,7 @@ def serve(
                         "broker": str(broker.address),
                         "broker_name": broker.name,
                         "vip_port": broker.vip_port,
+                        "logical_listener": broker.logical_text,
                         "data": str(config.store_path_root_dir),
                     },
                 )

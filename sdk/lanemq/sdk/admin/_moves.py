@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, cast
 
+from ._logical_plan import plan_mapping
+from ._logical_survey import survey
 from ._migration import Migrated, abort, migrate, resume
 
 if TYPE_CHECKING:
@@ -23,6 +25,21 @@ class LogicalQueueOperations:
         """
         admin = cast("AdminClient", self)
         return await migrate(admin, topic, index, destination, force_delta=force_delta)
+
+    async def map_logical_queues(self, topic: str, *, cluster: str | None = None) -> int:
+        """Make logical queues of all queues of a topic that are none yet; returns how many.
+
+        All masters (of ``cluster``, or of all) have to answer: an index that one of them knows
+        must not be given again. Raises what asking the first silent one raised.
+        """
+        admin = cast("AdminClient", self)
+        found = await survey(admin, topic, cluster=cluster)
+        for error in found.away.values():
+            raise error
+        steps = plan_mapping(found.view)
+        for step in steps:
+            await admin.map_queue(step.address, topic, step.queue_id, step.index)
+        return len(steps)
 
     async def resume_migration(self, topic: str, index: int) -> Migrated:
         """Finish a migration that was interrupted. Raises ``MigrationRefused`` if none was."""

@@ -26,6 +26,14 @@ class LogicalQueueOperations:
             self._core.migrate_logical_queue, topic, index, destination, force_delta=force_delta
         )
 
+    def map_logical_queues(self, topic: str, *, cluster: str | None = None) -> int:
+        """Make logical queues of all queues of a topic that are none yet; returns how many.
+
+        All masters (of ``cluster``, or of all) have to answer: an index that one of them knows
+        must not be given again. Raises what asking the first silent one raised.
+        """
+        return self._bridge.call(self._core.map_logical_queues, topic, cluster=cluster)
+
     def resume_migration(self, topic: str, index: int) -> Migrated:
         """Finish a migration that was interrupted. Raises ``MigrationRefused`` if none was."""
         return self._bridge.call(self._core.resume_migration, topic, index)
