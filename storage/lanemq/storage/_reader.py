@@ -109,8 +109,9 @@ class Reader:
         total = scanned = gone_below = 0
         status = GetStatus.NO_MATCHED_MESSAGE
         filtered = tag_codes is not None or matches is not None
-        scan = SCAN_UNITS if filtered else min(SCAN_UNITS, 2 * WARM_COUNT_MAX)
-        units = queue.read(offset, max(scan, max_count))
+        # Some may be gone; and each has its price where they are rows of a database.
+        scan = max(SCAN_UNITS, max_count) if filtered else 2 * min(max_count, WARM_COUNT_MAX)
+        units = queue.read(offset, max(scan, 1))
         if not units:
             resume_at = queue.resume_at(offset)
             return Got(GetStatus.OFFSET_FOUND_NULL, resume_at, queue.min, queue.end, [])
