@@ -204,6 +204,34 @@ def test_repair_ends_with_1_where_only_another_copy_helps(recorded: Recorded) ->
     assert "another copy of the log file" in result.stdout
 
 
+@pytest.mark.slow
+def test_convert_goes_to_rocksdb_and_says_what_is_next(recorded: Recorded) -> None:
+    root = recorded(FILE_STORE)
+    result = run("convert", root, "--to", "rocksdb")
+    assert result.exit_code == 0
+    assert "1,579 messages of 14 queues added to RocksDB" in result.stdout
+    assert f"`lanemq store diff-consume-queue {root}`" in result.stdout
+    assert run("diff-consume-queue", root).exit_code == 0
+    verified = value_of(run("verify", root, "--json"))
+    assert verified["rocksdb_rows"] == verified["file_units"] == 1579
+    again = run("convert", root, "--to", "rocksdb")
+    assert "had everything already" in again.stdout
+    value = value_of(run("convert", root, "--to", "rocksdb", "--from-log", "--json"))
+    assert value["units_from_log"] == 1579
+
+
+@pytest.mark.slow
+def test_convert_goes_back_to_files(recorded: Recorded) -> None:
+    root = recorded(ROCKSDB_STORE)
+    result = run("convert", root, "--to", "files")
+    assert result.exit_code == 0
+    assert "579 messages of 22 queues added to the queue files" in result.stdout
+    assert "export-metadata" in result.stdout
+    verified = value_of(run("verify", root, "--json"))
+    assert verified["rocksdb_rows"] == verified["file_units"] == 2180
+    assert verified["findings"] == []
+
+
 def test_export_prints_strict_json_or_writes_the_files(
     unpacked_stores: Path, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 import click
 
+from ._convert import convert
 from ._diff import diff_consume_queue
 from ._dump import dump
 from ._export import export_metadata
@@ -16,9 +17,10 @@ __all__ = ["store"]
 def store() -> None:
     """Look into, check and mend a store directory, of lanemq or of Apache RocketMQ.
 
-    No broker may have it open. All but repair and export-metadata --in-place change nothing in it.
+    No broker may have it open. All but repair, convert and export-metadata --in-place leave it as
+    it is.
     """
 
 
-for _command in (inspect, dump, verify, repair, export_metadata, diff_consume_queue):
+for _command in (inspect, dump, verify, repair, export_metadata, diff_consume_queue, convert):
     store.add_command(_command)
