@@ -277,7 +277,7 @@ async def test_row_04_a_start_with_files_is_refused_while_rocksdb_is_newer(tmp_p
         text = str(caught.value)
         assert "topics: V; subscriptionGroups: v; consumerOffsets: T@g" in text
         assert "storeType=defaultRocksDB once more" in text
-        assert "`lanemq store export-metadata`" in text
+        assert f"`lanemq store export-metadata {root} --in-place`" in text
         assert "allowStaleJsonMetadata=true" in text
     assert everything(root) == before
 

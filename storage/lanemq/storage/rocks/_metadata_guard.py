@@ -60,7 +60,8 @@ def check_metadata(config: StoreConfig, files: Files) -> None:
         "RocksDB has newer configuration than the JSON files, which this start would use: "
         f"{'; '.join(found)}. Either start with storeType=defaultRocksDB once more and stop "
         "cleanly, which writes the JSON files; or write them now with `lanemq store "
-        "export-metadata`; or set allowStaleJsonMetadata=true to go on without what differs"
+        f"export-metadata {config.root} --in-place`; or set allowStaleJsonMetadata=true to go on "
+        "without what differs"
     )
 
 
