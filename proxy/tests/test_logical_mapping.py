@@ -250,9 +250,11 @@ async def test_only_own_segments_are_registered_and_all_are_handed_to_slaves(
     await cluster.map_all(queues=1)
     logical = cluster.brokers["broker1"].running.context.logical
     foreign = begun("broker9", "10.0.9.9:1", 4, 0).with_delta(9)
+    seen = watch_registrations(cluster)
     await logical.change(TOPIC, lambda mapping: mapping.put(foreign))
-    own = logical.own_queues()[TOPIC]
-    assert [segment.broker_name for segment in own.segments] == ["broker1"]
+    await trio.sleep(1)
+    told = [registered for registered in seen if registered.broker == "broker1"]
+    assert told[-1].owners == {"broker1"}
     client = await cluster.at("broker1")
     answer = await client.call(RequestCode.GET_ALL_TOPIC_CONFIG)
     wrapper = TopicConfigWrapper.decode(answer.body)
@@ -359,6 +361,8 @@ class Registered:
         read = RegisterBrokerBody.decode_compressed if compressed else RegisterBrokerBody.decode
         mapped = logical_queues_by_topic(read(body).topic_config_wrapper.extra)
         self.mapped = None if mapped is None else {name: list(q) for name, q in mapped.items()}
+        queues = (mapped or {}).values()
+        self.owners = {segment.broker_name for found in queues for segment in found.segments}
 
 
 def watch_registrations(cluster: LogicalCluster) -> list[Registered]:

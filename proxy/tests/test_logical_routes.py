@@ -356,15 +356,15 @@ def test_a18_a_source_that_comes_back_shorter_leaves_a_hole_that_is_shown() -> N
     for is_lanemq in (True, False):
         cluster = mapped()
         cluster.gone("broker1")
-        gaps = LogicalQueueReport(topics={"T": TopicReport(gaps=(GapReport(0, 200),))})
+        gaps = LogicalQueueReport(topics={"T": TopicReport(gaps=(GapReport(0, 150, 200),))})
         to = at("broker2/2", 200)
-        cluster.register("broker2", (*ON_2, to), queues=3, report=gaps, lanemq=is_lanemq)
+        cluster.register("broker2", (*ON_2, to), queues=3, lanemq=is_lanemq)
         cluster.register("broker1", ON_1)
         shown = cluster.shown()
         assert shown is not None
         assert shown[0][-1] == to, "the source does not know yet that it was superseded"
         sealed = at("broker1/0", 0, 0, 150)
-        cluster.register("broker1", (sealed, ON_1[1]))
+        cluster.register("broker1", (sealed, ON_1[1]), report=gaps, lanemq=is_lanemq)
         assert cluster.shown() == {**ALL, 0: [sealed, to]}
 
 
@@ -377,7 +377,7 @@ def test_a17_a_delta_forced_behind_a_sealed_source_is_shown_if_its_broker_says_s
     segments = (*ON_2, at("broker2/2", 200))
     cluster.register("broker2", segments, queues=3)
     assert cluster.shown() == {**ALL, 0: [sealed]} != before
-    gaps = TopicReport(gaps=(GapReport(0, 200),))
+    gaps = TopicReport(gaps=(GapReport(0, 150, 200),))
     cluster.register("broker2", segments, queues=3, report=LogicalQueueReport(topics={"T": gaps}))
     assert cluster.shown() == {**ALL, 0: [sealed, segments[2]]}
 

@@ -19,6 +19,7 @@ from lanemq.wire.logical import (
     Chain,
     ClientView,
     CreateQueueForLogicalQueue,
+    GapReport,
     LogicalListenerReport,
     LogicalQueueReport,
     LogicalQueues,
@@ -31,6 +32,7 @@ from lanemq.wire.logical import (
     TopicReport,
     UpdateLogicalQueueMapping,
     check_chain,
+    gaps_beside,
     logical_queues_by_topic,
     serves_java,
     with_logical_queues,
@@ -244,7 +246,12 @@ def test_a_brokers_report_comes_back_and_java_never_sees_a_null() -> None:
     report = LogicalQueueReport(
         is_whole=False,
         listener=LogicalListenerReport("10.0.0.1:10921", 5),
-        topics={"T": TopicReport(ClientView.PHYSICAL, serve_to_java=False), "U": TopicReport()},
+        topics={
+            "T": TopicReport(
+                ClientView.PHYSICAL, serve_to_java=False, gaps=(GapReport(0, 150, 200),)
+            ),
+            "U": TopicReport(),
+        },
     )
     members = report.added_to({"logicalQueuesInfoMap": {}})
     data = fastjson.dumps(members)
@@ -262,3 +269,16 @@ def test_the_topics_that_java_clients_may_see_are_all_none_or_a_list() -> None:
     assert not serves_java("none", "T")
     assert serves_java("S, T", "T")
     assert not serves_java("S,TT", "T")
+
+
+def test_a_broker_knows_the_gaps_beside_its_own_segments() -> None:
+    def at(broker: str, delta: int, end: int = -1) -> Segment:
+        state = SegmentState.NORMAL if end < 0 else SegmentState.READ_ONLY
+        return Segment(MessageQueue("T", broker, delta), 0, delta, state, 0, end)
+
+    chain = [at("a", 0, 5), at("b", 7, 3), at("c", 20, 1), at("d", 30)]
+    queues = LogicalQueues([Chain(0, chain), Chain(1)])
+    assert gaps_beside("a", queues) == (GapReport(0, 5, 7),)
+    assert gaps_beside("b", queues) == (GapReport(0, 5, 7), GapReport(0, 10, 20))
+    assert gaps_beside("d", queues) == (GapReport(0, 21, 30),)
+    assert gaps_beside("e", queues) == ()

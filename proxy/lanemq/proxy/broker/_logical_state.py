@@ -102,11 +102,11 @@ class LogicalState:
         mapping = self.mappings.get(topic)
         return None if mapping is None else LogicalQueues(mapping.chains.values())
 
-    def own_queues(self) -> dict[str, LogicalQueues]:
-        """What is registered: the own segments, topic by topic."""
+    def known_queues(self) -> dict[str, LogicalQueues]:
+        """What is known of every topic; the own segments among it are registered."""
         emptied = {topic: LogicalQueues() for topic in sorted(self.emptied)}
         return emptied | {
-            topic: LogicalQueues(mapping.chains.values()).of_broker(self.broker_name)
+            topic: LogicalQueues(mapping.chains.values())
             for topic, mapping in self.mappings.items()
         }
 

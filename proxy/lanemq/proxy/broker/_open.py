@@ -117,7 +117,7 @@ async def run_broker(
             address=str(address),
             ha_address=str(HostAddress(address.host, address.port + _HA_ABOVE)),
             topics=lambda: TopicConfigWrapper(dict(tables.configs), tables.data_version),
-            logical_queues=lambda: broker.context.logical.own_queues(),
+            logical_queues=lambda: broker.context.logical.known_queues(),
             on_java_setting=lambda server, setting: broker.context.logical.java_settings.update(
                 {server: setting}
             ),

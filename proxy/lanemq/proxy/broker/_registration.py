@@ -38,6 +38,7 @@ from lanemq.wire.logical import (
     LogicalQueueReport,
     LogicalQueues,
     TopicReport,
+    gaps_beside,
     with_logical_queues,
 )
 
@@ -60,7 +61,8 @@ class Registrar:
     """Keeps one broker registered. ``run`` does the work; the rest never waits.
 
     ``topics`` gives all topics with their data version, whenever it is called, and
-    ``logical_queues`` the segments that the broker has, topic by topic.
+    ``logical_queues`` what the broker knows of logical queues, topic by topic: of others'
+    segments only what is missing between them and its own is registered.
     ``on_java_setting`` hears, with its name, which topics' logical queues a name server tells
     Java clients of. ``on_order_topics`` hears which topics the name server's operator has declared
     ordered.
@@ -195,9 +197,10 @@ class Registrar:
             table = {name: table[name] for name in changed if name in table}
         if allowed & Permission.READ_WRITE != Permission.READ_WRITE:
             table = {name: restricted(topic, allowed) for name, topic in table.items()}
-        mapped = self._logical_queues()
+        name_here, known = self._config.broker_name, self._logical_queues()
         if changed is not None:
-            mapped = {name: mapped[name] for name in changed if name in mapped}
+            known = {name: known[name] for name in changed if name in known}
+        mapped = {name: queues.of_broker(name_here) for name, queues in known.items()}
         # That the map is there at all says that this broker knows logical queues.
         extra = with_logical_queues({}, mapped) if mapped or changed is None else {}
         physical = self._config.physical_topics
@@ -205,8 +208,11 @@ class Registrar:
             is_whole=changed is None,
             listener=self._logical_listener,
             topics={
-                name: TopicReport(ClientView.PHYSICAL if name in physical else ClientView.LOGICAL)
-                for name in mapped
+                name: TopicReport(
+                    ClientView.PHYSICAL if name in physical else ClientView.LOGICAL,
+                    gaps=gaps_beside(name_here, queues),
+                )
+                for name, queues in known.items()
             },
         )
         return TopicConfigWrapper(table, everything.data_version, report.added_to(extra))

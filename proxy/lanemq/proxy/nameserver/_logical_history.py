@@ -44,12 +44,21 @@ class History:
         """
         return self._was_found(shown.index, before, after) or _edge(before, after) in _edges(shown)
 
-    def is_known_gap(self, index: int, before: Segment | None, after: Segment) -> bool:
-        """Whether nobody has the offsets between two segments any more."""
+    def is_known_gap(
+        self,
+        index: int,
+        before: Segment | None,
+        after: Segment,
+        reported: Iterable[tuple[int, int]] = (),
+    ) -> bool:
+        """Whether nobody has the offsets between two segments (any more).
+
+        ``reported`` are ranges of offsets of which brokers say so.
+        """
         if self._was_found(index, before, after):
             return True
         begin = 0 if before is None else before.next_delta
-        ranges = self._removed.get(index, ())
+        ranges = _joined([*self._removed.get(index, ()), *reported])
         return any(low <= begin and after.delta <= high for low, high in ranges)
 
     def _was_found(self, index: int, before: Segment | None, after: Segment) -> bool:

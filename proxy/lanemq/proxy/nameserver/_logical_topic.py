@@ -15,7 +15,6 @@ from lanemq.wire import QueueData
 from lanemq.wire.logical import (
     Chain,
     ClientView,
-    GapReport,
     LogicalQueues,
     Segment,
     SegmentKey,
@@ -229,12 +228,17 @@ class LogicalTopic:
         return chains, problems
 
     def _is_known_gap(self, shown: Chain, before: Segment | None, after: Segment) -> bool:
-        reported = self._reported[after.broker_name].report
-        if reported is None:  # one of 5.0.0-PREVIEW cannot say that a delta was forced
-            is_said = self._history.follows(shown, before, after)
-        else:
-            is_said = GapReport(after.logical_index, after.delta) in reported.gaps
-        return is_said or self._history.is_known_gap(shown.index, before, after)
+        # A broker of 5.0.0-PREVIEW cannot say that an operator forced its first offset.
+        is_mute = self._reported[after.broker_name].report is None
+        if is_mute and self._history.follows(shown, before, after):
+            return True
+        reported = [
+            (gap.begin, gap.end)
+            for found in self._reported.values()
+            for gap in (found.report.gaps if found.report is not None else ())
+            if gap.logical_index == shown.index
+        ]
+        return self._history.is_known_gap(shown.index, before, after, reported)
 
     def _left_of(self, index: int, live: Mapping[int, Chain]) -> Chain:
         """What clients know of a logical queue and nothing speaks against."""

@@ -49,6 +49,7 @@ from ._report import (
     LogicalListenerReport,
     LogicalQueueReport,
     TopicReport,
+    gaps_beside,
     serves_java,
 )
 from ._segment import NOT_SET, Segment, SegmentKey, SegmentState, sort_key
@@ -93,6 +94,7 @@ __all__ = [
     "check_change",
     "check_physical_queue",
     "check_queues",
+    "gaps_beside",
     "logical_queues_by_topic",
     "progress_topic",
     "segment_at",

@@ -7,10 +7,12 @@ passes over it. What the name server has to say in return is an ext field of its
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 from typing import ClassVar, Final, final
 
 from .._errors import RemoteProtocolError
 from ..bodies._body import Body
+from ._queues import LogicalQueues
 
 REPORT_MEMBER: Final = "lanemqLogicalQueues"
 
@@ -38,16 +40,34 @@ class ClientView(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GapReport(Body):
-    """Nobody has the offsets before ``delta`` of a logical queue, down to the next segment's end.
+    """Nobody has the offsets from ``begin`` to before ``end`` of a logical queue.
 
-    So it is where a segment begins at a delta that was forced. Without this, a name server
-    takes a gap for a report that is late, and shows nothing behind it.
+    Without this, a name server takes a gap for a report that is late, and shows nothing of the
+    queue behind it.
     """
 
-    NAMES: ClassVar = {"logical_index": "logicalQueueIndex", "delta": "logicalQueueDelta"}
+    NAMES: ClassVar = {"logical_index": "logicalQueueIndex"}
 
     logical_index: int
-    delta: int
+    begin: int
+    end: int
+
+
+def gaps_beside(broker_name: str, queues: LogicalQueues) -> tuple[GapReport, ...]:
+    """Gaps that a broker knows of: right before or behind a segment of its own.
+
+    ``queues`` are all it knows of a topic. What lies between others' segments it may not have
+    heard of; of its own it knows what came before and what comes next.
+    """
+    gaps = []
+    for chain in queues.values():
+        placed = [segment for segment in chain if segment.delta >= 0]
+        for before, after in pairwise(placed):
+            is_beside = broker_name in (before.broker_name, after.broker_name)
+            end = before.end_offset
+            if is_beside and end is not None and end < after.delta:
+                gaps.append(GapReport(chain.index, end, after.delta))
+    return tuple(gaps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +78,7 @@ class TopicReport(Body):
     serve_to_java: bool = True
     """Whether flagged Java clients may be told of the logical queues (see ``serves_java``)."""
     gaps: tuple[GapReport, ...] = ()
-    """Where segments of this broker begin behind offsets that nobody has."""
+    """See ``gaps_beside``."""
 
 
 @dataclass(frozen=True, slots=True)

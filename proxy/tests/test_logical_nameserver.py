@@ -1,0 +1,280 @@
+"""Logical queues over the wire of a name server: requests as clients and brokers write them."""
+
+import json
+import zlib
+
+import pytest
+import trio
+
+from lanemq.proxy._dispatch import Handlers
+from lanemq.proxy._server import Server
+from lanemq.proxy._testing import Connect, Peer
+from lanemq.proxy.nameserver import NameServerConfig, RouteTable
+from lanemq.proxy.nameserver._handlers import NameServerHandlers
+from lanemq.proxy.nameserver._kv import KVConfig
+from lanemq.wire import (
+    DataVersion,
+    DeleteTopicFromNamesrv,
+    Frame,
+    GetRouteInfo,
+    RegisterBroker,
+    RegisterBrokerBody,
+    RegisterBrokerResponse,
+    RequestCode,
+    ResponseCode,
+    RouteData,
+    TopicConfig,
+    TopicConfigWrapper,
+    UnregisterBroker,
+    Version,
+    request,
+)
+from lanemq.wire.logical import (
+    LOGICAL_QUEUE_BROKER,
+    LOGICAL_QUEUE_FLAG,
+    LogicalListenerReport,
+    LogicalQueueReport,
+    LogicalQueues,
+    TopicReport,
+)
+
+# As a broker of 5.0.0-PREVIEW writes it: bare indices, its own segments only.
+PREVIEW_REGISTRATION = (
+    '{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":{"counter":7,'
+    '"timestamp":1700000000000},"logicalQueuesInfoMap":{"T":{0:[{"brokerAddr":"10.0.0.1:10911",'
+    '"firstMsgTimeMillis":-1,"lastMsgTimeMillis":-1,"logicalQueueDelta":0,"logicalQueueIndex":0,'
+    '"messageQueue":{"brokerName":"broker1","queueId":0,"topic":"T"},"offsetDelta":0,'
+    '"offsetMax":-1,"state":"Normal"}],1:[{"brokerAddr":"10.0.0.1:10911","firstMsgTimeMillis":-1,'
+    '"lastMsgTimeMillis":-1,"logicalQueueDelta":0,"logicalQueueIndex":1,"messageQueue":'
+    '{"brokerName":"broker1","queueId":1,"topic":"T"},"offsetDelta":0,"offsetMax":-1,'
+    '"state":"Normal"}],2:[]}},"topicConfigTable":{"T":{"order":false,"perm":6,"readQueueNums":2,'
+    '"topicFilterType":"SINGLE_TAG","topicName":"T","topicSysFlag":0,"writeQueueNums":2},'
+    '"U":{"order":false,"perm":6,"readQueueNums":2,"topicFilterType":"SINGLE_TAG","topicName":"U",'
+    '"topicSysFlag":0,"writeQueueNums":2}}}}'
+)
+
+
+class NameServer:
+    """A name server over memory streams."""
+
+    def __init__(self, **config: object) -> None:
+        self.config = NameServerConfig.from_properties({}, {"logical_queue_wait_time": 0, **config})
+        self.kv = KVConfig(None)
+        handlers = Handlers()
+        NameServerHandlers(self.config, RouteTable(), self.kv, now_s=trio.current_time).add_to(
+            handlers
+        )
+        self.server = Server(handlers, name="name server")
+
+
+def registration(body: bytes, *, compressed: bool = False) -> Frame:
+    header = RegisterBroker(
+        broker_name="broker1",
+        broker_addr="10.0.0.1:10911",
+        cluster_name="c",
+        ha_server_addr="",
+        broker_id=0,
+        compressed=compressed,
+        body_crc32=zlib.crc32(body) & 0x7FFF_FFFF,
+    )
+    return request(RequestCode.REGISTER_BROKER, header.to_fields(), body)
+
+
+def of_lanemq(text: str, **report: object) -> bytes:
+    """The same registration with lanemq's own member."""
+    wrapper = RegisterBrokerBody.decode(text).topic_config_wrapper
+    listener = LogicalListenerReport("10.0.0.1:10921", 5)
+    member = LogicalQueueReport(listener=listener, topics={"T": TopicReport(**report)})  # type: ignore[arg-type]
+    version = DataVersion(1_700_000_000_000, 8)
+    table = wrapper.topic_config_table
+    return RegisterBrokerBody(
+        TopicConfigWrapper(table, version, member.added_to(wrapper.extra))
+    ).encode()
+
+
+def ask(
+    topic: str = "T",
+    *,
+    flagged: bool = True,
+    language: str = "JAVA",
+    only: str | None = None,
+    means_it: bool | None = None,
+) -> Frame:
+    fields = GetRouteInfo(
+        topic,
+        sys_flag=LOGICAL_QUEUE_FLAG if flagged else None,
+        logical_queue_ids_filter=only,
+        apply_logical_queue_ids_filter=means_it,
+    )
+    return Frame(
+        code=RequestCode.GET_ROUTEINFO_BY_TOPIC,
+        fields=fields.to_fields(),
+        language=language,
+        version=Version.V4_9_4 if flagged else Version.V4_2_0,
+    )
+
+
+async def indices(peer: Peer, frame: Frame) -> list[int] | None:
+    """The logical queues that a client is told of."""
+    answer = await peer.call(frame)
+    assert answer.code == ResponseCode.SUCCESS
+    queues = LogicalQueues.of_route(RouteData.decode(answer.body).extra)
+    return None if queues is None else list(queues)
+
+
+@pytest.fixture
+async def peer(connect: Connect) -> Peer:
+    """A peer of a name server where a broker of 5.0.0-PREVIEW has registered."""
+    peer = connect(NameServer().server)
+    await peer.call(registration(PREVIEW_REGISTRATION.encode()))
+    return peer
+
+
+async def test_a_route_is_strict_json_of_the_ordered_form_alone(peer: Peer) -> None:
+    answer = await peer.call(ask())
+    route = json.loads(answer.body)
+    assert set(route) == {"brokerDatas", "filterServerTable", "logicalQueuesInfo", "queueDatas"}
+    assert list(route["logicalQueuesInfo"]) == ["0", "1"], "empty indices are left out"
+    assert route["logicalQueuesInfo"]["0"][0]["messageQueue"] == {
+        "brokerName": "broker1",
+        "queueId": 0,
+        "topic": "T",
+    }
+    assert b"null" not in answer.body
+
+
+async def test_a30_a_topic_without_logical_queues_has_no_such_member_and_no_null(
+    peer: Peer,
+) -> None:
+    answer = await peer.call(ask("U"))
+    assert set(json.loads(answer.body)) == {"brokerDatas", "filterServerTable", "queueDatas"}
+    assert (await peer.call(ask("V"))).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+async def test_a_client_without_the_flag_is_told_nothing_new(peer: Peer) -> None:
+    assert await indices(peer, ask(flagged=False)) is None
+    answer = await peer.call(ask(flagged=False))
+    assert b'"brokerAddrs":{0:' in answer.body, "a client of old reads no other form"
+
+
+async def test_a31_and_d20_the_filter_of_java_clients_is_ignored(peer: Peer) -> None:
+    assert await indices(peer, ask(only="[1]")) == [0, 1]
+
+
+async def test_a_filter_that_is_meant_is_heeded(peer: Peer) -> None:
+    assert await indices(peer, ask(only="[1, 7]", means_it=True)) == [1]
+    answer = await peer.call(ask(only="1..7", means_it=True))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "logicalQueueIdsFilter" in (answer.remark or "")
+
+
+async def test_d43_the_switch_is_for_java_clients_and_can_be_turned_while_running(
+    connect: Connect,
+) -> None:
+    name_server = NameServer(serve_logical_queue_to_java="none")
+    peer = connect(name_server.server)
+    await peer.call(registration(PREVIEW_REGISTRATION.encode()))
+    assert await indices(peer, ask()) is None
+    assert await indices(peer, ask(language="PYTHON")) == [0, 1]
+    update = request(RequestCode.UPDATE_NAMESRV_CONFIG, {}, b"serveLogicalQueueToJava=T")
+    assert (await peer.call(update)).code == ResponseCode.SUCCESS
+    assert await indices(peer, ask()) == [0, 1]
+
+
+async def test_d43_a_broker_of_lanemq_hears_of_the_switch_and_no_other_does(
+    connect: Connect,
+) -> None:
+    peer = connect(NameServer(serve_logical_queue_to_java="S,T").server)
+    answer = await peer.call(registration(PREVIEW_REGISTRATION.encode()))
+    assert answer.fields == {}
+    answer = await peer.call(registration(of_lanemq(PREVIEW_REGISTRATION)))
+    heard = RegisterBrokerResponse.from_fields(answer.fields)
+    assert heard.serve_logical_queue_to_java == "S,T"
+
+
+async def test_d43_a_broker_can_withhold_a_topic_from_java_clients(connect: Connect) -> None:
+    peer = connect(NameServer().server)
+    await peer.call(registration(of_lanemq(PREVIEW_REGISTRATION, serve_to_java=False)))
+    assert await indices(peer, ask()) is None
+    assert await indices(peer, ask(language="PYTHON")) == [0, 1]
+
+
+async def test_clients_of_old_are_sent_to_the_listener(connect: Connect) -> None:
+    name_server = NameServer(order_message_enable=True)
+    name_server.kv.put("ORDER_TOPIC_CONFIG", "T", "broker1:2")
+    peer = connect(name_server.server)
+    await peer.call(registration(of_lanemq(PREVIEW_REGISTRATION)))
+    answer = await peer.call(ask(flagged=False))
+    route = RouteData.decode(answer.body)
+    assert [data.broker_name for data in route.queue_datas] == [LOGICAL_QUEUE_BROKER]
+    assert route.queue_datas[0].read_queue_nums == 2
+    assert b'"brokerAddrs":{0:"10.0.0.1:10921"}' in answer.body
+    assert route.order_topic_conf is None, "it names brokers that the client does not see"
+    flagged = RouteData.decode((await peer.call(ask())).body)
+    assert flagged.order_topic_conf is None, "it would make the client use physical queues"
+    cluster = await peer.call(request(RequestCode.GET_BROKER_CLUSTER_INFO))
+    assert LOGICAL_QUEUE_BROKER.encode() not in cluster.body
+
+
+async def test_a25_a_name_server_that_has_started_says_not_yet(
+    connect: Connect, autojump_clock: trio.testing.MockClock
+) -> None:
+    peer = connect(NameServer(logical_queue_wait_time=35_000).server)
+    await peer.call(registration(PREVIEW_REGISTRATION.encode()))
+    assert (await peer.call(ask())).code == ResponseCode.TOPIC_NOT_EXIST
+    assert await indices(peer, ask("U")) is None
+    assert await indices(peer, ask(flagged=False)) is None, "nobody translates here"
+    await trio.sleep(35)
+    assert await indices(peer, ask()) == [0, 1]
+
+
+async def test_a32_a_topic_deleted_and_made_again_is_a_plain_one(peer: Peer) -> None:
+    deletion = request(RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicFromNamesrv("T").to_fields())
+    await peer.call(deletion)
+    assert (await peer.call(ask())).code == ResponseCode.TOPIC_NOT_EXIST
+    plain = RegisterBrokerBody(
+        TopicConfigWrapper({"T": TopicConfig("T", 2, 2)}, DataVersion(1_700_000_000_001, 9))
+    )
+    await peer.call(registration(plain.encode()))
+    assert await indices(peer, ask()) is None
+
+
+async def test_d30_a_compressed_registration_takes_no_logical_queues_away(peer: Peer) -> None:
+    body = RegisterBrokerBody(
+        TopicConfigWrapper({"T": TopicConfig("T", 2, 2)}, DataVersion(1_700_000_000_001, 9))
+    )
+    await peer.call(registration(body.encode_compressed(), compressed=True))
+    assert await indices(peer, ask()) == [0, 1]
+
+
+async def test_an_operator_has_a_broker_forgotten_with_its_farewell(connect: Connect) -> None:
+    name_server = NameServer()
+    peer = connect(name_server.server)
+    other = RegisterBroker(
+        broker_name="broker2",
+        broker_addr="10.0.0.2:10911",
+        cluster_name="c",
+        ha_server_addr="",
+        broker_id=0,
+    )
+    await peer.call(registration(PREVIEW_REGISTRATION.encode()))
+    body = RegisterBrokerBody(
+        TopicConfigWrapper({"T": TopicConfig("T", 0, 0)}, DataVersion(1, 1))
+    ).encode()
+    await peer.call(request(RequestCode.REGISTER_BROKER, other.to_fields(), body))
+    farewell = UnregisterBroker("broker1", "10.0.0.1:10911", "c", 0)
+    await peer.call(request(RequestCode.UNREGISTER_BROKER, farewell.to_fields()))
+    assert await indices(peer, ask()) == [0, 1], "it may come back"
+    final = UnregisterBroker("broker1", "10.0.0.1:10911", "c", 0, forget_logical_queues=True)
+    await peer.call(request(RequestCode.UNREGISTER_BROKER, final.to_fields()))
+    assert await indices(peer, ask()) is None
+
+
+async def test_a_registration_that_cannot_be_understood_changes_nothing(peer: Peer) -> None:
+    broken = PREVIEW_REGISTRATION.replace('"state":"Normal"', '"state":"Odd"').replace(
+        '"counter":7', '"counter":8'
+    )
+    answer = await peer.call(registration(broken.encode()))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "state of a segment" in (answer.remark or "")
+    assert await indices(peer, ask()) == [0, 1]
