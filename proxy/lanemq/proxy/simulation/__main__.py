@@ -56,7 +56,8 @@ def show(report: Report) -> None:
     click.echo(
         f"seed {report.seed}: {report.simulated_s:.0f} s simulated, "
         f"{report.acknowledged} acknowledged ({report.failed_sends} sends failed), "
-        f"{report.delivered} delivered; {misfortunes}"
+        f"{report.delivered} delivered, {report.migrations} migrations "
+        f"({report.interrupted} interrupted); {misfortunes}"
     )
 
 

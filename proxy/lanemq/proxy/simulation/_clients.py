@@ -1,6 +1,7 @@
 """The users of a simulated cluster: senders that number what they send, consumers that note it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Final, final
 
@@ -28,6 +29,8 @@ from ._processes import clock_ms
 TOPIC: Final = "simulated"
 PAUSE_MEAN_S: Final = 0.05
 QUICK: Final = ClientOptions(heartbeat_interval_s=5.0, route_refresh_s=5.0, call_timeout_s=2.0)
+OLD: Final = replace(QUICK, logical_queues=False)
+"""Options of a client that knows nothing of logical queues."""
 
 
 @final
@@ -35,9 +38,17 @@ class Sender:
     """Sends number after number to one queue after the other, each when the last has ended."""
 
     def __init__(
-        self, name: str, host: str, network: Network, name_servers: str, ledger: Ledger, rng: Random
+        self,
+        name: str,
+        host: str,
+        network: Network,
+        name_servers: str,
+        ledger: Ledger,
+        rng: Random,
+        options: ClientOptions,
     ) -> None:
         self.name = name
+        self._options = options
         self._host = host
         self._network = network
         self._name_servers = name_servers
@@ -48,7 +59,7 @@ class Sender:
 
     async def run(self) -> None:
         """Send until there is enough."""
-        options = ProducerOptions(send_timeout_s=3.0, retries=2, client=QUICK)
+        options = ProducerOptions(send_timeout_s=3.0, retries=2, client=self._options)
         async with open_producer(
             self.name,
             name_servers=self._name_servers,
@@ -84,10 +95,12 @@ class Reader:
         network: Network,
         name_servers: str,
         ledger: Ledger,
+        options: ClientOptions,
         *,
         is_orderly: bool,
     ) -> None:
         self.group = group
+        self._options = options
         self._host = host
         self._network = network
         self._name_servers = name_servers
@@ -107,7 +120,9 @@ class Reader:
             subscriptions={TOPIC: "*"},
             listener=listener,
             options=PushOptions(
-                consume_from=ConsumeFrom.FIRST_OFFSET, offset_persist_interval_s=1.0, client=QUICK
+                consume_from=ConsumeFrom.FIRST_OFFSET,
+                offset_persist_interval_s=1.0,
+                client=self._options,
             ),
             dial=self._network.dialer(self._host),
             clock_ms=clock_ms,

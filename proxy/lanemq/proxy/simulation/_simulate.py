@@ -8,16 +8,17 @@ from typing import Final, final
 import trio
 from trio.testing import MockClock
 
-from lanemq.wire import TopicConfig
-
-from ._clients import TOPIC, Reader, Sender
+from ._clients import OLD, QUICK, Reader, Sender
 from ._ledger import Ledger, Violated
 from ._network import Network
+from ._operator import Operator
 from ._processes import BrokerProcess, NameServerProcess, Process
 
 LOGGER = logging.getLogger("lanemq.simulation")
 BROKERS: Final = 3
 QUEUES: Final = 2
+LOGICAL_SHARE: Final = 0.8
+"""So many of the runs have logical queues; the others show the brokers alone."""
 STEP_MEAN_S: Final = 2.0
 AWAY_MEAN_S: Final = 3.0
 CALM_S: Final = 900.0
@@ -34,6 +35,8 @@ class Report:
     acknowledged: int
     failed_sends: int
     delivered: int
+    migrations: int
+    interrupted: int
     misfortunes: dict[str, int]
 
 
@@ -66,11 +69,6 @@ class Cluster:
     async def start(self) -> None:
         for process in (*self.name_servers, *self.brokers):
             await process.start()
-        for broker in self.brokers:
-            broker.running.context.topics.put(
-                TopicConfig(TOPIC, read_queue_nums=QUEUES, write_queue_nums=QUEUES)
-            )
-            await broker.running.context.store.tables.sync()
 
     async def step(self) -> None:
         """Let one thing happen, and time pass."""
@@ -99,7 +97,7 @@ class Cluster:
 
     async def _part(self) -> None:
         processes: list[Process] = [*self.brokers, *self.name_servers]
-        hosts = [process.host for process in processes] + [client_host(n) for n in range(6)]
+        hosts = [process.host for process in processes] + [client_host(n) for n in range(10)]
         one, other = self.rng.sample(hosts, 2)
         self.network.part(one, other)
         await trio.sleep(self.rng.expovariate(1 / AWAY_MEAN_S))
@@ -119,48 +117,42 @@ def client_host(number: int) -> str:
 async def _run(seed: int, steps: int) -> Report:
     rng = Random(seed)
     ledger = Ledger()
+    is_logical = rng.random() < LOGICAL_SHARE
     async with trio.open_nursery() as nursery:
         cluster = Cluster(rng, nursery)
         await cluster.start()
-        senders = [
-            Sender(
-                f"sender{n}",
-                client_host(n),
-                cluster.network,
-                cluster.addresses,
-                ledger,
-                Random(rng.getrandbits(64)),
-            )
-            for n in range(2)
-        ]
-        readers = [
-            Reader(
-                group,
-                client_host(2 + n),
-                cluster.network,
-                cluster.addresses,
-                ledger,
-                is_orderly=group == "orderly",
-            )
-            for n, group in enumerate(("concurrent", "concurrent", "orderly", "orderly"))
-        ]
-        for reader in readers:
+        operator = Operator(
+            cluster.network, cluster.addresses, cluster.brokers, Random(rng.getrandbits(64))
+        )
+        await operator.create_topic(QUEUES, is_logical=is_logical)
+        senders = _senders(cluster, ledger)
+        for reader in _readers(cluster, ledger):
             nursery.start_soon(reader.run)
         async with trio.open_nursery() as sending:
             for sender in senders:
                 sending.start_soon(sender.run)
-            for _ in range(steps):
-                await cluster.step()
+            async with trio.open_nursery() as moving:
+                if is_logical:
+                    moving.start_soon(operator.move_queues)
+                for _ in range(steps):
+                    await cluster.step()
+                moving.cancel_scope.cancel()
             cluster.network.join()
+            if is_logical:
+                await operator.settled()
             for sender in senders:
                 sender.enough = True
-        for group in ("concurrent", "orderly"):
+        for group in GROUPS:
             await _delivered(ledger, group)
+        if is_logical:
+            await operator.check_ends()
         simulated_s = trio.current_time()
         nursery.cancel_scope.cancel()
     ledger.check_places()
     ledger.check_order()
-    ledger.check_delivered_order("orderly")
+    for group in GROUPS:
+        if group.endswith("orderly"):
+            ledger.check_delivered_order(group)
     return Report(
         seed,
         steps,
@@ -168,8 +160,44 @@ async def _run(seed: int, steps: int) -> Report:
         len(ledger.acknowledged),
         ledger.failed_sends,
         sum(map(len, ledger.delivered.values())),
+        operator.migrations,
+        operator.interrupted,
         cluster.misfortunes,
     )
+
+
+GROUPS: Final = ("concurrent", "orderly", "old-concurrent", "old-orderly")
+"""The old ones' members know nothing of logical queues."""
+
+
+def _senders(cluster: Cluster, ledger: Ledger) -> list[Sender]:
+    return [
+        Sender(
+            name,
+            client_host(number),
+            cluster.network,
+            cluster.addresses,
+            ledger,
+            Random(cluster.rng.getrandbits(64)),
+            OLD if name.startswith("old") else QUICK,
+        )
+        for number, name in enumerate(("sender", "old-sender"))
+    ]
+
+
+def _readers(cluster: Cluster, ledger: Ledger) -> list[Reader]:
+    return [
+        Reader(
+            group,
+            client_host(2 + number),
+            cluster.network,
+            cluster.addresses,
+            ledger,
+            OLD if group.startswith("old") else QUICK,
+            is_orderly=group.endswith("orderly"),
+        )
+        for number, group in enumerate((*GROUPS, *GROUPS))
+    ]
 
 
 async def _delivered(ledger: Ledger, group: str) -> None:
