@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from lanemq.storage._files import RealFiles
 from lanemq.storage.cli import store
 from lanemq.storage.rocks import QueueDatabase, QueueRows
+from lanemq.storage.tools import read_store
 
 Recorded = Callable[[str], Path]
 
@@ -255,3 +256,42 @@ def test_the_tools_themselves_need_neither_click_nor_rich() -> None:
         "import lanemq.storage, lanemq.storage.tools"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from lanemq.storage import StoreLocked
+from lanemq.storage._files import RealFiles
+root = Path(sys.argv[1])
+try:
+    lock = RealFiles().lock(root / "lock", root)
+except StoreLocked:
+    print("refused", flush=True)
+else:
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.slow
+def test_brokers_and_tools_keep_each_other_off_across_processes(recorded: Recorded) -> None:
+    root = recorded(FILE_STORE)
+
+    def broker() -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-c", HOLDER, str(root)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    with broker() as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "held\n"
+        assert run("verify", root).exit_code == 2
+        assert run("repair", root).exit_code == 2
+    with read_store(root), read_store(root), broker() as starting:
+        assert starting.stdout is not None
+        assert starting.stdout.readline() == "refused\n"
+    assert run("verify", root).exit_code == 0

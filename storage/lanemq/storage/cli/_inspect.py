@@ -1,5 +1,6 @@
 """``lanemq store inspect``."""
 
+from heapq import nlargest
 from itertools import groupby
 from pathlib import Path
 
@@ -22,12 +23,13 @@ STAGES = {
     3: "3, queues and tables in RocksDB",
 }
 LISTED_QUEUES = 8
+LISTED_TOPICS = 50
 LABEL = 14
 
 
 @click.command()
 @store_command
-@click.option("--queues", "all_queues", is_flag=True, help="List every queue by itself.")
+@click.option("--queues", "all_queues", is_flag=True, help="List every topic and every queue.")
 @json_option
 def inspect(root: Path, commit_log: Path | None, all_queues: bool, as_json: bool) -> None:
     """Say what a store holds, what is wrong with it, and what to do next.
@@ -97,16 +99,24 @@ def _head(found: Inspection) -> None:
 def _topics(queues: list[QueueSummary], *, all_queues: bool) -> None:
     if not queues:
         return
-    width = max(5, *(len(queue.topic) for queue in queues)) + 2
+    topics = {topic: list(group) for topic, group in groupby(queues, lambda queue: queue.topic)}
+    totals = {topic: sum(queue.messages for queue in topics[topic]) for topic in topics}
+    listed = list(topics)
+    if len(listed) > LISTED_TOPICS and not all_queues:
+        listed = sorted(nlargest(LISTED_TOPICS, topics, key=totals.__getitem__))
+    width = max(5, *map(len, listed)) + 2
     click.echo(f"\n{'topic':<{width}}{'messages':>12}  queue: first offset to end")
-    for topic, group in groupby(queues, lambda queue: queue.topic):
-        members = list(group)
-        total = sum(queue.messages for queue in members)
+    for topic in listed:
+        members = topics[topic]
         shown = members if all_queues else members[:LISTED_QUEUES]
         parts = [f"{queue.queue_id}: {queue.min} to {queue.end}" for queue in shown]
         if len(members) > len(shown):
             parts.append(f"and {len(members) - len(shown)} more")
-        click.echo(f"{topic:<{width}}{total:>12,}  {', '.join(parts)}")
+        click.echo(f"{topic:<{width}}{totals[topic]:>12,}  {', '.join(parts)}")
+    if len(listed) < len(topics):
+        click.echo(
+            f"and {len(topics) - len(listed)} topics with fewer messages; --queues lists all"
+        )
 
 
 def _groups(found: Inspection) -> None:

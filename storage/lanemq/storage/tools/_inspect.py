@@ -11,7 +11,7 @@ from ._directory import Checkpoint, StoreDirectory, read_store
 from ._findings import Finding
 from ._metadata import read_tables
 from ._scan import record_at
-from ._stage import StageFound, derive_stage, files_end
+from ._stage import StageFound, derive_stage
 from ._summaries import (
     GroupSummary,
     IndexSummary,
@@ -24,6 +24,7 @@ from ._summaries import (
     summarize_log,
     summarize_queues,
     summarize_table,
+    survey_files,
 )
 from ._verify import rows_of
 
@@ -58,11 +59,12 @@ def inspect_store(root: Path, *, commit_log: Path | None = None) -> Inspection:
     """
     with read_store(root, commit_log=commit_log) as store, ExitStack() as stack:
         rows, unreadable = rows_of(store, stack)
-        indexed = files_end(store)
+        files = survey_files(store)
+        indexed = files.log_end
         mark = rows.watermark() if rows is not None else None
         log = summarize_log(store.log, max(indexed, mark or 0))
         stage = derive_stage(store, files_end=indexed, rocksdb_end=mark, log_end=log.end)
-        queues = summarize_queues(store, rows, stage.stage)
+        queues = summarize_queues(store, files, rows, stage.stage)
         tables = read_tables(store.config, from_rocksdb=stage.stage is Stage.ROCKSDB)
         groups = summarize_groups(tables["consumerOffsets"], queues)
         index = summarize_index(store)

@@ -80,6 +80,9 @@ class QueueFiles:
     def first_from(self, log_position: int, end: int) -> int:
         """Offset of the first message at or behind a position of the log; ``end`` for none."""
         low, high = self.begin, end
+        first = self.unit(low) if low < high else None
+        if first is not None and log_position <= first.log_position and first.size_bytes > 0:
+            return low if first.size_bytes != BLANK_SIZE else self._skip_blanks(low, end)[0]
         while low < high:
             middle = (low + high) // 2
             real, unit = self._skip_blanks(middle, high)

@@ -8,6 +8,7 @@ from typing import Final, final
 from lanemq.wire import DataVersion
 
 from .._config import Stage
+from .._layouts import BLANK_SIZE
 from ._directory import StoreDirectory
 from ._metadata import TableContents, consumer_offsets
 from ._pieces import Pieces
@@ -100,16 +101,36 @@ class QueueSummary:
         return max(0, self.end - self.min)
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class FilesSurvey:
+    """What the queue files have."""
+
+    bounds: dict[tuple[str, int], tuple[int, int]]
+    """(topic, queue id) -> offset of the first message that the log still has, and end."""
+    log_end: int
+    """Position behind the newest message that has a unit; -1 without any."""
+
+
+def survey_files(store: StoreDirectory) -> FilesSurvey:
+    """Look at every queue once."""
+    begin, newest = store.log.begin, -1
+    bounds: dict[tuple[str, int], tuple[int, int]] = {}
+    for queue in store.queues():
+        end = queue.end() if len(queue.pieces) else 0
+        unit = queue.unit(end - 1) if end > queue.begin else None
+        if unit is not None and unit.size_bytes < BLANK_SIZE:
+            newest = max(newest, unit.log_position + unit.size_bytes)
+        bounds[queue.topic, queue.queue_id] = (queue.first_from(begin, end), end)
+        queue.close()
+    return FilesSurvey(bounds, newest)
+
+
 def summarize_queues(
-    store: StoreDirectory, rows: RowsView | None, stage: Stage
+    store: StoreDirectory, files: FilesSurvey, rows: RowsView | None, stage: Stage
 ) -> list[QueueSummary]:
     """All queues, by topic and id."""
-    begin = store.log.begin
-    in_files: dict[tuple[str, int], tuple[int, int]] = {}
-    for queue in store.queues():
-        end = queue.end()
-        in_files[queue.topic, queue.queue_id] = (queue.first_from(begin, end), end)
-        queue.close()
+    begin, in_files = store.log.begin, files.bounds
     in_rows: dict[tuple[str, int], tuple[int, int]] = {}
     if rows is not None:
         for name in rows.queues():
@@ -117,9 +138,9 @@ def summarize_queues(
             in_rows[name] = (_first_row(rows, name, first, end, begin), end)
     found = []
     for name in sorted(in_files.keys() | in_rows.keys()):
-        files, rocksdb = in_files.get(name), in_rows.get(name)
-        read = (rocksdb if stage is Stage.ROCKSDB else files) or (0, 0)
-        found.append(QueueSummary(*name, *read, files, rocksdb))
+        here, rocksdb = in_files.get(name), in_rows.get(name)
+        read = (rocksdb if stage is Stage.ROCKSDB else here) or (0, 0)
+        found.append(QueueSummary(*name, *read, here, rocksdb))
     return found
 
 
