@@ -1,7 +1,7 @@
 """What Apache 5.3.3 does wrong in the upgrade to RocksDB and on the way back, seen there.
 
-These are controls: each shows the fault on the real broker, so that the tests which ask lanemq
-for the right thing (``test_upgrade_crossing.py``) ask for something that can go wrong.
+Each control shows the fault on the real broker. Then lanemq does the same with the same store,
+and repairs the store that Apache has left.
 """
 
 import struct
@@ -40,6 +40,17 @@ async def test_scenarios_05_and_08_at_apache_a_direct_switch_loses_a_record_and_
     assert recorded - view.positions == {0}, "all but the record that begins the log"
     assert view.offsets == {}
 
+    ours = StoreStand.recorded(name, tmp_path / "ours")
+    async with ours.run("lanemq", Stage.BOTH):
+        await ours.indexes_agree()
+    async with ours.run("lanemq", Stage.ROCKSDB):
+        view = await ours.view()
+    assert recorded <= walk_rows(ours.store).positions
+    assert view.holes == []
+    for key, queues in document.offset_table.items():
+        topic, _, group = key.rpartition("@")
+        assert view.offsets[group, topic] == queues
+
 
 async def test_scenario_07_at_apache_a_rollback_shifts_slots_and_forgets_what_is_new(
     tmp_path: Path,
@@ -64,6 +75,20 @@ async def test_scenario_07_at_apache_a_rollback_shifts_slots_and_forgets_what_is
     assert "sdx_events" in {record.topic for record in recorded.values()}
     assert "sdx_events" not in view.topics
     assert "sd_group_a2" not in view.groups
+
+    stale = {"allowStaleJsonMetadata": "true"}  # or it does not start with what Apache left
+    async with stand.run("lanemq", Stage.FILES, settings=stale):  # row 14 of the wrong stores
+        repaired = await stand.view()
+    assert repaired.shifted == []
+    assert repaired.holes == []
+    ours = StoreStand.recorded("rocksdb-5.3.3-clean", tmp_path / "ours")
+    async with ours.run("lanemq", Stage.ROCKSDB):
+        kept = await ours.view()
+    async with ours.run("lanemq", Stage.FILES):
+        view = await ours.view()
+    assert recorded.keys() <= kept.positions
+    assert kept.lost_in(view) == []
+    assert view.shifted == []
 
 
 async def test_scenario_03_at_apache_a_crash_in_stage_2_leaves_a_hole_that_nobody_sees(
@@ -90,6 +115,7 @@ async def test_scenario_03_at_apache_a_crash_in_stage_2_leaves_a_hole_that_nobod
             while min(_checkpoint_ms(stand.store)) < newest:  # noqa: ASYNC110 - another process
                 await trio.sleep(0.1)
     assert walk_rows(stand.store).units == {}
+    ours = stand.copy(tmp_path / "ours")
 
     async with stand.run(APACHE, Stage.BOTH, settings=small):
         view = await stand.view()
@@ -101,6 +127,12 @@ async def test_scenario_03_at_apache_a_crash_in_stage_2_leaves_a_hole_that_nobod
     missing = set(range(86)) - {offset for topic, _, offset in rows.units if topic == "T"}
     assert missing == set(range(max(missing) + 1))
     assert len(missing) >= 26
+
+    for left_by_apache in (ours, stand):
+        async with left_by_apache.run("lanemq", Stage.BOTH, settings=small):
+            await left_by_apache.indexes_agree()
+        rows = walk_rows(left_by_apache.store)
+        assert {offset for topic, _, offset in rows.units if topic == "T"} == set(range(86))
 
 
 def _checkpoint_ms(store: Path) -> tuple[int, int]:

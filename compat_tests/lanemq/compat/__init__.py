@@ -42,7 +42,7 @@ from ._servers import (
 )
 from ._stages import Stage, recorded_store
 from ._stand import StoreStand
-from ._store_view import StoreView, view_store
+from ._store_view import Committed, StoreView, view_store
 
 __all__ = [
     "APACHE_VERSIONS",
@@ -53,6 +53,7 @@ __all__ = [
     "CellResult",
     "Cluster",
     "CommandRefused",
+    "Committed",
     "CompatError",
     "Control",
     "Daemon",

@@ -20,6 +20,7 @@ import trio
 
 from lanemq.sdk.admin import open_admin
 from lanemq.wire import (
+    CheckStatus,
     Frame,
     MessageQueue,
     RequestCode,
@@ -36,11 +37,12 @@ from ._control import Control
 from ._daemon import Daemon
 from ._errors import ServerFailed
 from ._ports import free_port
-from ._servers import lanemq_broker
+from ._servers import LANEMQ, lanemq_broker
 from ._stages import Stage, recorded_store
 from ._store_view import Committed, StoreView, committed_offsets, view_store
 
 BROKER_NAME = "broker-a"
+AGREE_S = 60.0
 
 
 @dataclass(slots=True)
@@ -140,6 +142,18 @@ class StoreStand:
             with trio.CancelScope(shield=True):
                 await daemon.kill()
 
+    async def tool(self, command: str, *arguments: str) -> str:
+        """Run ``lanemq store COMMAND`` on the directory, which no broker has open.
+
+        Returns what it prints. Raises ``ServerFailed`` where it exits with an error.
+        """
+        line = [*LANEMQ, "store", command, str(self.store), *arguments]
+        done = await trio.run_process(line, capture_stdout=True, capture_stderr=True, check=False)
+        if done.returncode:
+            said = (done.stdout + done.stderr).decode(errors="replace")
+            raise ServerFailed(f"lanemq store {command}: exit status {done.returncode}\n{said}")
+        return done.stdout.decode()
+
     async def view(self) -> StoreView:
         """Read everything the running broker has."""
         return await view_store(self.address)
@@ -147,6 +161,21 @@ class StoreStand:
     async def committed(self) -> Committed:
         """Ask how far all groups of the running broker are."""
         return await committed_offsets(self.address)
+
+    async def indexes_agree(self) -> None:
+        """Wait until lanemq says that RocksDB alone would do: every queue is there as in files.
+
+        Raises ``ServerFailed`` with what it says after ``AGREE_S``.
+        """
+        result = None
+        async with open_admin(name_servers=self.address) as admin:
+            with trio.move_on_after(AGREE_S):
+                while True:
+                    result = await admin.check_rocksdb(self.address, check_from_ms=0)
+                    if result.check_status == CheckStatus.OK and result.safe_to_switch:
+                        return
+                    await trio.sleep(0.1)
+        raise ServerFailed(f"files and RocksDB do not agree: {result}")
 
     async def ask(self, code: int, fields: Mapping[str, str], body: bytes = b"") -> Frame:
         """Send one request to the running broker and return the answer, whatever its code."""
