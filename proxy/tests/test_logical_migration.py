@@ -375,3 +375,36 @@ async def test_a21_d13_a_third_host_hears_of_the_move_by_itself(
         ]
         redirect = redirect_of(await cluster.send(first))
         assert redirect.following.broker_name == "broker2"
+
+
+async def test_a_queue_may_go_on_at_another_queue_of_its_own_broker(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    await cluster.fill(await cluster.normal(0), 5)
+    source, target = await cluster.migrate(0, "broker1")
+    assert row(source) == ("broker1", 0, 0, 0, 5, "ReadOnly")
+    assert row(target) == ("broker1", 2, 5, 0, -1, "Normal")
+    assert [row(s) for s in await cluster.chain("broker1", 0)] == [row(source), row(target)]
+    # An old client that sends to the sealed queue is served in the same process.
+    old = await cluster.connect("broker1", version=407)
+    answer = await old.send(TOPIC, b"5", queue_id=0)
+    assert (answer.code, answer.fields["queueId"], answer.fields["queueOffset"]) == (0, "0", "5")
+    assert answer.fields["PROPERTY_FORWARD_QUEUE_ID"] == "2"
+    assert [m.body for m in messages_of(await cluster.pull(target, 0))] == [b"5"]
+    journal = cluster.brokers["broker1"].running.context.logical.journal
+    await trio.sleep(5)
+    assert not journal.all()
+
+
+async def test_d44_a_source_opens_the_destination_if_its_tool_does_not(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    for to in ("broker2", "broker1"):
+        source = await cluster.normal(0)
+        await cluster.fill(source, 3)
+        target = await cluster.destination(0, to)
+        assert (await cluster.prepare(source, target)).code == 0
+        await trio.sleep(4)
+        opened = await cluster.normal(0)
+        assert opened.key == target.key
+        assert opened.delta == source.delta + 3
