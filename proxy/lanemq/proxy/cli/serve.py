@@ -11,6 +11,8 @@ from ._run import Ready, run_until_signalled, server_options
 
 LOOPBACK = "127.0.0.1"
 NAME_SERVER_PORT = 9876
+OWN_BROKERS_MS = 5000
+"""A broker of lanemq registers within 2 s after its name server has started."""
 
 
 @click.command()
@@ -87,6 +89,7 @@ def serve(
             listen_port=port,
             kv_config_path=own / "kvConfig.json",
             config_store_path=own / "namesrv.properties",
+            logical_queue_wait_time=OWN_BROKERS_MS,
         )
         async with open_nameserver(name_server_config) as name_server:
             # The broker reaches it inside this machine, whatever it listens on.
