@@ -105,7 +105,7 @@ def test_a_queue_is_looked_up_by_the_greatest_begin_up_to_an_offset() -> None:
     assert list(known.queue_ids) == [0]
 
 
-def test_a_destination_without_a_place_is_where_nobody_is_sent_while_another_is_open() -> None:
+def test_d09_a_destination_without_a_place_is_where_nobody_is_sent_while_another_is_open() -> None:
     waiting = segment(queue_id=1, delta=-1, state=WRITE_ONLY)
     assert mapping(segment("b"), waiting).open_end(0) == segment("b")
     sealed = segment("b", end=5, state=READ_ONLY)

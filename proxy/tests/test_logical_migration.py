@@ -246,7 +246,7 @@ async def read_all(cluster: LogicalCluster, chain: Chain, **changes: object) -> 
     return bodies
 
 
-async def test_a09_a_queue_that_a_tool_of_preview_used_again_gives_each_message_once(
+async def test_a09_d26_a_queue_that_a_tool_of_preview_used_again_gives_each_message_once(
     autojump_clock: MockClock,
 ) -> None:
     async with open_logical_cluster(logical_queue_reuse_readable=True) as cluster:

@@ -48,7 +48,7 @@ async def clean(cluster: LogicalCluster, name: str) -> None:
     cluster.forget()
 
 
-async def test_a34_d12_d32_offsets_of_a_used_queue_are_those_of_its_segments(
+async def test_a34_d12_d32_d34_offsets_of_a_used_queue_are_those_of_its_segments(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     await cluster.fill(await cluster.normal(0), 10)
