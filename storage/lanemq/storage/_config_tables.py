@@ -121,6 +121,9 @@ class TopicTable(_ConfigTable[TopicConfig]):
             with suppress(OSError):  # the next change tries again
                 self.persist()
             raise
+        # A registration that was made during the write may have told this version already, and
+        # without what was written: name servers would pass over the one that brings it.
+        self._step()
 
 
 @final
