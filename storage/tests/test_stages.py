@@ -102,23 +102,31 @@ async def test_scenario_05_a_direct_step_from_files_to_rocksdb_keeps_the_first_r
     assert sum(len(queue) for queue in rows.values()) == 300
 
 
-async def test_scenario_06_double_writing_on_off_and_on_again_leaves_no_gap(stand: Stand) -> None:
+async def test_scenario_06_double_writing_on_off_and_on_again_leaves_no_gap(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await stand.run(2, 100)
     await stand.run(1, 100, first=100)
+    with monkeypatch.context() as patch:
+        patch.setattr("lanemq.storage._rocks_follower.BATCH_ROWS", 10)
+        async with stand.open(2, rocksdb_backfill_rate=1) as store:
+            report = await store.check_rocksdb()
+            assert report is not None
+            assert not report.is_ready
+            assert not report.is_safe_to_switch
+            for queue in report.queues:
+                assert queue.first_missing is not None
+                assert 50 <= queue.first_missing <= 55  # a batch may be written already
     async with stand.open(2) as store:
         stand.put(store, 100, first=200)
-        progress, rows = store.rocksdb_progress(), store.queue_rows
-        assert progress is not None
-        assert rows is not None
-        assert progress.missing_bytes > 0
-        span = rows.span("T", 0)
-        assert span is not None
-        assert span.last == 49  # offset 50 is the first that is missing
         assert stand.bodies(store) == list(range(0, 300, 2))
         await store.in_rocksdb(store.max_position)
         progress = store.rocksdb_progress()
         assert progress is not None
         assert progress.missing_bytes == 0
+        report = await store.check_rocksdb()
+        assert report is not None
+        assert report.is_safe_to_switch
     assert_rows_agree(stand.config(2))
     assert_files_agree(stand.config(2))
 

@@ -180,6 +180,24 @@ async def test_row_08_several_rows_of_several_queues_behind_the_log(
 
 
 @pytest.mark.parametrize("stage", [2, 3])
+async def test_row_08_rows_behind_a_log_that_was_cut_and_grew_while_rocksdb_was_closed(
+    stand: Stand, stage: int, tmp_path: Path
+) -> None:
+    await stand.run(2, 60)
+    cut = log_end(stand.config(2))
+    async with stand.open(2) as store:
+        stand.put(store, 30, first=60, queues=1)
+        await store.in_rocksdb(store.max_position)
+        assert store.queue_rows is not None
+        store.queue_rows.flush()
+        stand.kill(tmp_path / "killed")
+    stand.erase_log(cut)
+    await stand.run(1, 40, first=61, queues=1, topic="Other")
+    await stand.run(stage, 1, first=60)
+    assert_rows_agree(stand.config(stage))
+
+
+@pytest.mark.parametrize("stage", [2, 3])
 async def test_row_09_without_a_watermark_all_rows_are_written_again(
     stand: Stand, stage: int
 ) -> None:

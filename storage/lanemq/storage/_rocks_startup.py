@@ -77,7 +77,8 @@ class RocksStartup:
 
     def _trusted_end(self, end: int) -> int:
         """The watermark: our own, which no other process's can make worse."""
-        written = self._index.rows.watermark()
+        index = self._index
+        written = index.rows.watermark()
         if written is None:
             return self._log_begin
         if (
@@ -86,10 +87,17 @@ class RocksStartup:
             and written - end > COUNT_FROM_BYTES
         ):
             # Somebody else used the store for long: to count is faster than to write it all.
-            foreign = ForeignRows(self._index.rows, self._queues, log_begin=self._log_begin)
+            foreign = ForeignRows(index.rows, self._queues, log_begin=self._log_begin)
             foreign.look()
             end = max(end, foreign.end)
-        return min(written, end)
+        end = min(written, end)
+        was_closed = self._is_foreign or self._known is None or self._known.stage == Stage.FILES
+        if was_closed and end <= index.table.newest_position <= end + COUNT_FROM_BYTES:
+            # Rows that a crash left behind the watermark; the log may have been cut and have
+            # grown again since, and they would name messages that are not there any more.
+            index.rows.truncate(end)
+            index.table.load()
+        return end
 
     def _look(self) -> None:
         index = self._index

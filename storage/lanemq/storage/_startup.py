@@ -2,7 +2,7 @@
 
 Which index is brought up to date from where depends on who had the store before. After a run of
 our own each continues at its watermark. Another process leaves its indexes as its kind does, and
-the watermarks are older than that; the decision record on watermarks says what can be trusted.
+the watermarks are older than that; ADR 007 says what can be trusted.
 """
 
 import logging
@@ -277,6 +277,8 @@ class Startup:
         index.load(self._drop_from(crash_start, self._progress.index))
         if self._known is not None and not self._is_foreign:
             watermark = self._progress.index
+            if index.newest[1] >= watermark > 0:
+                index.cut(watermark)  # of a crash that was before the index was switched off
         elif crash_start is not None:
             watermark = crash_start
         elif self._stage is Stage.ROCKSDB and self._rocks is not None:

@@ -64,6 +64,8 @@ async def _live(root: str, stage: int, seed: int, out: Connection) -> None:
     async with stand_at(root).open(stage) as store:
         await store.in_rocksdb(store.max_position)
         check(store)
+        report = await store.check_rocksdb()
+        assert report is None or (report.is_ready and report.is_safe_to_switch)
         out.send((CHECKED, sum(store.bounds(*queue)[1] for queue in QUEUES)))
         number = 0
         for _ in range(rng.randint(1, 400)):

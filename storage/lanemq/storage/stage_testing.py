@@ -198,10 +198,19 @@ class Stand:
     def open(self, stage: int, **settings: Any) -> AbstractAsyncContextManager[Store]:  # noqa: ANN401
         return open_store(self.config(stage, **settings))
 
-    async def run(self, stage: int, count: int, *, first: int = 0, **settings: Any) -> None:  # noqa: ANN401
+    async def run(
+        self,
+        stage: int,
+        count: int,
+        *,
+        first: int = 0,
+        topic: str = "T",
+        queues: int = 2,
+        **settings: Any,  # noqa: ANN401
+    ) -> None:
         """Open, put messages, wait until RocksDB has all, close."""
         async with self.open(stage, **settings) as store:
-            self.put(store, count, first=first)
+            self.put(store, count, first=first, topic=topic, queues=queues)
             await store.in_rocksdb(store.max_position)
 
     def put(
