@@ -69,6 +69,7 @@ class Reconciler:
         """Look again and again, until cancelled."""
         interval_s = self._broker.config.logical_queue_reconcile_interval / 1000
         looks = 0
+        await self._logical.in_use.wait()
         while True:
             await trio.sleep(interval_s)
             looks += 1

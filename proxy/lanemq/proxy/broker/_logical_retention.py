@@ -26,6 +26,7 @@ class LogicalRetention:
 
     async def run(self) -> None:
         """Look whenever the log may have been cleaned, until cancelled."""
+        await self._logical.in_use.wait()
         while True:
             await trio.sleep(self._broker.store.config.clean_interval_s)
             await self.look()

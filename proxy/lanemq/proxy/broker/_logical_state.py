@@ -69,6 +69,8 @@ class LogicalState:
         self.address = address
         self.mappings: dict[str, TopicMapping] = {}
         """Topic -> mapping; a topic that is not in it has no logical queues."""
+        self.in_use = trio.Event()
+        """Set once there is a mapping: until then there is nothing to look after."""
         self.gate = Gate()
         self.journal = Journal()
         self.counters = LogicalCounters()
@@ -148,6 +150,7 @@ class LogicalState:
                 with trio.CancelScope(shield=True):
                     await self._keep(self.mappings | {topic: new}, settings)
                 self.mappings[topic] = new
+                self.in_use.set()
                 self.emptied.discard(topic)
                 self._note_destinations(new)
                 self._changed(topic, touched(before, new))
@@ -263,6 +266,7 @@ class LogicalState:
                 continue
             segments = (self._readdressed(segment) for segment in queues.segments)
             self.mappings[topic] = mapping = TopicMapping(topic, self.broker_name, segments)
+            self.in_use.set()
             self._note_destinations(mapping)
             for segment in mapping.own():
                 self._check(segment)
