@@ -74,8 +74,9 @@ class Journey:
                 await stand.commit("crossing-group-0", known, 0, number)
 
 
-async def test_scenario_15_a_5_3_3_store_goes_to_and_fro_at_every_stage(tmp_path: Path) -> None:
-    journey = Journey(StoreStand.recorded("file-5.3.3-clean", tmp_path))
+async def there_and_back(folder: Path) -> None:
+    """A store of 5.3.3 goes to and fro at every stage."""
+    journey = Journey(StoreStand.recorded("file-5.3.3-clean", folder))
     await journey.stop_at("lanemq", Stage.FILES)
     await journey.stop_at(APACHE, Stage.FILES)
     await journey.stop_at("lanemq", Stage.BOTH)
@@ -89,21 +90,24 @@ async def test_scenario_15_a_5_3_3_store_goes_to_and_fro_at_every_stage(tmp_path
     await journey.stop_at(APACHE, Stage.FILES, killed=True)
 
 
-async def test_scenario_15_a_4_9_7_store_goes_to_5_3_3_in_rocksdb_and_back_to_4_9_7(
-    tmp_path: Path,
-) -> None:
-    """Its offsets have no version at all (scenario 8), its first record lies at 0 (scenario 5)."""
-    journey = Journey(StoreStand.recorded("file-4.9.7-clean", tmp_path))
-    await journey.stop_at("lanemq", Stage.BOTH)
+async def from_4_9_7_and_back(folder: Path) -> None:
+    """A store of 4.9.7, converted at rest, is one for 5.3.3 with RocksDB, and for 4.9.7 again.
+
+    Its offsets have no version at all (scenario 8), its first record lies at 0 (scenario 5).
+    """
+    journey = Journey(StoreStand.recorded("file-4.9.7-clean", folder))
+    await journey.stop_at("lanemq", Stage.FILES)
+    await journey.stand.tool("convert", "--to", "rocksdb")
     await journey.stop_at("lanemq", Stage.ROCKSDB)
     await journey.stop_at(APACHE, Stage.ROCKSDB)
     await journey.stop_at("lanemq", Stage.ROCKSDB)
-    await journey.stop_at("lanemq", Stage.FILES)
+    await journey.stand.tool("convert", "--to", "files")
     await journey.stop_at(OLD_APACHE, Stage.FILES, killed=True)
 
 
-async def test_scenario_15_whoever_is_killed_leaves_a_store_for_the_other(tmp_path: Path) -> None:
-    journey = Journey(StoreStand.recorded("file-5.3.3-clean", tmp_path))
+async def through_kills(folder: Path) -> None:
+    """Whoever is killed leaves a store for the other."""
+    journey = Journey(StoreStand.recorded("file-5.3.3-clean", folder))
     for maker in ("lanemq", APACHE):
         await journey.stop_at(maker, Stage.FILES, killed=True)
     for maker in ("lanemq", APACHE):
@@ -114,3 +118,10 @@ async def test_scenario_15_whoever_is_killed_leaves_a_store_for_the_other(tmp_pa
     await journey.stop_at("lanemq", Stage.ROCKSDB)
     await journey.stop_at("lanemq", Stage.FILES, killed=True)
     await journey.stop_at(APACHE, Stage.FILES, killed=True)
+
+
+async def test_scenario_15_stores_go_to_and_fro_at_every_stage(tmp_path: Path) -> None:
+    """All journeys at once: an Apache broker takes ten seconds to stop, and sleeps through them."""
+    async with trio.open_nursery() as nursery:
+        for travel in (there_and_back, from_4_9_7_and_back, through_kills):
+            nursery.start_soon(travel, tmp_path / travel.__name__)
