@@ -16,6 +16,7 @@ from ._errors import (
     ServerFailed,
 )
 from ._log_walk import walk_log
+from ._logical_servers import LogicalControl, logical_cluster
 from ._matrix import Selection, run_matrix
 from ._messages import Delivery, Outgoing, Pulled, Received, Sent
 from ._named_servers import SERVER_NAMES, run_server
@@ -60,6 +61,7 @@ __all__ = [
     "Delivery",
     "Driver",
     "DriverFailed",
+    "LogicalControl",
     "NotApplicable",
     "Outgoing",
     "PeersMissing",
@@ -84,6 +86,7 @@ __all__ = [
     "lanemq_broker",
     "lanemq_cluster",
     "lanemq_name_server",
+    "logical_cluster",
     "missing_tools",
     "mqadmin",
     "node_driver",

@@ -1,12 +1,13 @@
-"""lanemq with logical queues that never rest: for clients that know nothing of them.
+"""lanemq with logical queues, for clients that know nothing of them.
 
-Two brokers and a name server. Every topic that a scenario makes has its queues as logical ones
-over both brokers, and all the while one queue after the other is migrated to the other broker.
-A client must not be able to tell.
+Brokers and a name server. Every topic that is made through its control has its queues as logical
+ones over all brokers. For scenarios they never rest: all the while one queue after the other is
+migrated to the other broker, and a client must not be able to tell.
 """
 
 import random
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, final
@@ -37,8 +38,9 @@ LOGICAL_SERVER: Final = "lanemq-logical"
 class LogicalControl(Control):
     """Makes topics whose queues are logical ones."""
 
-    def __init__(self, name_server: str) -> None:
+    def __init__(self, name_server: str, brokers: Sequence[str] = BROKERS) -> None:
         super().__init__(name_server)
+        self.brokers = tuple(brokers)
         self.topics: dict[str, int] = {}
         """Those it made, with the number of their queues."""
         self.moves: Counter[str] = Counter()
@@ -72,6 +74,12 @@ class LogicalControl(Control):
                 return
         raise ServerFailed(f"the name server never told of the {queues} queues of {topic}")
 
+    async def writable_at(self, admin: AdminClient, topic: str, index: int) -> str | None:
+        """The broker that takes a queue's messages; None while none is known to."""
+        queues = await admin.routed_logical_queues(topic)
+        normal = queues[index].normal if queues is not None and index in queues else None
+        return normal.broker_name if normal is not None else None
+
     async def _told_queues(self, admin: AdminClient, topic: str) -> int:
         route = await admin.route(topic)
         return sum(
@@ -93,21 +101,26 @@ async def keep_moving(control: LogicalControl) -> None:
             topic = rng.choice(topics)
             index = rng.randrange(control.topics[topic])
             try:
-                queues = await admin.routed_logical_queues(topic)
-                normal = queues[index].normal if queues is not None else None
-                if normal is not None:
-                    (other,) = set(BROKERS) - {normal.broker_name}
+                broker = await control.writable_at(admin, topic, index)
+                if broker is not None:
+                    (other,) = set(BROKERS) - {broker}
                     await admin.migrate_logical_queue(topic, index, other)
                     control.moves["done"] += 1
             except (LanemqError, KeyError) as error:
                 control.moves[str(error)[:200]] += 1
 
 
-def logical_cluster(folder: Path) -> Cluster:
-    """Describe the two brokers, their name server, and what keeps their queues moving."""
+def logical_cluster(
+    folder: Path,
+    *,
+    brokers: Sequence[str] = BROKERS,
+    settings: Mapping[str, str] = TEST_SETTINGS,
+    moving: bool = True,
+) -> Cluster:
+    """Describe the brokers, their name server, and (``moving``) what keeps their queues moving."""
     name_server_port = free_port()
     name_server = f"127.0.0.1:{name_server_port}"
-    control = LogicalControl(name_server)
+    control = LogicalControl(name_server, brokers)
     daemons = [lanemq_name_server(folder / "namesrv", port=name_server_port)]
     daemons += [
         lanemq_broker(
@@ -117,11 +130,11 @@ def logical_cluster(folder: Path) -> Cluster:
             name=name,
             # What is created on demand is on one broker: its queues are what they are.
             settings={
-                **TEST_SETTINGS,
-                "autoCreateTopicEnable": str(name == BROKERS[0]).lower(),
+                **settings,
+                "autoCreateTopicEnable": str(name == brokers[0]).lower(),
             },
         )
-        for name in BROKERS
+        for name in brokers
     ]
     return Cluster(
         LOGICAL_SERVER,
@@ -129,5 +142,5 @@ def logical_cluster(folder: Path) -> Cluster:
         folder,
         daemons,
         made_control=control,
-        beside=partial(keep_moving, control),
+        beside=partial(keep_moving, control) if moving else None,
     )
