@@ -7,6 +7,7 @@ Source: RocketMQ 4.9.8, CommitLog.asyncPutMessage and DefaultMessageStore.ReputM
 """
 
 import logging
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Final, final
 
@@ -242,11 +243,21 @@ class Appender:
             raise StoreUnwritable(self.reason) from error
         self._written += pending
 
-    def dispatch(self) -> None:
+    @property
+    def is_behind(self) -> bool:
+        """Whether something that was written is not dispatched yet."""
+        return bool(self._written)
+
+    def dispatch(self, limit: int | None = None) -> None:
+        """Dispatch what was written; with ``limit``, what ends at or before that position."""
         pending = self._written
+        if limit is not None and pending and pending[-1][3] + pending[-1][4] > limit:
+            count = bisect_right(pending, limit, key=lambda one: one[3] + one[4])
+            pending, self._written = pending[:count], pending[count:]
+        else:
+            self._written = []
         if not pending:
             return
-        self._written = []
         index, arrivals = self._index, self.on_arrival
         total_bytes = 0
         for (

@@ -25,6 +25,7 @@ class Flusher:
         *,
         last_store_ms: Callable[[], int],
         on_failure: Callable[[str], None],
+        on_flushed: Callable[[], None],
         interval_s: float,
         least_bytes: int,
         thorough_interval_s: float,
@@ -32,6 +33,7 @@ class Flusher:
         self._log = log
         self._last_store_ms = last_store_ms
         self._on_failure = on_failure
+        self._on_flushed = on_flushed
         self._interval_s = interval_s
         self._least_bytes = least_bytes
         self._thorough_interval_s = thorough_interval_s
@@ -70,11 +72,16 @@ class Flusher:
                     self._wake()
                     raise StoreUnwritable(self._failure) from error
                 self.flushed, self.flushed_store_ms = target, store_ms
+                self._on_flushed()
         self._wake()
 
     def _wake(self) -> None:
         done, self._done = self._done, trio.Event()
         done.set()
+
+    def want(self) -> None:
+        """Have ``run`` flush soon."""
+        self._wanted.set()
 
     async def wait(self, position: int) -> None:
         """Return once the log is durable up to ``position``. Raises ``StoreUnwritable``."""

@@ -11,7 +11,7 @@ from ._appender import Appender, Arrival
 from ._authority import KnownByFiles
 from ._checkpoint import Checkpoint
 from ._commit_log import CommitLog
-from ._config import Stage, StoreConfig, parse_delay_levels
+from ._config import FlushMode, Stage, StoreConfig, parse_delay_levels
 from ._consume_queue import Unit
 from ._document import Document
 from ._files import Files
@@ -84,6 +84,8 @@ class Store:
         if rocks is not None and config.stage is Stage.ROCKSDB:
             self._queues = rocks.table
         queues = self._queues
+        self.on_durable: list[Callable[[], None]] = []
+        """Called when ``dispatch`` has followed a flush by itself (``FlushMode.SYNC``)."""
         self._appender = Appender(
             log=log,
             queues=queues,
@@ -107,6 +109,7 @@ class Store:
             log,
             last_store_ms=lambda: self._appender.last_store_ms,
             on_failure=self._appender.refuse,
+            on_flushed=self._became_durable,
             interval_s=config.flush_interval_s,
             least_bytes=config.flush_least_bytes,
             thorough_interval_s=config.flush_thorough_interval_s,
@@ -229,8 +232,9 @@ class Store:
         return self._appender.put_batch(messages)
 
     def commit(self) -> None:
-        """Write all that was put since the last call, and dispatch it; errors as ``write``."""
-        self._appender.commit()
+        """``write`` and ``dispatch`` in one."""
+        self._appender.write()
+        self.dispatch()
 
     def write(self) -> None:
         """Write all that was put since the last call to the log. It may be answered for now.
@@ -242,8 +246,24 @@ class Store:
         self._appender.write()
 
     def dispatch(self) -> None:
-        """Make what was written visible: in queues, in the index, to ``on_arrival``."""
-        self._appender.dispatch()
+        """Make what was written visible: in queues, in the index, to ``on_arrival``.
+
+        Under ``FlushMode.SYNC`` that is what is durable; the rest follows soon, before those who
+        wait for ``flushed`` hear of it. So nobody reads a message that a loss of power takes away
+        again, with another one in its place. (Apache's readers may.)
+        """
+        if self.config.flush is not FlushMode.SYNC:
+            self._appender.dispatch()
+            return
+        self._appender.dispatch(self._flusher.flushed)
+        if self._appender.is_behind:
+            self._flusher.want()
+
+    def _became_durable(self) -> None:
+        if self.config.flush is FlushMode.SYNC and self._appender.is_behind:
+            self._appender.dispatch(self._flusher.flushed)
+            for became_durable in self.on_durable:
+                became_durable()
 
     async def flushed(self, position: int) -> None:
         """Return once the log is durable up to ``position`` (``Put.end``) of what is committed.
@@ -446,7 +466,7 @@ class Store:
         The topic's configuration and the offsets of its groups are in ``tables``. Raises
         ``OSError``, and ``StoreUnwritable`` as ``commit`` does.
         """
-        self.commit()
+        self._appender.commit()  # what is under way to the topic goes with it
         self._progress.note_deleted(topic, self._log.end)
         removed = self._file_queues.remove_topic(topic)
         if self._rocks is not None:

@@ -85,6 +85,7 @@ class BrokerContext:
         self.statistics = BrokerStatistics(now_s=self.now_s(), day=time.localtime().tm_yday)
         self.answer_held: Callable[[Hold[Session]], None] = lambda hold: None
         """Runs a pull again that was parked, and answers it. The pull handlers put theirs here."""
+        store.on_durable.append(self._answer_woken)
 
     def _mapping_changed(self, topic: str, queue_ids: set[int]) -> None:
         """Tell name servers of a topic's logical queues, and run its parked pulls again."""
@@ -143,6 +144,9 @@ class BrokerContext:
         """
         self.store.dispatch()
         self.writer.settled()
+        self._answer_woken()
+
+    def _answer_woken(self) -> None:
         if self.holds.has_woken:
             for hold in self.holds.take_woken():
                 self.answer_held(hold)
