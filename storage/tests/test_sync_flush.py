@@ -7,6 +7,7 @@ import trio.testing
 
 from lanemq.storage import FlushMode, GetStatus, NewMessage, Store, StoreConfig, open_store
 from lanemq.storage.testing import SimulatedFiles
+from lanemq.wire import TopicConfig
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
 
@@ -88,4 +89,19 @@ async def test_without_it_a_message_is_visible_at_once(autojump_clock: object) -
         assert store.get("T", 0, 0, max_count=1).status is GetStatus.NO_MATCHED_LOGIC_QUEUE
         store.put(message(b"a"))
         store.commit()
+        assert visible(store) == 1
+
+
+async def test_a_topic_is_as_durable_as_the_messages_in_it(autojump_clock: object) -> None:
+    files = SimulatedFiles()
+    async with open_store(config(FlushMode.SYNC), files=files) as store:
+        store.tables.topics.put(TopicConfig("T"))
+        put = store.put(message(b"a"))
+        store.commit()
+        await store.flushed(put.end)
+        files.kill()
+        after = files.reboot("power")
+        files.revive()
+    async with open_store(config(FlushMode.SYNC), files=after) as store:
+        assert store.tables.topics.get("T") is not None
         assert visible(store) == 1

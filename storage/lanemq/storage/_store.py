@@ -14,6 +14,7 @@ from ._commit_log import CommitLog
 from ._config import FlushMode, Stage, StoreConfig, parse_delay_levels
 from ._consume_queue import Unit
 from ._document import Document
+from ._errors import StoreUnwritable
 from ._files import Files
 from ._flusher import Flusher
 from ._housekeeping import Housekeeping
@@ -272,6 +273,12 @@ class Store:
         ``position`` lies behind what is committed.
         """
         await self._flusher.wait(position)
+        if self.config.flush is FlushMode.SYNC:
+            try:
+                # A message of a topic that nobody knows any more could not be read.
+                await self.tables.topics.backend.sync()
+            except OSError as error:
+                raise StoreUnwritable(f"the topics cannot be kept: {error}") from error
 
     @property
     def on_arrival(self) -> list[Arrival]:
