@@ -14,6 +14,7 @@ from rich.table import Table
 from lanemq.compat import CompatError
 
 from ._broker import Plan, bench_broker
+from ._convert import convert
 from ._results import BrokerBench, Machine, SdkBench
 from ._sdk import OURS, bench_sdk
 from ._wire import wire
@@ -27,6 +28,7 @@ def bench() -> None:
 
 
 bench.add_command(wire)
+bench.add_command(convert)
 
 
 @bench.command()

@@ -11,9 +11,19 @@ from .._places import Place, Places
 from .._records import Record
 from .._segments import Segments
 from .._tags import TagsCodes
-from ._log_units import Belongs
+from ._log_units import NEVER, Since
 
 TAILS_MAX: Final = 1 << 20  # units in memory
+
+
+@final
+class _Target:
+    __slots__ = ("queue", "since", "written")
+
+    def __init__(self, queue: FileConsumeQueue, since: int) -> None:
+        self.queue = queue
+        self.since = since
+        self.written = 0
 
 
 @final
@@ -26,78 +36,99 @@ class LogToFiles:
         *,
         places: Places,
         tags: TagsCodes,
-        belongs: Belongs,
+        since: Since,
         log_begin: int,
     ) -> None:
         self._open_queue = open_queue
         self._places = places
         self._tags = tags
-        self._belongs = belongs
+        self._since = since
         self._log_begin = log_begin
-        self._queues: dict[tuple[str, int], FileConsumeQueue] = {}
+        self._targets: dict[tuple[str, int], _Target] = {}
         self._waiting = 0
-        self.written = 0
-        """Units that were added, or put where a blank was."""
         self.blanks = 0
         """Blank slots that were added, less those that were filled."""
-        self.queues: set[tuple[str, int]] = set()
-        """Queues that got units."""
 
     def take(self, record: Record) -> None:
         """Give the record its units, where they are not there."""
-        code = None
-        for place in self._places.of(record):
-            if not self._belongs(place, record.position):
-                continue
-            if code is None:
-                code = self._tags.code(record.topic, record.properties, record.store_timestamp_ms)
+        places = self._places.of(record)
+        if not places:
+            return
+        code = self._tags.code(record.topic, record.properties, record.store_timestamp_ms)
+        for place in places:
             self._put(place, record, code)
         if self._waiting >= TAILS_MAX:
             self.write_out()
 
     def _put(self, place: Place, record: Record, code: int) -> None:
-        queue = self._queues.get((place.topic, place.queue_id))
-        if queue is None:
-            queue = self._open_queue(place.topic, place.queue_id)
-            queue.correct_min(self._log_begin)
-            self._queues[place.topic, place.queue_id] = queue
-        offset, size = place.queue_offset, record.size_bytes
-        if queue.end and offset < queue.file_begin:
-            return  # nothing can be put before the first file
-        if offset < queue.end:
-            unit = queue.unit(offset)
-            if unit is not None and unit.size_bytes == BLANK_SIZE:
-                queue.patch(offset, pack_unit(record.position, size, code))
-                self.blanks -= 1
-                self._count(place)
+        topic, queue_id, offset = place
+        target = self._targets.get((topic, queue_id))
+        if target is None:
+            target = self._open(topic, queue_id)
+        position, size = record.position, record.size_bytes
+        if target is None or position < target.since:
+            return
+        queue = target.queue
+        if offset != queue.end:
+            if queue.end and offset < queue.file_begin:
+                return  # nothing can be put before the first file
+            if offset > queue.end:
+                if queue.min >= queue.end:
+                    queue.restart_at(offset)
+                self.blanks += offset - queue.end
+                queue.append_blanks(offset - queue.end)
+            elif not self._make_room(queue, offset, pack_unit(position, size, code), position):
                 return
-            if unit is not None and unit.log_position >= record.position:
-                return  # it is there; or the topic was deleted and made again behind it
-            queue.cut(offset)
-        elif offset > queue.end:
-            if queue.min >= queue.end:
-                queue.restart_at(offset)
-            self.blanks += offset - queue.end
-            queue.append_blanks(offset - queue.end)
-        queue.append(record.position, size, code)
-        self._waiting += 1
-        self._count(place)
+        if offset == queue.end:
+            queue.append(position, size, code)
+            self._waiting += 1
+        target.written += 1
 
-    def _count(self, place: Place) -> None:
-        self.written += 1
-        self.queues.add((place.topic, place.queue_id))
+    def _open(self, topic: str, queue_id: int) -> "_Target | None":
+        since = self._since(topic, queue_id)
+        if since == NEVER:
+            return None
+        queue = self._open_queue(topic, queue_id)
+        queue.correct_min(self._log_begin)
+        target = _Target(queue, since)
+        self._targets[topic, queue_id] = target
+        return target
+
+    def _make_room(
+        self, queue: FileConsumeQueue, offset: int, data: bytes, log_position: int
+    ) -> bool:
+        """Whether a unit of ``data`` is wanted in a slot that is there; a blank becomes it."""
+        unit = queue.unit(offset)
+        if unit is not None and unit.size_bytes == BLANK_SIZE:
+            queue.patch(offset, data)
+            self.blanks -= 1
+            return True
+        if unit is not None and unit.log_position >= log_position:
+            return False  # it is there; or the topic was deleted and made again behind it
+        queue.cut(offset)
+        return True
+
+    @property
+    def written(self) -> int:
+        """Units that were added, or put where a blank was."""
+        return sum(target.written for target in self._targets.values())
+
+    @property
+    def queues(self) -> set[tuple[str, int]]:
+        """Queues that got units."""
+        return {name for name, target in self._targets.items() if target.written}
 
     def write_out(self) -> None:
         """Write what waits."""
-        for queue in self._queues.values():
-            queue.write_out()
+        for target in self._targets.values():
+            target.queue.write_out()
         self._waiting = 0
 
     def close(self) -> None:
         """Write the rest."""
         self.write_out()
-        for queue in self._queues.values():
-            queue.close()
+        for target in self._targets.values():
+            target.queue.close()
 
 
 def queue_at(consume_queue: Path, topic: str, queue_id: int, file_bytes: int) -> FileConsumeQueue:

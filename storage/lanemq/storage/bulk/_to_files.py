@@ -16,7 +16,7 @@ from lanemq.wire import LMQ_PREFIX
 from .._config import DELAY_LEVELS, parse_delay_levels
 from .._consume_queue import FileConsumeQueue
 from .._errors import MessageIllegal, StoreCorrupted
-from .._places import Place, Places
+from .._places import Places
 from .._queues import check_names
 from .._store import system_clock_ms
 from .._tags import TagsCodes
@@ -27,6 +27,7 @@ from ..tools._scan import LogScan
 from ._conversion import Conversion
 from ._file_merge import FileMerge, Merged, RowsStale
 from ._file_redo import LogToFiles, queue_at
+from ._log_units import NEVER
 from ._marker import CrashMarker
 from ._sides import KnownWatermarks, known_topics, locked
 from ._survey import Survey, survey
@@ -34,7 +35,6 @@ from ._to_rocksdb import nobody
 
 LOGGER = logging.getLogger(__name__)
 TOLD_RECORDS: Final = 8192
-ALWAYS: Final = 1 << 63
 
 
 def convert_to_files(
@@ -121,24 +121,22 @@ class _ToFiles:
             self._open_queue,
             places=Places(multi_dispatch=True, deleted=deleted),
             tags=TagsCodes(parse_delay_levels(delay_levels)),
-            belongs=self._belongs,
+            since=self._since,
             log_begin=found.log_begin,
         )
 
-    def _belongs(self, place: Place, log_position: int) -> bool:
+    def _since(self, topic: str, queue_id: int) -> int:
         # An index that was written all the time does not have what was deleted.
-        if log_position < max(self._trusted, self._survey.files_end):
-            oldest = self._oldest.get((place.topic, place.queue_id))
-            if oldest is not None:
-                return log_position >= oldest
-            if place.topic not in self._topics and not place.topic.startswith(LMQ_PREFIX):
-                return False
         try:
-            check_names(place.topic, place.queue_id)
+            check_names(topic, queue_id)
         except MessageIllegal as error:
-            LOGGER.warning("the record at %d has no queue: %s", log_position, error)
-            return False
-        return True
+            LOGGER.warning("some messages have no queue: %s", error)
+            return NEVER
+        oldest = self._oldest.get((topic, queue_id))
+        if oldest is not None:
+            return oldest
+        is_known = topic in self._topics or topic.startswith(LMQ_PREFIX)
+        return 0 if is_known else max(self._trusted, self._survey.files_end)
 
     def run(self, *, from_log: bool) -> None:
         found, conversion = self._survey, self._conversion
@@ -198,7 +196,7 @@ class _ToFiles:
         if first is None:
             self._continue(topic, queue_id, end)
             return
-        known = self._oldest.get((topic, queue_id), ALWAYS)
+        known = self._oldest.get((topic, queue_id), NEVER)
         self._oldest[topic, queue_id] = min(first.log_position, known)
         queue = self._open_queue(topic, queue_id)
         if self._may_be_late and 0 < begin < (queue.file_begin if queue.end else begin + 1):

@@ -15,7 +15,7 @@ from lanemq.wire import LMQ_PREFIX
 
 from .._config import DELAY_LEVELS, parse_delay_levels
 from .._errors import StoreCorrupted
-from .._places import Place, Places
+from .._places import Places
 from .._store import system_clock_ms
 from .._tags import TagsCodes
 from .._watermarks import RocksCover
@@ -110,17 +110,16 @@ class _ToRocksDB:
             self._log,
             places=Places(multi_dispatch=True, deleted=deleted),
             tags=TagsCodes(parse_delay_levels(delay_levels)),
-            belongs=self._belongs,
+            since=self._since,
         )
 
-    def _belongs(self, place: Place, log_position: int) -> bool:
+    def _since(self, topic: str, queue_id: int) -> int:
         # Queue files that were written all the time do not have what was deleted.
-        if log_position >= self._survey.files_end:
-            return True
-        queue = self._survey.queues.get((place.topic, place.queue_id))
+        queue = self._survey.queues.get((topic, queue_id))
         if queue is None:
-            return place.topic in self._topics or place.topic.startswith(LMQ_PREFIX)
-        return queue.oldest is None or log_position >= queue.oldest.log_position
+            is_known = topic in self._topics or topic.startswith(LMQ_PREFIX)
+            return 0 if is_known else self._survey.files_end
+        return queue.oldest.log_position if queue.oldest is not None else 0
 
     def run(self, *, from_log: bool) -> None:
         found, rows, conversion = self._survey, self._rows, self._conversion
