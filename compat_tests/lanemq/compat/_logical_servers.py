@@ -56,7 +56,7 @@ class LogicalControl(Control):
             return
         async with open_admin(name_servers=self.name_server) as admin:
             addresses = (await admin.cluster()).broker_addr_table
-            masters = [addresses[name].broker_addrs[0] for name in BROKERS]
+            masters = [addresses[name].broker_addrs[0] for name in self.brokers]
             index = 0
             for number, address in enumerate(masters):
                 share = len(range(number, queues, len(masters)))
