@@ -32,6 +32,7 @@ def unpack(name: str, target: Path) -> StoreConfig:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recorded_store_of_apache_gets_all_units(name: str, tmp_path: Path) -> None:
     config = unpack(name, tmp_path)
@@ -48,6 +49,7 @@ def test_a_recorded_store_of_apache_gets_all_units(name: str, tmp_path: Path) ->
         assert again.units == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in NAMES if "clean" in name])
 def test_a_store_can_be_converted_to_and_fro(name: str, tmp_path: Path) -> None:
     config = unpack(name, tmp_path)
@@ -74,6 +76,7 @@ async def test_scenario_07_a_rollback_after_stage_3_shifts_no_slot(stand: Stand)
     assert_files_agree(stand.config(FILES))
 
 
+@pytest.mark.slow
 async def test_a_store_that_never_had_files_gets_them(stand: Stand) -> None:
     await stand.run(ROCKSDB, 300)
     done = convert_to_files(stand.root, queue_file_bytes=200)
@@ -83,6 +86,7 @@ async def test_a_store_that_never_had_files_gets_them(stand: Stand) -> None:
         assert stand.bodies(store, queue_id=1) == list(range(1, 300, 2))
 
 
+@pytest.mark.slow
 async def test_rows_that_are_missing_are_taken_from_the_log(stand: Stand) -> None:
     await stand.run(ROCKSDB, 300)
     rows = QueueRows(QueueDatabase(stand.root / "consumequeue"))
@@ -96,6 +100,7 @@ async def test_rows_that_are_missing_are_taken_from_the_log(stand: Stand) -> Non
     assert_files_agree(stand.config(FILES))
 
 
+@pytest.mark.slow
 async def test_rows_that_are_behind_are_made_up_for_from_the_log(stand: Stand) -> None:
     await stand.run(BOTH, 200)
     shutil.copytree(stand.root / "consumequeue", stand.root / "kept")
@@ -107,6 +112,7 @@ async def test_rows_that_are_behind_are_made_up_for_from_the_log(stand: Stand) -
     assert_files_agree(stand.config(FILES))
 
 
+@pytest.mark.slow
 async def test_without_rocksdb_all_comes_from_the_log(stand: Stand) -> None:
     await stand.run(FILES, 200)
     shutil.rmtree(stand.root / "consumequeue")
@@ -115,6 +121,7 @@ async def test_without_rocksdb_all_comes_from_the_log(stand: Stand) -> None:
     assert_files_agree(stand.config(FILES))
 
 
+@pytest.mark.slow
 async def test_all_can_be_made_from_the_log(stand: Stand) -> None:
     await stand.run(BOTH, 200)
     done = convert_to_files(stand.root, from_log=True)
@@ -134,6 +141,7 @@ async def test_row_14_shifted_slots_are_put_right(stand: Stand) -> None:
     assert_files_agree(stand.config(FILES))
 
 
+@pytest.mark.slow
 async def test_row_11_stale_rows_do_not_replace_units(stand: Stand) -> None:
     await stand.run(BOTH, 300)
     shutil.copytree(stand.root / "consumequeue", stand.root / "kept")
@@ -154,6 +162,7 @@ async def test_row_11_stale_rows_do_not_replace_units(stand: Stand) -> None:
     assert_files_agree(stand.config(FILES))
 
 
+@pytest.mark.slow
 async def test_messages_that_are_gone_leave_blanks_and_queues_go_on(stand: Stand) -> None:
     await stand.run(ROCKSDB, 300)
     for path in sorted((stand.root / "commitlog").iterdir())[:2]:
@@ -167,6 +176,7 @@ async def test_messages_that_are_gone_leave_blanks_and_queues_go_on(stand: Stand
         assert stand.bodies(store) == list(range(2 * begin, 300, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["short", "gone", "garbage"])
 async def test_queue_files_that_are_damaged_are_made_right(stand: Stand, damage: str) -> None:
     await stand.run(BOTH, 200)
@@ -182,6 +192,7 @@ async def test_queue_files_that_are_damaged_are_made_right(stand: Stand, damage:
     assert not (stand.root / "abort").exists()
 
 
+@pytest.mark.slow
 async def test_a_database_that_cannot_be_opened_is_made_up_for_by_the_log(stand: Stand) -> None:
     await stand.run(BOTH, 100)
     (stand.root / "consumequeue" / "CURRENT").write_text("MANIFEST-999999\n")
@@ -192,6 +203,7 @@ async def test_a_database_that_cannot_be_opened_is_made_up_for_by_the_log(stand:
     assert_files_agree(stand.config(FILES))
 
 
+@pytest.mark.slow
 async def test_a_crashed_store_stays_one(stand: Stand, tmp_path: Path) -> None:
     async with stand.open(ROCKSDB) as store:
         stand.put(store, 200)

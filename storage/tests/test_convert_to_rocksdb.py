@@ -28,6 +28,7 @@ def stand(tmp_path: Path) -> Stand:
     return Stand(tmp_path / "store")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recorded_store_of_apache_gets_all_rows(name: str, tmp_path: Path) -> None:
     with tarfile.open(STORES / f"{name}.tar.gz") as archive:
@@ -60,6 +61,7 @@ async def test_a_store_of_ours_opens_in_stage_3_and_has_nothing_to_do(stand: Sta
     assert_rows_agree(stand.config(ROCKSDB))
 
 
+@pytest.mark.slow
 async def test_history_that_double_writing_left_out_is_added(stand: Stand) -> None:
     await stand.run(FILES, 300)
     await stand.run(BOTH, 100, first=300, rocksdb_backfill=False)
@@ -68,6 +70,7 @@ async def test_history_that_double_writing_left_out_is_added(stand: Stand) -> No
     assert_rows_agree(stand.config(ROCKSDB))
 
 
+@pytest.mark.slow
 async def test_messages_that_came_after_double_writing_are_added(stand: Stand) -> None:
     await stand.run(BOTH, 300)
     await stand.run(FILES, 100, first=300)
@@ -85,6 +88,7 @@ async def test_a_hole_in_the_rows_is_filled(stand: Stand) -> None:
     assert_rows_agree(stand.config(ROCKSDB))
 
 
+@pytest.mark.slow
 async def test_row_11_rows_of_a_queue_that_was_deleted_before_are_removed(stand: Stand) -> None:
     await stand.run(BOTH, 300)
     shutil.copytree(stand.root / "consumequeue", stand.root / "kept")
@@ -106,6 +110,7 @@ async def test_row_11_rows_of_a_queue_that_was_deleted_before_are_removed(stand:
     assert_rows_agree(stand.config(ROCKSDB))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["zeros", "short", "gone", "shifted", "garbage"])
 async def test_damaged_queue_files_are_made_up_for_from_the_log(stand: Stand, damage: str) -> None:
     await stand.run(FILES, 400)
@@ -128,6 +133,7 @@ async def test_damaged_queue_files_are_made_up_for_from_the_log(stand: Stand, da
     assert_rows_agree(stand.config(ROCKSDB))
 
 
+@pytest.mark.slow
 async def test_all_can_be_made_from_the_log(stand: Stand) -> None:
     await stand.run(BOTH, 300)
     done = convert_to_rocksdb(stand.root, from_log=True)
@@ -135,6 +141,7 @@ async def test_all_can_be_made_from_the_log(stand: Stand) -> None:
     assert_rows_agree(stand.config(ROCKSDB))
 
 
+@pytest.mark.slow
 async def test_deleted_topics_stay_deleted(stand: Stand) -> None:
     async with stand.open(FILES) as store:
         stand.put(store, 200)
@@ -146,6 +153,7 @@ async def test_deleted_topics_stay_deleted(stand: Stand) -> None:
     assert_rows_agree(stand.config(ROCKSDB), {"Gone": end})
 
 
+@pytest.mark.slow
 async def test_row_13_blanks_before_a_moved_queue_get_no_rows(stand: Stand) -> None:
     await stand.run(FILES, 100)
     queue = stand.root / "consumequeue" / "T" / "0"
@@ -158,6 +166,7 @@ async def test_row_13_blanks_before_a_moved_queue_get_no_rows(stand: Stand) -> N
     assert done.units_from_log > 0  # for the log still has those messages
 
 
+@pytest.mark.slow
 async def test_row_16_a_broken_database_is_moved_aside(stand: Stand) -> None:
     await stand.run(BOTH, 100)
     (stand.root / "consumequeue" / "CURRENT").write_text("MANIFEST-999999\n")
@@ -168,6 +177,7 @@ async def test_row_16_a_broken_database_is_moved_aside(stand: Stand) -> None:
     assert_files_agree(stand.config(FILES))
 
 
+@pytest.mark.slow
 async def test_a_store_that_crashed_is_converted_to_its_last_whole_record(
     stand: Stand, tmp_path: Path
 ) -> None:
@@ -196,6 +206,7 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
         convert_to_rocksdb(tmp_path)
 
 
+@pytest.mark.slow
 async def test_expired_messages_get_no_rows_and_their_queues_go_on(stand: Stand) -> None:
     await stand.run(FILES, 300)
     for path in sorted((stand.root / "commitlog").iterdir())[:2]:

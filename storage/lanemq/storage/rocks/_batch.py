@@ -8,7 +8,6 @@ from rocksdict import WriteBatch
 from ._database import QueueDatabase
 from ._rows import (
     BOUND_VALUE_FIELDS,
-    UNIT_VALUE_BYTES,
     WATERMARK_FIELDS,
     WATERMARK_KEY,
     QueueKeys,
@@ -46,12 +45,6 @@ class Batch:
         self._batch[self._keys(topic_data, queue_id).unit_prefix + pack_offset(queue_offset)] = (
             pack_unit_value(log_position, size_bytes, tags_code, store_timestamp_ms)
         )
-        self.is_empty = False
-
-    def put_value(self, keys: QueueKeys, queue_offset: int, value: bytes) -> None:
-        """As ``put_unit``, from the value of a row."""
-        assert len(value) == UNIT_VALUE_BYTES
-        self._batch[keys.unit_prefix + pack_offset(queue_offset)] = value
         self.is_empty = False
 
     def put_max(

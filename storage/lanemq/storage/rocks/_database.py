@@ -168,17 +168,6 @@ class QueueDatabase:
         except Exception as error:
             raise rocks_error(error, self.directory) from error
 
-    def memory_bytes(self) -> int:
-        """What is held in memory: tables not flushed yet, indexes and filters, cached blocks."""
-        names = ("cur-size-all-mem-tables", "estimate-table-readers-mem")
-        families = (self.units, self.bounds)
-        own = sum(
-            family.property_int_value(f"rocksdb.{name}") or 0
-            for family in families
-            for name in names
-        )
-        return own + (self.units.property_int_value("rocksdb.block-cache-usage") or 0)
-
     def close(self) -> None:
         """Give up the database and its lock; what is written becomes durable.
 
