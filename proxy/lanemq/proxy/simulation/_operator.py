@@ -56,16 +56,20 @@ class Operator:
         """Migrate queue after queue to whatever broker, until cancelled."""
         while True:
             await trio.sleep(self._rng.expovariate(1 / 2.0))
-            index = self._rng.randrange(self.queues)
-            destination = self._rng.choice(self._brokers).name
-            async with self._admin() as admin:
-                try:
-                    await admin.migrate_logical_queue(TOPIC, index, destination)
-                    self.migrations += 1
-                except MigrationRefused:
-                    await self._finish(admin, index)
-                except LanemqError:
-                    self.interrupted += 1
+            await self.move_a_queue()
+
+    async def move_a_queue(self) -> None:
+        """Migrate one, or go on with what was begun there."""
+        index = self._rng.randrange(self.queues)
+        destination = self._rng.choice(self._brokers).name
+        async with self._admin() as admin:
+            try:
+                await admin.migrate_logical_queue(TOPIC, index, destination)
+                self.migrations += 1
+            except MigrationRefused:
+                await self._finish(admin, index)
+            except LanemqError:
+                self.interrupted += 1
 
     async def _finish(self, admin: AdminClient, index: int) -> None:
         """Go on with a migration that was interrupted, or call it off."""

@@ -21,6 +21,7 @@ LOGICAL_SHARE: Final = 0.8
 """So many of the runs have logical queues; the others show the brokers alone."""
 STEP_MEAN_S: Final = 2.0
 AWAY_MEAN_S: Final = 3.0
+STEP_OF_MIGRATION_S: Final = 0.02
 CALM_S: Final = 900.0
 """How long a cluster in which nothing happens any more may take to deliver everything."""
 
@@ -64,6 +65,8 @@ class Cluster:
             )
             for n in range(1, BROKERS + 1)
         ]
+        self.operator: Operator | None = None
+        """Moves queues, where they are logical ones."""
         self.misfortunes: dict[str, int] = {}
 
     async def start(self) -> None:
@@ -72,9 +75,16 @@ class Cluster:
 
     async def step(self) -> None:
         """Let one thing happen, and time pass."""
-        happen = self.rng.choice(
-            [self._nothing, self._kill, self._lose_power, self._part, self._restart_name_server]
-        )
+        misfortunes = [
+            self._nothing,
+            self._kill,
+            self._lose_power,
+            self._part,
+            self._restart_name_server,
+        ]
+        if self.operator is not None:
+            misfortunes.append(self._kill_in_a_migration)
+        happen = self.rng.choice(misfortunes)
         name = happen.__name__.lstrip("_")
         self.misfortunes[name] = self.misfortunes.get(name, 0) + 1
         await happen()
@@ -94,6 +104,16 @@ class Cluster:
         await broker.kill()
         await trio.sleep(self.rng.expovariate(1 / AWAY_MEAN_S))
         await broker.restart("power")
+
+    async def _kill_in_a_migration(self) -> None:
+        assert self.operator is not None
+        broker = self.rng.choice(self.brokers)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.operator.move_a_queue)
+            await trio.sleep(self.rng.expovariate(1 / STEP_OF_MIGRATION_S))
+            await broker.kill()
+        await trio.sleep(self.rng.expovariate(1 / AWAY_MEAN_S))
+        await broker.restart(self.rng.choice(("kill", "power")))
 
     async def _part(self) -> None:
         processes: list[Process] = [*self.brokers, *self.name_servers]
@@ -125,6 +145,8 @@ async def _run(seed: int, steps: int) -> Report:
             cluster.network, cluster.addresses, cluster.brokers, Random(rng.getrandbits(64))
         )
         await operator.create_topic(QUEUES, is_logical=is_logical)
+        if is_logical:
+            cluster.operator = operator
         senders = _senders(cluster, ledger)
         for reader in _readers(cluster, ledger):
             nursery.start_soon(reader.run)
