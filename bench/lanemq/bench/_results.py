@@ -55,6 +55,34 @@ class SdkBench(msgspec.Struct, frozen=True):
     """Clients that could not be measured -> why."""
 
 
+class QueuesMode(msgspec.Struct, frozen=True):
+    """One broker with very many queues."""
+
+    made_s: float
+    """Seconds to write a message into every queue of a new store."""
+    disk_mib: float
+    start_s: float
+    """Seconds from spawning the broker to its first answer, after a clean stop."""
+    rss_mib: float
+    """Its resident memory then."""
+    read_s: float
+    """Seconds to read some thousand queues, one after the other."""
+    read_rss_mib: float
+    stop_s: float
+    start_after_kill_s: float
+    rss_after_kill_mib: float
+
+
+class QueuesBench(msgspec.Struct, frozen=True):
+    """The JSON of ``lanemq bench million-queues``."""
+
+    machine: Machine
+    queues: int
+    queues_per_topic: int
+    modes: dict[str, QueuesMode]
+    """"files" and "rocksdb" -> its figures."""
+
+
 def median_ratios(
     samples: Mapping[str, Mapping[str, Sequence[float]]], *, ours: str, theirs: str
 ) -> dict[str, float]:

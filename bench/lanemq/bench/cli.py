@@ -2,24 +2,19 @@
 
 import functools
 import statistics
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 import click
 import msgspec
-import trio
 from rich.console import Console
 from rich.table import Table
 
-from lanemq.compat import CompatError
-
 from ._broker import Plan, bench_broker
+from ._command import machine_line, run_bench
 from ._convert import convert
-from ._results import BrokerBench, Machine, SdkBench
+from ._queues_command import million_queues
+from ._results import BrokerBench, SdkBench
 from ._sdk import OURS, bench_sdk
 from ._wire import wire
-
-Result = TypeVar("Result")
 
 
 @click.group()
@@ -29,6 +24,7 @@ def bench() -> None:
 
 bench.add_command(wire)
 bench.add_command(convert)
+bench.add_command(million_queues)
 
 
 @bench.command()
@@ -57,7 +53,7 @@ def broker(against: str, rounds: int, seconds: float, warm_up_s: float, as_json:
     """
     plan = Plan(rounds=rounds, seconds=seconds, warm_up_s=warm_up_s)
     progress = Console(stderr=True)
-    result = _run(functools.partial(bench_broker, plan, progress.print))
+    result = run_bench(functools.partial(bench_broker, plan, progress.print))
     if as_json:
         click.echo(msgspec.json.encode(result).decode())
     else:
@@ -90,33 +86,16 @@ def sdk(against: str, rounds: int, seconds: float, warm_up_s: float, as_json: bo
     """
     plan = Plan(rounds=rounds, seconds=seconds, warm_up_s=warm_up_s)
     progress = Console(stderr=True)
-    result = _run(functools.partial(bench_sdk, plan, progress.print))
+    result = run_bench(functools.partial(bench_sdk, plan, progress.print))
     if as_json:
         click.echo(msgspec.json.encode(result).decode())
     else:
         show_sdk_bench(Console(), result)
 
 
-def _run(measure: Callable[[], Awaitable[Result]]) -> Result:
-    """Run a bench; what its servers and clients could not do is one line for people."""
-    try:
-        return trio.run(measure)
-    except CompatError as error:
-        failure: BaseException = error
-    except ExceptionGroup as group:
-        expected, unexpected = group.split(CompatError)
-        if expected is None or unexpected is not None:
-            raise
-        failure = expected
-        while isinstance(failure, ExceptionGroup):
-            failure = failure.exceptions[0]
-    notes = getattr(failure, "__notes__", ())
-    raise click.ClickException("; ".join([str(failure), *notes]))
-
-
 def show_sdk_bench(console: Console, result: SdkBench) -> None:
     """Print medians, ranges and ratios as a table for each measure."""
-    console.print(_machine_line(result.machine))
+    console.print(machine_line(result.machine))
     table = Table("messages per second", "client", "median", "range", "lanemq's ratio to it")
     for measure in result.samples[OURS]:
         for client, samples in result.samples.items():
@@ -134,17 +113,10 @@ def show_sdk_bench(console: Console, result: SdkBench) -> None:
         console.print(f"{client}: {reason}")
 
 
-def _machine_line(machine: Machine) -> str:
-    return (
-        f"{machine.processors} x {machine.processor}, {machine.memory_gib} GiB, "
-        f"{machine.system}, Python {machine.python}, load {machine.load_average}"
-    )
-
-
 def show_broker_bench(console: Console, result: BrokerBench) -> None:
     """Print medians, ratios, start-up and memory as tables."""
     ours, theirs = result.samples
-    console.print(_machine_line(result.machine))
+    console.print(machine_line(result.machine))
     table = Table("messages per second", ours, theirs, "ratio", "range of ours", "range of theirs")
     for measure, ratio in result.ratios.items():
         rates = [result.samples[server][measure] for server in (ours, theirs)]
