@@ -16,6 +16,7 @@ from lanemq.wire import (
     QueryConsumerOffset,
     QueryMessage,
     ResetOffsetBody,
+    RouteData,
     TopicStatsTable,
     UpdateConsumerOffset,
     decode_messages,
@@ -285,3 +286,44 @@ async def test_a_group_goes_on_where_it_was_in_the_physical_queue(
         client = await connect(cluster, 2)
         found = await client.call(14, QueryConsumerOffset("g", "T", 0).to_fields())
         assert found.fields["offset"] == "2"
+
+
+async def test_an_operator_hands_a_message_of_any_broker_to_a_consumer(
+    cluster: LogicalCluster,
+) -> None:
+    consumer, operator = await connect(cluster, 1), await connect(cluster, 1)
+    await consumer.heartbeat("c", consumers={"g": {"T": "*"}})
+    sent = await operator.send("T", b"again", queue_id=3)
+    fields = {"consumerGroup": "g", "clientId": "c", "msgId": sent.fields["msgId"]}
+
+    async def take() -> None:
+        asked = await consumer.peer.receive()
+        (message,) = decode_messages(asked.body)
+        assert (asked.code, message.body, message.queue_id) == (309, b"again", 3)
+        await consumer.peer.send(asked.reply(body=b"consumed"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(take)
+        answer = await operator.call(309, fields)
+    assert (answer.code, answer.body) == (0, b"consumed")
+    assert (await operator.call(309, fields | {"clientId": "nobody"})).code == 1
+
+
+async def test_losing_a_listener_costs_a_reconnect(cluster: LogicalCluster) -> None:
+    """The next one knows the progress, and messages by what the first one called them."""
+    client = await connect(cluster, 1)
+    sent = await client.send("T", b"kept", queue_id=3)
+    await client.call(15, UpdateConsumerOffset("g", "T", 3, 1).to_fields())
+    await cluster.brokers["broker1"].kill()
+    other = await connect(cluster, 2)
+    found = await other.call(14, QueryConsumerOffset("g", "T", 3).to_fields())
+    assert found.fields["offset"] == "1"
+    _, position = decode_offset_id(sent.fields["msgId"])
+    (message,) = decode_messages((await other.call(33, {"offset": str(position)})).body)
+    assert (message.body, message.queue_id, message.queue_offset) == (b"kept", 3, 0)
+    dial = cluster.network.dialer(CLIENT_HOST)
+    name_server = Client(Peer(await dial(cluster.name_server.host, 9876)))
+    route = RouteData.decode((await name_server.call(105, {"topic": "T"})).body)
+    assert [broker.broker_addrs[0] for broker in route.broker_datas] == ["10.0.1.2:10921"]
+    (queues,) = route.queue_datas
+    assert (queues.broker_name, queues.read_queue_nums) == (LOGICAL_QUEUE_BROKER, 4)
