@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from ._config import Stage, StoreConfig
-from ._errors import ConfigInvalid, StartRefused, StoreCorrupted
+from ._errors import ConfigInvalid, StartRefused, StoreCorrupted, StoreLocked
 from ._files import Files, RealFiles
 from ._segments import is_segment_name
 from ._store import Store, system_clock_ms
@@ -97,20 +97,23 @@ async def open_store(
         await files.sync_path(abort)
         await files.sync_path(root)
         move_aside_without_log(config, files=files, now_ms=clock_ms())
-        rows = open_rows(config, now_ms=clock_ms()) if config.stage is not Stage.FILES else None
-        # The tables may be converted once this works: the lock is held.
         try:
-            store = Store(config, files=files, clock_ms=clock_ms, rows=rows)
-        except BaseException:
-            if rows is not None:
-                rows.close()
-            raise
-        try:
-            store.load(clean=clean)
-            await store.housekeeping.keep_recovery()
-        except BaseException as error:
-            store.close_files()
-            if clean and isinstance(error, StartRefused):
+            rows = open_rows(config, now_ms=clock_ms()) if config.stage is not Stage.FILES else None
+            # The tables may be converted once this works: the lock is held.
+            try:
+                store = Store(config, files=files, clock_ms=clock_ms, rows=rows)
+            except BaseException:
+                if rows is not None:
+                    rows.close()
+                raise
+            try:
+                store.load(clean=clean)
+                await store.housekeeping.keep_recovery()
+            except BaseException:
+                store.close_files()
+                raise
+        except (StartRefused, StoreLocked, ConfigInvalid):
+            if clean:  # what was changed is as good as before
                 files.remove(abort)
             raise
         is_clean = False

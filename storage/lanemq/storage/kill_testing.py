@@ -127,7 +127,7 @@ class KillLoop:
         while receiver.poll(max(0.0, deadline_s - time.monotonic())):
             try:
                 kind, committed = receiver.recv()
-            except EOFError:
+            except (EOFError, OSError):  # it may have died in the middle of a word
                 break
             assert committed >= self.committed, "a committed message is lost"
             self.committed = committed
@@ -142,7 +142,7 @@ class KillLoop:
         while True:  # what it said last counts
             try:
                 _, committed = receiver.recv()
-            except EOFError:
+            except (EOFError, OSError):  # it may have died in the middle of a word
                 break
             self.committed = max(self.committed, committed)
         process.join()
