@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from lanemq.proxy.nameserver import Registration, RouteTable
 from lanemq.proxy.nameserver._logical import Asker, LogicalRegistration, LogicalRoutes
-from lanemq.proxy.nameserver._logical_topic import Status
+from lanemq.proxy.nameserver._logical_view import Status
 from lanemq.wire import DataVersion, MessageQueue, RouteData, TopicConfig
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_BROKER,

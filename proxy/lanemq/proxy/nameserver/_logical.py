@@ -14,7 +14,8 @@ from lanemq.wire.logical import ClientView, LogicalQueueReport, LogicalQueues, s
 
 from ._listeners import Listeners
 from ._logical_routes import RouteMaker
-from ._logical_topic import Facts, LogicalTopic, Status, TopicView
+from ._logical_topic import LogicalTopic
+from ._logical_view import PLAIN, Facts, Status, TopicView
 from ._routes import RouteTable, is_changed
 
 
@@ -74,6 +75,7 @@ class LogicalRoutes:
         self._heard: dict[str, _Heard] = {}
         self._listeners = Listeners()
         self._makers: dict[str, RouteMaker] = {}
+        self._views: dict[str, tuple[int, TopicView]] = {}
         self._problems: dict[str, tuple[str, ...]] = {}
         self._news: list[str] = []
 
@@ -138,9 +140,13 @@ class LogicalRoutes:
         """What may be shown of a topic's logical queues."""
         topic = self._topics.get(name)
         if topic is None:
-            return TopicView(Status.PLAIN)
+            return PLAIN
+        changes, view = self._views.get(name, (-1, PLAIN))
+        if changes == self._routes.changes and view.status is not Status.NOT_YET:
+            return view  # nothing else depends on the time
         facts = Facts(self._routes.queue_datas(name), self._routes.master_address)
         view = topic.view(facts, now_s)
+        self._views[name] = self._routes.changes, view
         self._note(name, view.problems if topic.has_segments else ())
         return view
 
@@ -213,6 +219,7 @@ class LogicalRoutes:
 
     def _review(self, name: str, now_s: float) -> None:
         """Note a view that is complete now; it may not be when somebody asks."""
+        self._views.pop(name, None)
         topic = self._topics.get(name)
         if topic is None:
             return

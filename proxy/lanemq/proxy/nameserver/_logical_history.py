@@ -22,15 +22,16 @@ class History:
         self._edges: dict[int, frozenset[Edge]] = {}
         self._removed: dict[int, list[tuple[int, int]]] = {}
 
-    def removed(self, segment: Segment, as_shown: Segment | None) -> None:
-        """A broker has a segment no more; ``as_shown`` is what clients know of it."""
+    def removed(self, segment: Segment) -> None:
+        """A broker has a segment no more; that tells something if its end was known.
+
+        If it was not, clients were shown it to end where the next one known begins, and
+        others may be between.
+        """
         end = segment.end_offset
-        if end is None and as_shown is not None:
-            end = as_shown.end_offset
-        if end is None or not 0 <= segment.delta < end:
-            return
-        ranges = self._removed.get(segment.logical_index, [])
-        self._removed[segment.logical_index] = _joined([*ranges, (segment.delta, end)])
+        if end is not None and end > segment.delta:
+            ranges = self._removed.get(segment.logical_index, [])
+            self._removed[segment.logical_index] = _joined([*ranges, (segment.delta, end)])
 
     def take_as_found(self, chains: Iterable[Chain]) -> None:
         """What is not there now will not come: these chains are as they should be."""

@@ -5,9 +5,8 @@ Source: RocketMQ 5.0.0-PREVIEW, RouteInfoManager.mergeLogicalQueuesInfo, and the
 intermediate states that its proposal wants and that version lacks.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import final
 
@@ -23,42 +22,7 @@ from lanemq.wire.logical import (
 
 from ._chains import doubtful_segments, judge
 from ._logical_history import History
-
-
-@final
-class Status(Enum):
-    """What a name server can say of a topic."""
-
-    PLAIN = "plain"
-    """It has no logical queues, or not all of it has and it never had."""
-    NOT_YET = "not yet"
-    """It has logical queues, and too little is known of them to show any."""
-    LOGICAL = "logical"
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What else the name server knows."""
-
-    queue_datas: Mapping[str, QueueData]
-    """The topic's queues at the brokers that are registered now."""
-    master_address: Callable[[str], str | None]
-    """The address of the master of a broker name; None if none is registered."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class TopicView:
-    """The logical queues of a topic as they may be shown."""
-
-    status: Status
-    queues: LogicalQueues = field(default_factory=LogicalQueues)
-    problems: tuple[str, ...] = ()
-    """Why it is not simply what was reported last."""
-
-
-PLAIN = TopicView(Status.PLAIN)
+from ._logical_view import PLAIN, Facts, Status, TopicView
 
 
 @dataclass(slots=True)
@@ -292,8 +256,7 @@ class LogicalTopic:
         reported = self._reported.get(broker_name)
         for segment in () if reported is None else reported.queues.segments:
             if segment.key not in keep:
-                shown = (self._shown or {}).get(segment.logical_index)
-                self._history.removed(segment, None if shown is None else shown.find(segment.key))
+                self._history.removed(segment)
 
     def _leave_out_unmapped(self, facts: Facts) -> None:
         """Queues that a broker came without segments for: swept before, or left out for good."""

@@ -84,6 +84,8 @@ class RouteTable:
     """
 
     def __init__(self) -> None:
+        self.changes = 0
+        """Grows with every change of what ``route`` and ``master_address`` say."""
         self._brokers: dict[str, _Broker] = {}
         self._alive: dict[str, _Alive] = {}
         self._topics: dict[str, dict[str, QueueData]] = {}
@@ -113,6 +115,7 @@ class RouteTable:
         if replaced is not None and replaced != address:
             self._forget(replaced)
         is_new = known is None or replaced is None
+        self.changes += is_new or replaced != address
         self._alive[address] = _Alive(
             name, connection, registration.ha_address, registration.data_version, now_s
         )
@@ -223,6 +226,7 @@ class RouteTable:
         queues = self._topics.get(topic)
         if queues is None:
             return
+        self.changes += 1
         for name in list(queues):
             if cluster is None or self._brokers[name].cluster == cluster:
                 del queues[name]
@@ -263,6 +267,7 @@ class RouteTable:
         return list(self._alive)
 
     def _put_topic(self, broker_name: str, topic: TopicConfig) -> None:
+        self.changes += 1
         self._topics.setdefault(topic.topic_name, {})[broker_name] = QueueData(
             broker_name=broker_name,
             read_queue_nums=topic.read_queue_nums,
@@ -273,6 +278,7 @@ class RouteTable:
 
     def _change_permission(self, broker_name: str, *, keep: int, add: int) -> int:
         changed = 0
+        self.changes += 1
         for queues in self._topics.values():
             queue = queues.get(broker_name)
             if queue is not None:
@@ -286,6 +292,7 @@ class RouteTable:
 
     def _remove_address(self, address: str) -> None:
         name = self._alive[address].broker_name
+        self.changes += 1
         self._forget(address)
         broker = self._brokers[name]
         broker.addresses = {i: a for i, a in broker.addresses.items() if a != address}
