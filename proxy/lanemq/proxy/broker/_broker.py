@@ -46,7 +46,6 @@ from ._logical_retention import LogicalRetention
 SAMPLE_S: Final = 1.0
 
 _WITHOUT_TASKS: Final = (
-    _send,
     _send_back,
     _offsets,
     _query,
@@ -99,6 +98,8 @@ class Broker:
         self.handlers = Handlers()
         for module in _WITHOUT_TASKS:
             module.register(self.handlers, self.context)
+        self.sends = _send.register(self.handlers, self.context)
+        """The logical listener of this process stores through it, and answers itself."""
         self._pulls = _pull.register(self.handlers, self.context)
         self._checks = _admin_rocksdb.register(self.handlers, self.context)
         self._heartbeats = _heartbeats.register(self.handlers, self.context)

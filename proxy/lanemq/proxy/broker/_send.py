@@ -10,11 +10,11 @@ Source: RocketMQ 4.9.8, SendMessageProcessor, AbstractSendMessageProcessor.msgCh
 
 import random
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, Protocol, final
 
 import trio
 
-from lanemq.storage import FlushMode, NewMessage
+from lanemq.storage import FlushMode, NewMessage, Put
 from lanemq.wire import (
     FLAG_ONEWAY,
     Frame,
@@ -48,6 +48,20 @@ STORED_FLAGS: Final = ~LOGICAL_QUEUE_FLAG
 """That a sender follows redirects is said of the request, not of the message."""
 
 Answer = bytes | None | Awaitable[bytes | None]
+
+
+class QuickSend(Protocol):
+    """Appends the message of a send that is nothing out of the ordinary, and answers nothing.
+
+    Returns what was stored, in which queue, and whether the answer waits for the disk; None,
+    with nothing done, for a send that the request's handler has to look at. ``queue_id`` is
+    the queue to take in place of the one that is asked for. Raises ``Refused``,
+    ``SegmentClosed``, and ``KeyError`` or ``ValueError`` for fields that cannot be read.
+    """
+
+    def __call__(
+        self, frame: Frame, session: Session, queue_id: int | None = None
+    ) -> tuple[Put, int, bool] | None: ...
 
 
 class _Names(NamedTuple):
@@ -95,19 +109,25 @@ class Sends:
         # have them in it already; then they are taken out first, so that strings do not grow.
         self._tail = "".join(f"{name}\x01{value}\x02" for name, value in stored.items())
         self._tail_names = tuple(stored)
-        self._sent = ReplyTemplate(FIELDS, constants=answered).encode
+        self.answer = ReplyTemplate(FIELDS, constants=answered).encode
+        """To a send that is stored: message id, queue id and queue offset."""
         self._flushed_late = ReplyTemplate(
             FIELDS, constants=answered, code=ResponseCode.FLUSH_DISK_TIMEOUT
         ).encode
+        self.quick: dict[int, QuickSend] = {}
+        """Request code -> the quick way of its sends."""
         self._topics = broker.topics
         self._mappings = broker.logical.mappings
         self._elsewhere = Elsewhere(broker)
         self._count_put = broker.statistics.put
 
-    def handler(
+    def handlers(
         self, names: _Names, read: Callable[[Frame], SendMessage]
-    ) -> Callable[[Frame, Session], Answer]:
-        """The handler of one request code: ``names`` for the quick way, ``read`` for the slow."""
+    ) -> tuple[Callable[[Frame, Session], Answer], QuickSend]:
+        """The handler of one request code: ``names`` for the quick way, ``read`` for the slow.
+
+        And the quick way alone, for whoever answers in other numbers.
+        """
         (
             topic_name,
             queue_id_name,
@@ -121,7 +141,7 @@ class Sends:
         config = self._broker.config
         find_target, append = self._topics.target, self._broker.writer.append
         count_put, count_failed = self._count_put, self._broker.statistics.put_failed
-        encode_reply = self._sent
+        encode_reply = self.answer
         store_host, store_host_hex = self._store_host, self._store_host_hex
         waits_for_flush = self._waits_for_flush
         own_properties, elsewhere = self._own_properties, self._elsewhere.answer
@@ -130,56 +150,68 @@ class Sends:
         delay_mark, half_mark, cluster_mark, region_mark, trace_mark = marks
         tail = self._tail
 
-        def send(frame: Frame, session: Session) -> Answer:
+        def append_quickly(
+            frame: Frame, session: Session, queue_id: int | None = None
+        ) -> tuple[Put, int, bool] | None:
             fields = frame.fields
-            try:
-                target = find_target(fields[topic_name])
+            target = find_target(fields[topic_name])
+            properties = fields.get(properties_name, "")
+            if (
+                target is None
+                or not target.is_plain
+                or fields.get(batch_name) == "true"
+                or delay_mark in properties
+                or half_mark in properties
+                or config.start_accept_send_request_time_stamp
+            ):
+                return None
+            if queue_id is None:
                 queue_id = int(fields[queue_id_name])
-                properties = fields.get(properties_name, "")
-                if (
-                    target is None
-                    or not target.is_plain
-                    or fields.get(batch_name) == "true"
-                    or delay_mark in properties
-                    or half_mark in properties
-                    or config.start_accept_send_request_time_stamp
-                ):
-                    return self._special(read(frame), frame, session)
                 if not 0 <= queue_id < target.queues_max:
                     queue_id = self._choose_queue(target, queue_id)
-                waits = waits_for_flush
-                wait_at = properties.find("WAIT\x01")
-                if (
-                    cluster_mark in properties
-                    or region_mark in properties
-                    or trace_mark in properties
-                    or wait_at == 0
-                    or (wait_at > 0 and properties[wait_at - 1] != "\x02")
-                ):
-                    waits = waits and decode_properties(properties).get(Property.WAIT) != "false"
-                    properties = own_properties(properties)
-                else:
-                    if wait_at > 0:  # the wish to wait for the disk is obeyed, not stored
-                        waits = waits and not properties.startswith("false", wait_at + 5)
-                        end = properties.find("\x02", wait_at) + 1
-                        properties = properties[:wait_at] + (properties[end:] if end else "")
-                    if properties and properties[-1] != "\x02":
-                        properties += "\x02"
-                    properties += tail
-                put = append(
-                    NewMessage(
-                        topic=target.config.topic_name,
-                        queue_id=queue_id,
-                        body=frame.body,
-                        properties=properties.encode(),
-                        flag=int(fields[flag_name]),
-                        sys_flag=int(fields[sys_flag_name]) & STORED_FLAGS | target.sys_flag,
-                        born_timestamp_ms=int(fields[born_timestamp_name]),
-                        born_host=session.peer.packed,
-                        store_host=store_host,
-                        reconsume_times=int(fields.get(reconsume_times_name, "0")),
-                    )
+            elif queue_id >= target.queues_max:
+                return None
+            waits = waits_for_flush
+            wait_at = properties.find("WAIT\x01")
+            if (
+                cluster_mark in properties
+                or region_mark in properties
+                or trace_mark in properties
+                or wait_at == 0
+                or (wait_at > 0 and properties[wait_at - 1] != "\x02")
+            ):
+                waits = waits and decode_properties(properties).get(Property.WAIT) != "false"
+                properties = own_properties(properties)
+            else:
+                if wait_at > 0:  # the wish to wait for the disk is obeyed, not stored
+                    waits = waits and not properties.startswith("false", wait_at + 5)
+                    end = properties.find("\x02", wait_at) + 1
+                    properties = properties[:wait_at] + (properties[end:] if end else "")
+                if properties and properties[-1] != "\x02":
+                    properties += "\x02"
+                properties += tail
+            put = append(
+                NewMessage(
+                    topic=target.config.topic_name,
+                    queue_id=queue_id,
+                    body=frame.body,
+                    properties=properties.encode(),
+                    flag=int(fields[flag_name]),
+                    sys_flag=int(fields[sys_flag_name]) & STORED_FLAGS | target.sys_flag,
+                    born_timestamp_ms=int(fields[born_timestamp_name]),
+                    born_host=session.peer.packed,
+                    store_host=store_host,
+                    reconsume_times=int(fields.get(reconsume_times_name, "0")),
                 )
+            )
+            count_put(target.config.topic_name, 1, put.size_bytes)
+            return put, queue_id, waits
+
+        def send(frame: Frame, session: Session) -> Answer:
+            try:
+                appended = append_quickly(frame, session)
+                if appended is None:
+                    return self._special(read(frame), frame, session)
             except Refused:
                 count_failed()
                 raise
@@ -188,15 +220,15 @@ class Sends:
             except (KeyError, ValueError):
                 read(frame)  # says which field it is
                 raise
-            count_put(target.config.topic_name, 1, put.size_bytes)
             if frame.flag & FLAG_ONEWAY:
                 return None
+            put, queue_id, waits = appended
             values = (f"{store_host_hex}{put.log_position:016X}", queue_id, put.queue_offset)
             if waits:
-                return self._after_flush(put.end, frame, values)
+                return self.answer_flushed(put.end, frame, values)
             return encode_reply(frame, values)
 
-        return send
+        return send, append_quickly
 
     def _own_properties(self, text: str) -> str:
         """The property string to store: without WAIT, with what this broker adds."""
@@ -344,14 +376,14 @@ class Sends:
     def _answer(self, frame: Frame, values: tuple[object, ...], end: int, *, waits: bool) -> Answer:
         if frame.flag & FLAG_ONEWAY:
             return None
-        return self._after_flush(end, frame, values) if waits else self._sent(frame, values)
+        return self.answer_flushed(end, frame, values) if waits else self.answer(frame, values)
 
-    async def _after_flush(self, end: int, frame: Frame, values: tuple[object, ...]) -> bytes:
+    async def answer_flushed(self, end: int, frame: Frame, values: tuple[object, ...]) -> bytes:
         """Answer once the log is on the disk up to ``end``; late, but stored, is code 10."""
         store = self._broker.store
         with trio.move_on_after(store.config.sync_flush_timeout_s):
             await store.flushed(end)
-            return self._sent(frame, values)
+            return self.answer(frame, values)
         return self._flushed_late(frame, values)
 
 
@@ -362,7 +394,7 @@ def _number(properties: dict[str, str], name: str) -> int:
         raise RemoteProtocolError(f"property {name} is no number: {properties[name]!r}") from None
 
 
-def register(handlers: Handlers, broker: BrokerContext) -> None:
+def register(handlers: Handlers, broker: BrokerContext) -> Sends:
     """Sends of a message or a batch, in both forms of the header."""
     sends = Sends(broker)
 
@@ -372,6 +404,11 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
     def read_letters(frame: Frame) -> SendMessage:
         return SendMessage.from_letters(frame.fields)
 
-    handlers.add(RequestCode.SEND_MESSAGE, sends.handler(LONG_NAMES, read_long))
-    handlers.add(RequestCode.SEND_MESSAGE_V2, sends.handler(LETTERS, read_letters))
-    handlers.add(RequestCode.SEND_BATCH_MESSAGE, sends.handler(LETTERS, read_letters))
+    for code, names, read in (
+        (RequestCode.SEND_MESSAGE, LONG_NAMES, read_long),
+        (RequestCode.SEND_MESSAGE_V2, LETTERS, read_letters),
+        (RequestCode.SEND_BATCH_MESSAGE, LETTERS, read_letters),
+    ):
+        handler, sends.quick[code] = sends.handlers(names, read)
+        handlers.add(code, handler)
+    return sends

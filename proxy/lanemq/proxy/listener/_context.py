@@ -15,6 +15,7 @@ from ._routes import LogicalRoutes, TopicView
 
 if TYPE_CHECKING:
     from ..broker import BrokerContext
+    from ..broker._send import Sends
 
 ROUNDS_MAX: Final = 4
 """How often one request is put to a broker, redirects included."""
@@ -29,6 +30,8 @@ class ListenerContext:
 
     broker: "BrokerContext"
     """Keeps the clients, their groups and their locks."""
+    sends: "Sends"
+    """Stores messages for this process's broker."""
     routes: LogicalRoutes
     brokers: Brokers
     address: HostAddress

@@ -13,7 +13,7 @@ from lanemq.wire import HostAddress, RequestCode
 
 from .._dispatch import Handlers
 from .._server import Server
-from . import _messages, _offsets, _pulls, _sends, _stats
+from . import _direct, _messages, _offsets, _pulls, _sends, _stats
 from ._brokers import Brokers
 from ._context import ListenerContext
 from ._progress import Progress
@@ -53,6 +53,7 @@ class LogicalListener:
         self.routes = LogicalRoutes(client, config.name_servers)
         listener = ListenerContext(
             context,
+            broker.sends,
             self.routes,
             Brokers(
                 client,
@@ -69,7 +70,9 @@ class LogicalListener:
         _sends.register(handlers, listener)
         _pulls.register(handlers, listener, self._progress)
         _offsets.register(handlers, listener, offsets, self._progress)
-        _messages.register(handlers, _messages.Messages(listener))
+        messages = _messages.Messages(listener)
+        _messages.register(handlers, messages)
+        _direct.register(handlers, listener, messages)
         _stats.register(handlers, _stats.Stats(listener, offsets, self._progress))
         self.server = Server(
             handlers,

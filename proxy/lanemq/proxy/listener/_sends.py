@@ -1,25 +1,50 @@
 """Sends to a logical queue: to the segment that it ends with, and after it when it moves on.
 
 The client addresses a queue by its index and is answered in its numbers, wherever the message
-went. Source: the translation is lanemq's own; what brokers answer is 5.0.0-PREVIEW's.
+went. What this process's broker stores without further ado, as almost all that is sent to it, is
+stored here at once and answered in the queue's numbers; all other requests are passed on.
+
+Source: the translation is lanemq's own; what brokers answer is 5.0.0-PREVIEW's.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final, final
 
 from msgspec.structs import replace
 
-from lanemq.wire import Frame, Refused, RemoteProtocolError, RequestCode, ResponseCode
+from lanemq.wire import (
+    FLAG_ONEWAY,
+    Frame,
+    Refused,
+    RemoteProtocolError,
+    RequestCode,
+    ResponseCode,
+)
 from lanemq.wire.logical import LOGICAL_QUEUE_FLAG, NOT_SET, Chain, Segment
 
 from .._dispatch import Handlers
 from .._session import Session
+from ..logical import SegmentClosed, TopicMapping
 from ..logical._forwarding import flags_field, queue_field
+from ..logical._positions import broker_tag, tagged
 from ._brokers import Unreachable
 from ._context import ROUNDS_MAX, ListenerContext, is_redirect
-from ._routes import TopicView
+from ._routes import TOPICS_MAX, TopicView
 
 POSITION_DIGITS: Final = 16
+
+Answer = Frame | bytes | None | Awaitable[Frame | bytes | None]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _OpenEnds:
+    """What ``own_open_end`` says of a topic's queues, as long as both still are what is known."""
+
+    view: TopicView
+    mapping: TopicMapping
+    segments: dict[int, Segment | None]
 
 
 @final
@@ -28,16 +53,68 @@ class Sends:
 
     def __init__(self, listener: ListenerContext) -> None:
         self._listener = listener
+        self._open_ends: dict[str, _OpenEnds] = {}
 
-    def send(self, frame: Frame, session: Session) -> Frame | Awaitable[Frame]:
-        """Send on. A message for the broker of this process is answered without waiting."""
-        listener, fields, code = self._listener, frame.fields, frame.code
+    def handler(self, code: RequestCode) -> Callable[[Frame, Session], Answer]:
+        """The handler of one request code."""
+        listener, pass_on, open_end = self._listener, self._pass_on, self._open_end
+        append, answer = listener.sends.quick[code], listener.sends.answer
+        answer_flushed = listener.sends.answer_flushed
         id_field = queue_field(code)
-        topic = fields.get("b" if id_field == "e" else "topic", "")
+        topic_field = "b" if id_field == "e" else "topic"
+        host = listener.address.packed.hex().upper()
+        tag_bits = tagged(broker_tag(listener.broker.config.broker_name), 0)
+
+        def send(frame: Frame, session: Session) -> Answer:
+            try:
+                topic, index = frame.fields[topic_field], int(frame.fields[id_field])
+                segment, appended = open_end(topic, index), None
+                if segment is not None:
+                    appended = append(frame, session, segment.queue_id)
+            except SegmentClosed:
+                segment = None
+            except (KeyError, ValueError) as error:
+                raise RemoteProtocolError(f"a send lacks a field or a number: {error}") from None
+            except Refused:
+                listener.broker.statistics.put_failed()
+                raise
+            if segment is None or appended is None:
+                return pass_on(topic, index, frame, session)
+            if frame.flag & FLAG_ONEWAY:
+                return None
+            put, _, waits = appended
+            message_id = f"{host}{tag_bits | put.log_position:016X}"
+            values = message_id, index, segment.to_logical(put.queue_offset)
+            if waits:
+                return answer_flushed(put.end, frame, values)
+            return answer(frame, values)
+
+        return send
+
+    def _open_end(self, topic: str, index: int) -> Segment | None:
+        """Where a queue takes messages, if that is this process's broker, and it thinks so too."""
+        listener = self._listener
+        view, mapping = listener.routes.get(topic), listener.broker.logical.mappings.get(topic)
+        if view is None or mapping is None:
+            return None
+        known = self._open_ends.get(topic)
+        if known is None or known.view is not view or known.mapping is not mapping:
+            if len(self._open_ends) >= TOPICS_MAX:
+                self._open_ends.clear()
+            known = self._open_ends[topic] = _OpenEnds(view, mapping, {})
         try:
-            index = int(fields[id_field])
-        except (KeyError, ValueError):
-            raise RemoteProtocolError(f"field {id_field} of a send is no queue id") from None
+            return known.segments[index]
+        except KeyError:
+            found = own_open_end(view, mapping, index)
+            if view.chain(index) is not None:
+                known.segments[index] = found
+            return found
+
+    def _pass_on(
+        self, topic: str, index: int, frame: Frame, session: Session
+    ) -> Frame | Awaitable[Frame]:
+        """Ask the broker. For the one of this process that need not take any waiting."""
+        listener = self._listener
         view = listener.routes.get(topic)
         chain = view.chain(index) if view is not None else None
         segment = tail(chain) if chain is not None else None
@@ -117,6 +194,20 @@ class Sends:
         return self._listener.offset_id(segment.broker_name, position)
 
 
+def own_open_end(view: TopicView, mapping: TopicMapping, index: int) -> Segment | None:
+    """The segment of ``tail``, if it lies on the broker of ``mapping``, is open there, and is
+    what that broker takes the messages of its message queue for.
+    """
+    chain = view.chain(index)
+    segment = tail(chain) if chain is not None else None
+    if segment is None or segment.broker_name != mapping.broker_name:
+        return None
+    own = mapping.latest(segment.queue_id)
+    if own is None or own.key != segment.key or own.delta < 0:
+        return None
+    return own
+
+
 def tail(chain: Chain) -> Segment | None:
     """Where messages go: to a segment that is being migrated to only once it has its place.
 
@@ -159,4 +250,4 @@ def register(handlers: Handlers, listener: ListenerContext) -> None:
         RequestCode.SEND_MESSAGE_V2,
         RequestCode.SEND_BATCH_MESSAGE,
     ):
-        handlers.add(code, sends.send)
+        handlers.add(code, sends.handler(code))

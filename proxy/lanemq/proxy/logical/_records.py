@@ -20,15 +20,13 @@ from lanemq.wire import (
     encode_message,
 )
 
-from ._positions import tagged
+from ._positions import POSITION_MASK, tagged
 
-_SIZE: Final = Struct(">i")
-_QUEUE_ID: Final = Struct(">i")
-_OFFSET_AND_POSITION: Final = Struct(">qq")
-_SYS_FLAG: Final = Struct(">i")
-_QUEUE_ID_AT: Final = 12
-_OFFSET_AT: Final = 20
-_SYS_FLAG_AT: Final = 36
+# size, magic, checksum, queue id, flag, queue offset, position, sys flag
+_HEAD: Final = Struct(">iiiiiqqi")
+# of these, from the queue id on
+_PLACE: Final = Struct(">iiqq")
+_PLACE_AT: Final = 12
 _STORE_HOST_AT: Final = 64  # where the sender's address has 4 bytes, else 12 later
 _V6_EXTRA: Final = 12
 _LEAST_BYTES: Final = 91
@@ -48,30 +46,38 @@ def rewrite_records(
     ``RemoteProtocolError`` for bytes that are no sequence of records.
     """
     data = bytearray(records)
-    is_v6 = len(store_host) == 20
+    is_v6, host_bytes = len(store_host) == 20, len(store_host)
+    store_host_v6, born_host_v6 = int(SysFlag.STORE_HOST_V6), int(SysFlag.BORN_HOST_V6)
     replaced: list[tuple[int, int, bytes]] = []
     at, end = 0, len(data)
+    # A pull of many messages spends most of its time here: no call more than needed.
+    read_head, write_place, tag_bits = _HEAD.unpack_from, _PLACE.pack_into, tagged(tag, 0)
     while at < end:
-        size = _SIZE.unpack_from(data, at)[0] if end - at >= _LEAST_BYTES else 0
+        if end - at < _LEAST_BYTES:
+            raise _no_record(at, end)
+        size, _, _, queue_id, flag, queue_offset, position, sys_flag = read_head(data, at)
         if not _LEAST_BYTES <= size <= end - at:
-            raise RemoteProtocolError(f"byte {at} of {end}: no record of a message begins there")
-        queue_offset, position = _OFFSET_AND_POSITION.unpack_from(data, at + _OFFSET_AT)
-        (sys_flag,) = _SYS_FLAG.unpack_from(data, at + _SYS_FLAG_AT)
-        (queue_id,) = _QUEUE_ID.unpack_from(data, at + _QUEUE_ID_AT)
+            raise _no_record(at, end)
+        if position < 0:
+            tagged(tag, position)  # says what is wrong
         index, offset = place(queue_id, queue_offset)
-        _QUEUE_ID.pack_into(data, at + _QUEUE_ID_AT, index)
-        _OFFSET_AND_POSITION.pack_into(data, at + _OFFSET_AT, offset, tagged(tag, position))
-        if bool(sys_flag & SysFlag.STORE_HOST_V6) == is_v6:
+        position = tag_bits | position & POSITION_MASK
+        write_place(data, at + _PLACE_AT, index, flag, offset, position)
+        if (sys_flag & store_host_v6 != 0) is is_v6:
             host_at = at + _STORE_HOST_AT
-            if sys_flag & SysFlag.BORN_HOST_V6:
+            if sys_flag & born_host_v6:
                 host_at += _V6_EXTRA
-            data[host_at : host_at + len(store_host)] = store_host
+            data[host_at : host_at + host_bytes] = store_host
         else:  # the address has another length, so the record has to be made anew
             replaced.append((at, at + size, _with_host(bytes(data[at : at + size]), store_host)))
         at += size
     for begin, behind, record in reversed(replaced):
         data[begin:behind] = record
     return bytes(data)
+
+
+def _no_record(at: int, end: int) -> RemoteProtocolError:
+    return RemoteProtocolError(f"byte {at} of {end}: no record of a message begins there")
 
 
 def _with_host(record: bytes, store_host: bytes) -> bytes:
