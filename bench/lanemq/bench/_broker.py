@@ -60,8 +60,7 @@ class Plan:
 async def bench_broker(plan: Plan, say: Say) -> BrokerBench:
     """Run the bench; raises ``lanemq.compat.CompatError`` where a server or the client fails."""
     machine = this_machine()
-    classpath = await trio.to_thread.run_sync(compile_client)
-    client = ["java", *OPENS, "-Xmx512m", "-Drocketmq.client.logUseSlf4j=false"]
+    command = await trio.to_thread.run_sync(client_command)
     with tempfile.TemporaryDirectory(prefix="lanemq-bench-") as name:
         folder = Path(name)
         clusters = [
@@ -75,7 +74,7 @@ async def bench_broker(plan: Plan, say: Say) -> BrokerBench:
         async with (
             running(clusters[0]),
             running(clusters[1], graceful=False),
-            open_driver("bench", [*client, "-cp", classpath, "Bench"], folder) as driver,
+            open_driver("bench", command, folder) as driver,
         ):
             return await _measure(plan, say, machine=machine, clusters=clusters, driver=driver)
 
@@ -84,6 +83,12 @@ def compile_client() -> str:
     """Compile the Java client program, and return its class path. Blocks."""
     source = files("lanemq.bench").joinpath("java", "Bench.java").read_text(encoding="utf-8")
     return java_program("bench", {"Bench.java": source}, CLIENT)
+
+
+def client_command() -> list[str]:
+    """Return the command line of the Java client program, compiling it if needed. Blocks."""
+    options = [*OPENS, "-Xmx512m", "-Drocketmq.client.logUseSlf4j=false"]
+    return ["java", *options, "-cp", compile_client(), "Bench"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,10 @@ Run as ``python -m lanemq.bench._sdk_client``.
 """
 
 import random
+import struct
 import sys
 import time
+from array import array
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
@@ -16,6 +18,7 @@ import trio
 from lanemq.sdk import (
     ConcurrentListener,
     ConsumeFrom,
+    LanemqError,
     Message,
     ProducerOptions,
     PushOptions,
@@ -85,7 +88,63 @@ async def consume(*, name_server: str, topic: str, group: str, count: int) -> Me
     return measured(count, first_s, last_s)
 
 
-COMMANDS: dict[str, Callable[..., Awaitable[Measured]]] = {"send": send, "consume": consume}
+async def load(
+    *,
+    name_server: str,
+    topic: str,
+    queue_id: int,
+    threads: int,
+    first: int,
+    until: str,
+    times: str,
+) -> Measured:
+    """Tasks send to one queue until the file ``until`` is there; the same again where one failed.
+
+    ``times`` gets when messages were stored: for each task its number, how many, and these.
+    """
+    stop, failed, stopping = trio.Path(until), 0, False
+    stored = [array("q") for _ in range(threads)]
+
+    async def one_after_the_other(number: int, acknowledged: "array[int]") -> None:
+        nonlocal failed
+        while not stopping:
+            body = struct.pack(">qq", number, len(acknowledged)) + BODY[16:]
+            try:
+                await producer.send(Message(topic=topic, body=body), queue=queue)
+            except LanemqError as error:
+                failed += 1
+                print(error, file=sys.stderr)
+                continue
+            acknowledged.append(time.monotonic_ns())
+
+    async with open_producer(
+        "bench_producer", name_servers=name_server, options=OPTIONS
+    ) as producer:
+        queues = await producer.publish_queues(topic)
+        queue = next(queue for queue in queues if queue.queue_id == queue_id)
+        begun_s = time.perf_counter()
+        async with trio.open_nursery() as nursery:
+            for task, acknowledged in enumerate(stored):
+                nursery.start_soon(one_after_the_other, first + task, acknowledged)
+            while not await stop.exists():  # noqa: ASYNC110 - another process makes it
+                await trio.sleep(0.02)
+            stopping = True
+        ended_s = time.perf_counter()
+    flat = array("q")
+    for task, acknowledged in enumerate(stored):
+        flat.extend([first + task, len(acknowledged)])
+        flat.extend(acknowledged)
+    if sys.byteorder == "little":
+        flat.byteswap()
+    await trio.Path(times).write_bytes(flat.tobytes())
+    return measured(sum(map(len, stored)), begun_s, ended_s) | {"failed": failed}
+
+
+COMMANDS: dict[str, Callable[..., Awaitable[Measured]]] = {
+    "send": send,
+    "consume": consume,
+    "load": load,
+}
 
 
 def answer(line: bytes) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from rich.table import Table
 from ._broker import Plan, bench_broker
 from ._command import machine_line, run_bench
 from ._convert import convert
+from ._logical_commands import logical, migrate
 from ._queues_command import million_queues
 from ._results import BrokerBench, SdkBench
 from ._sdk import OURS, bench_sdk
@@ -24,6 +25,8 @@ def bench() -> None:
 
 bench.add_command(wire)
 bench.add_command(convert)
+bench.add_command(logical)
+bench.add_command(migrate)
 bench.add_command(million_queues)
 
 

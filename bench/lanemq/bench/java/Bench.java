@@ -1,11 +1,16 @@
 import com.alibaba.fastjson.JSON;
 import com.alibaba.fastjson.JSONObject;
+import java.io.BufferedOutputStream;
 import java.io.BufferedReader;
+import java.io.DataOutputStream;
+import java.io.File;
 import java.io.FileDescriptor;
 import java.io.FileOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -19,6 +24,7 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * Measures a broker from outside, with the Java client as applications use it. Speaks JSON lines:
@@ -64,6 +70,9 @@ public final class Bench {
         }
         if (command.equals("consume")) {
             return consume(request);
+        }
+        if (command.equals("load")) {
+            return load(request);
         }
         throw new IllegalArgumentException(command);
     }
@@ -185,5 +194,90 @@ public final class Bench {
             throw new IllegalStateException(seen.get() + " of " + count + " messages came");
         }
         return measured(count, first.get(), last.get());
+    }
+
+    /** One of those that write to one queue: it numbers its messages and notes when each was stored. */
+    private static final class Sender extends Thread {
+        private final DefaultMQProducer producer;
+        private final MessageQueue queue;
+        private final long number;
+        private long[] storedNanos = new long[1 << 16];
+        private int stored;
+        private int failed;
+        private volatile boolean stopping;
+
+        Sender(DefaultMQProducer producer, MessageQueue queue, long number) {
+            this.producer = producer;
+            this.queue = queue;
+            this.number = number;
+        }
+
+        @Override
+        public void run() {
+            while (!stopping) {
+                byte[] body = Arrays.copyOf(BODY, BODY.length);
+                ByteBuffer.wrap(body).putLong(number).putLong(stored);
+                try {
+                    producer.send(new Message(queue.getTopic(), body), queue);
+                } catch (Exception error) {
+                    if (failed++ == 0) {
+                        error.printStackTrace();
+                    }
+                    continue;
+                }
+                if (stored == storedNanos.length) {
+                    storedNanos = Arrays.copyOf(storedNanos, 2 * stored);
+                }
+                storedNanos[stored++] = System.nanoTime();
+            }
+        }
+    }
+
+    /**
+     * Threads send to one queue until a file is there, the same message again where one failed. The
+     * times when messages were stored are left in another file: for each thread its number, how
+     * many, and these.
+     */
+    private static Object load(JSONObject request) throws Exception {
+        DefaultMQProducer producer = producer(request.getString("name_server"));
+        MessageQueue queue = null;
+        for (MessageQueue one : producer.fetchPublishMessageQueues(request.getString("topic"))) {
+            if (one.getQueueId() == request.getIntValue("queue_id")) {
+                queue = one;
+            }
+        }
+        List<Sender> senders = new ArrayList<Sender>();
+        long begun = System.nanoTime();
+        for (int thread = 0; thread < request.getIntValue("threads"); thread++) {
+            senders.add(new Sender(producer, queue, request.getLongValue("first") + thread));
+        }
+        for (Sender sender : senders) {
+            sender.start();
+        }
+        File stop = new File(request.getString("until"));
+        while (!stop.exists()) {
+            Thread.sleep(20);
+        }
+        for (Sender sender : senders) {
+            sender.stopping = true;
+        }
+        long messages = 0;
+        long failed = 0;
+        FileOutputStream file = new FileOutputStream(request.getString("times"));
+        DataOutputStream times = new DataOutputStream(new BufferedOutputStream(file, 1 << 16));
+        for (Sender sender : senders) {
+            sender.join();
+            messages += sender.stored;
+            failed += sender.failed;
+            times.writeLong(sender.number);
+            times.writeLong(sender.stored);
+            for (int number = 0; number < sender.stored; number++) {
+                times.writeLong(sender.storedNanos[number]);
+            }
+        }
+        times.close();
+        Map<String, Object> answer = measured(messages, begun, System.nanoTime());
+        answer.put("failed", failed);
+        return answer;
     }
 }

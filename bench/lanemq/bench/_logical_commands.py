@@ -1,0 +1,136 @@
+"""``lanemq bench logical`` and ``lanemq bench migrate``."""
+
+import functools
+import statistics
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from ._broker import Plan
+from ._command import machine_line, run_bench
+from ._logical import DIRECT, LISTENER, bench_logical
+from ._logical_results import LogicalBench, MigrateBench
+from ._migrate import CLIENTS, MigratePlan, bench_migrate, pause_figures
+
+
+@click.command()
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(min=1))
+@click.option(
+    "--seconds",
+    default=Plan().seconds,
+    show_default=True,
+    type=click.FloatRange(min=0.1),
+    help="Length of each sending measurement.",
+)
+@click.option(
+    "--warm-up",
+    "warm_up_s",
+    default=Plan().warm_up_s,
+    show_default=True,
+    type=click.FloatRange(min=0.1),
+    help="Length of each sending measurement before the first round.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def logical(rounds: int, seconds: float, warm_up_s: float, as_json: bool) -> None:
+    """Drive one broker directly and through its logical listener in turn.
+
+    A ratio is the listener's median over the direct one: 1 is a translation that costs nothing.
+    """
+    plan = Plan(rounds=rounds, seconds=seconds, warm_up_s=warm_up_s)
+    progress = Console(stderr=True)
+    result = run_bench(functools.partial(bench_logical, plan, progress.print))
+    if as_json:
+        click.echo(msgspec.json.encode(result).decode())
+    else:
+        show_logical_bench(Console(), result)
+
+
+@click.command()
+@click.option(
+    "--client",
+    "clients",
+    multiple=True,
+    type=click.Choice(list(CLIENTS)),
+    help="Who writes to the queue; may be repeated.  [default: both]",
+)
+@click.option(
+    "--migrations",
+    default=MigratePlan().migrations,
+    show_default=True,
+    type=click.IntRange(min=1),
+)
+@click.option(
+    "--threads",
+    default=MigratePlan().threads,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Senders to the queue.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def migrate(clients: tuple[str, ...], migrations: int, threads: int, as_json: bool) -> None:
+    """Migrate a logical queue back and forth between two brokers while it is written to."""
+    plan = MigratePlan(migrations=migrations, threads=threads, clients=clients or CLIENTS)
+    progress = Console(stderr=True)
+    result = run_bench(functools.partial(bench_migrate, plan, progress.print))
+    if as_json:
+        click.echo(msgspec.json.encode(result).decode())
+    else:
+        show_migrate_bench(Console(), result)
+
+
+def show_logical_bench(console: Console, result: LogicalBench) -> None:
+    """Print medians, ranges and ratios."""
+    console.print(machine_line(result.machine))
+    table = Table(
+        "messages per second",
+        LISTENER,
+        DIRECT,
+        "ratio",
+        f"range: {LISTENER}",
+        f"range: {DIRECT}",
+        "broker's processor time per message, us",
+    )
+    for measure, ratio in result.ratios.items():
+        rates = [result.samples[way][measure] for way in (LISTENER, DIRECT)]
+        table.add_row(
+            measure,
+            *(f"{statistics.median(samples):,.0f}" for samples in rates),
+            f"{ratio:.2f}",
+            *(f"{min(samples):,.0f} - {max(samples):,.0f}" for samples in rates),
+            " / ".join(
+                f"{statistics.median(result.processor_us[way][measure]):.1f}"
+                for way in (LISTENER, DIRECT)
+            ),
+        )
+    console.print(table)
+
+
+def show_migrate_bench(console: Console, result: MigrateBench) -> None:
+    """Print what senders noticed, client by client."""
+    console.print(machine_line(result.machine))
+    table = Table(f"{result.migrations} migrations, {result.threads} senders", *result.clients)
+    rows: dict[str, list[str]] = {}
+    for seen in result.clients.values():
+        for title, value in {
+            "a migration takes, median": f"{statistics.median(seen.took_ms):.0f} ms",
+            "longest pause: median, p99, max": _pauses(seen.pauses_ms),
+            "the same without migrations": _pauses(seen.quiet_ms),
+            "messages/s while migrating": f"{statistics.median(seen.rates['migrating']):,.0f}",
+            "the same without migrations ": f"{statistics.median(seen.rates['quiet']):,.0f}",
+            "ratio": f"{seen.rate_kept:.2f}",
+            "acknowledged": f"{seen.sent:,}",
+            "failed, and sent again": f"{seen.failed:,}",
+            "lost": f"{seen.lost:,}",
+            "twice": f"{seen.duplicated:,}",
+            "out of order": f"{seen.out_of_order:,}",
+        }.items():
+            rows.setdefault(title, []).append(value)
+    for title, values in rows.items():
+        table.add_row(title, *values)
+    console.print(table)
+
+
+def _pauses(pauses_ms: list[float]) -> str:
+    return " / ".join(f"{value:.0f}" for value in pause_figures(pauses_ms)) + " ms"

@@ -1,0 +1,51 @@
+"""What the benches of logical queues found."""
+
+import msgspec
+
+from ._results import Machine
+
+
+class LogicalBench(msgspec.Struct, frozen=True):
+    """The JSON of ``lanemq bench logical``."""
+
+    machine: Machine
+    rounds: int
+    samples: dict[str, dict[str, list[float]]]
+    """"listener" and "direct" -> measure -> one rate per round, in messages per second."""
+    ratios: dict[str, float]
+    """Measure -> the listener's median over the direct one."""
+    processor_us: dict[str, dict[str, list[float]]]
+    """As ``samples``: what the broker's process spent on a message, in microseconds. Other work
+    on the machine changes it less than it does the rates."""
+
+
+class Migrations(msgspec.Struct, frozen=True):
+    """One client that writes to a queue while it migrates. Lists have a value per migration."""
+
+    took_ms: list[float]
+    """From asking for a migration to its end."""
+    pauses_ms: list[float]
+    """The longest that any sender waited beyond what is usual, during or after it."""
+    quiet_ms: list[float]
+    """The same in windows of the same length without a migration."""
+    rates: dict[str, list[float]]
+    """"quiet" and "migrating" -> messages per second, one for each round."""
+    rate_kept: float
+    """The median rate while migrating over the quiet one."""
+    sent: int
+    """Acknowledged messages."""
+    failed: int
+    """Sends that failed, each of which was repeated."""
+    lost: int
+    duplicated: int
+    out_of_order: int
+
+
+class MigrateBench(msgspec.Struct, frozen=True):
+    """The JSON of ``lanemq bench migrate``."""
+
+    machine: Machine
+    threads: int
+    migrations: int
+    clients: dict[str, Migrations]
+    """"java" and "sdk" -> what each saw."""
