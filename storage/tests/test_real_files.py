@@ -122,3 +122,15 @@ def test_a_file_that_vanishes_while_its_directory_is_read_hides_no_other(
 
     monkeypatch.setattr(os, "scandir", scan)
     assert [entry.name for entry in RealFiles().entries(tmp_path)] == ["a", "c"]
+
+
+def test_a_file_keeps_its_size_at_every_moment_of_an_erasure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A kill in the middle must not leave a file that no start would take for one of ours.
+    monkeypatch.setattr(os, "ftruncate", None)
+    path = tmp_path / "file"
+    path.write_bytes(bytes(range(1, 251)) * 1000)
+    RealFiles().open(path).erase(100_001)
+    whole = bytes(range(1, 251)) * 1000
+    assert path.read_bytes() == whole[:100_001] + bytes(149_999)

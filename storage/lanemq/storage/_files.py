@@ -17,6 +17,7 @@ import trio
 from ._errors import StoreLocked
 
 MAX_OPEN_FILES = 400
+ERASE_BYTES = 1 << 16
 
 
 class Entry(NamedTuple):
@@ -52,7 +53,7 @@ class File(Protocol):
         """All of ``data`` or ``OSError``; after an error some of it may be there."""
 
     def erase(self, position: int) -> None:
-        """Make every byte from ``position`` on zero; the size stays, the space is given back."""
+        """Make every byte from ``position`` on zero; the size never changes, not for a moment."""
 
     def next_data(self, position: int) -> int:
         """First position from there on whose byte may not be zero; -1 for none."""
@@ -148,10 +149,15 @@ class RealFile:
             written += os.pwrite(descriptor, memoryview(data)[written:], position + written)
 
     def erase(self, position: int) -> None:
-        descriptor = self._open()
-        size_bytes = os.fstat(descriptor).st_size
-        os.ftruncate(descriptor, position)
-        os.ftruncate(descriptor, size_bytes)
+        # To cut the file off and make it long again would be quicker. A kill between the two
+        # would leave a file of a wrong size, which no start takes for one of ours.
+        while (position := self.next_data(position)) >= 0:
+            data = self.read(position, ERASE_BYTES)
+            if not data:
+                return
+            if data.count(0) < len(data):
+                self.write(position, bytes(len(data)))
+            position += len(data)
 
     def next_data(self, position: int) -> int:
         try:
