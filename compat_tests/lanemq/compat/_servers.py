@@ -103,11 +103,13 @@ async def running(
     """
     try:
         await cluster.start()
-        async with trio.open_nursery() as nursery:
-            if cluster.beside is not None:
-                nursery.start_soon(cluster.beside)
+        if cluster.beside is None:
             yield cluster
-            nursery.cancel_scope.cancel()
+        else:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(cluster.beside)
+                yield cluster
+                nursery.cancel_scope.cancel()
     except BaseException:
         if logs is not None:
             cluster.keep_logs(logs)
