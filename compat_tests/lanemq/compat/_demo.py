@@ -1,7 +1,8 @@
 """``lanemq compat demo``: a minute that shows a message going through, both ways.
 
 Starts ``lanemq serve`` on free ports, lets the SDK and an unmodified Java client send to each
-other, and shows what arrived. Without a JDK and Maven the Java part is left out, visibly.
+other, and shows what arrived. Then a queue moves to another broker while clients work on it (see
+``_demo_migration``). Without a JDK and Maven the SDK is the only client, visibly.
 """
 
 import tempfile
@@ -25,6 +26,8 @@ from lanemq.sdk import (
 )
 
 from ._cell import Cell
+from ._clients import open_client
+from ._demo_migration import move_under, show_moved
 from ._driver import Driver, open_driver
 from ._errors import PeersMissing
 from ._messages import Outgoing
@@ -32,6 +35,8 @@ from ._peers import java_driver, missing_tools, peers_required
 from ._servers import Cluster, lanemq_cluster, running
 
 JAVA_VERSION = "4.9.7"
+JAVA = f"Java {JAVA_VERSION}"
+LOGS = Path("compat-logs")
 ARRIVE_S = 30.0
 MESSAGES = (
     Outgoing("", b"hello", "TagA", "order-1", 0, {"from": "demo"}),
@@ -64,20 +69,27 @@ async def run_demo(console: Console) -> int:
             command = await trio.to_thread.run_sync(java_driver, JAVA_VERSION)
     with tempfile.TemporaryDirectory(prefix="lanemq-demo-") as name:
         folder = Path(name)
-        async with running(lanemq_cluster(folder), logs=Path("compat-logs")) as cluster:
-            broker = cluster.broker
-            console.print(f"lanemq serve: ready after {broker.ready_after_s:.2f} s")
-            console.print(f"name server {cluster.name_server}, store {cluster.store}")
-            passages = [await _python_to_python(cluster)]
-            if command is not None:
-                async with open_driver(f"java-{JAVA_VERSION}", command, folder) as driver:
-                    passages += await _with_java(cluster, driver)
-        status = await broker.stop()
-    _show(console, passages)
+        if command is None:
+            client, driver = "Python SDK", open_client("python", folder)
+        else:
+            client, driver = JAVA, open_driver(f"java-{JAVA_VERSION}", command, folder)
+        async with driver as driven:
+            async with running(lanemq_cluster(folder), logs=LOGS) as cluster:
+                broker = cluster.broker
+                console.print(f"lanemq serve: ready after {broker.ready_after_s:.2f} s")
+                console.print(f"name server {cluster.name_server}, store {cluster.store}")
+                passages = [await _python_to_python(cluster)]
+                if command is not None:
+                    passages += await _with_java(cluster, driven)
+            status = await broker.stop()
+            _show(console, passages)
+            moved = await move_under(client, driven, folder / "migration", logs=LOGS)
+            show_moved(console, moved)
     if missing:
         console.print(f"[yellow]without Java: {missing}")
     console.print(f"lanemq stopped, exit status {status}")
-    return int(status != 0 or any(passage.verdict != "equal" for passage in passages))
+    is_fine = all(passage.verdict == "equal" for passage in passages)
+    return int(status != 0 or not is_fine or moved.verdict != "unnoticed")
 
 
 async def _python_to_python(cluster: Cluster) -> Passage:
@@ -87,14 +99,13 @@ async def _python_to_python(cluster: Cluster) -> Passage:
 
 
 async def _with_java(cluster: Cluster, driver: Driver) -> list[Passage]:
-    java = f"Java {JAVA_VERSION}"
     cell = Cell("demo", driver, cluster)
 
     async with _python_receiver(cluster, "demo-from-java") as seen, cell.producer() as producer:
         begun = trio.current_time()
         for message in _addressed("demo-from-java"):
             await producer.send(message)
-        to_python = await _arrival(java, "Python SDK", begun, seen)
+        to_python = await _arrival(JAVA, "Python SDK", begun, seen)
 
     await cluster.control.create_topic("demo-to-java")
     async with cell.consumer("demo-to-java", group="demo-java") as consumer:
@@ -102,7 +113,7 @@ async def _with_java(cluster: Cluster, driver: Driver) -> list[Passage]:
         def seen_by_java() -> Seen:
             return {m.body: (m.tags, _chosen(m.properties)) for m in consumer.consumed}
 
-        to_java = await _passage("Python SDK", java, "demo-to-java", cluster, seen_by_java)
+        to_java = await _passage("Python SDK", JAVA, "demo-to-java", cluster, seen_by_java)
     return [to_python, to_java]
 
 
