@@ -25,6 +25,8 @@ from lanemq.wire import (
 from lanemq.wire.headers import GetTopicStatsInfo, ResetOffset
 from lanemq.wire.logical import LOGICAL_QUEUE_BROKER
 
+pytestmark = pytest.mark.slow  # a cluster of its own for every test
+
 
 @pytest.fixture
 async def cluster(autojump_clock: object) -> AsyncIterator[LogicalCluster]:

@@ -158,6 +158,7 @@ def check(seed: int) -> None:
     assert set(simulation.consumed) <= stored
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**64 - 1), schedule=st.random_module())
 def test_nothing_acknowledged_is_lost_and_all_is_consumed_in_the_end(
