@@ -100,6 +100,21 @@ def test_table_d2_back_before_expiry_a_new_queue_is_made() -> None:
     assert destination(table_c(READ_ONLY), 0, "broker1").queue_id is None
 
 
+def test_a_queue_that_was_left_empty_is_not_used_again_at_the_same_offset() -> None:
+    found = view(
+        {"broker1": 1, "broker2": 1},
+        segment("broker1/0", 0, 0, EXPIRED, offset_max=0),
+        segment("broker2/0", 0, 0, NORMAL),
+    )
+    assert destination(found, 0, "broker1").queue_id is None
+
+
+def test_a27_a_queue_that_was_closed_empty_is_opened_again() -> None:
+    closed = segment("broker1/1", 1, 0, EXPIRED, offset_max=0)
+    found = view(TWO, *_but(mapped(TWO), 1), closed)
+    assert plan_number(found, 4) == [OpenSegment("broker1", "10.0.0.1:10911", 1, 1, 0)]
+
+
 def test_table_c_the_least_offset_is_where_the_readable_part_begins() -> None:
     assert table_c(EXPIRED).chains()[0].min_offset == 101
 

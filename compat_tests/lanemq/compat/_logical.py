@@ -21,6 +21,9 @@ from ._servers import SHORT_DELAYS, TEST_SETTINGS, Cluster, lanemq_broker, lanem
 PREVIEW = "5.0.0-PREVIEW"
 LOGICAL_BROKER = "__logical_queue_broker__"
 
+LOGICAL_PORTS = (10, 8)
+"""Where a broker of lanemq has its logical listener, from its own port on."""
+
 Segment = dict[str, Any]
 """One segment as the Java client writes it in JSON."""
 
@@ -34,7 +37,7 @@ class BrokersCluster(Cluster):
 
     def add(self, name: str, make: Callable[[Path, int], Daemon]) -> None:
         """Describe one more broker, in a folder of its own; ``start`` starts it."""
-        port = free_port(1, -2)
+        port = free_port(1, -2, *LOGICAL_PORTS)
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         self.brokers[name] = make(folder, port)

@@ -19,6 +19,8 @@ from ._messages import SendResult
 from ._route_table import TopicRoute
 
 NO_PERMISSION: Final = int(ResponseCode.NO_PERMISSION)
+LOOK_INTERVAL_S: Final = 0.1
+"""How often the place of a new segment is looked for, while messages go to it."""
 
 Transmit = Callable[[TopicRoute, MessageQueue, float], Awaitable[tuple[Frame, str]]]
 """Makes one request to a real queue: the answer, which may be a refusal, and whose it is."""
@@ -37,6 +39,7 @@ class LogicalSends:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._looked_s = -LOOK_INTERVAL_S
 
     async def send(
         self,
@@ -74,7 +77,10 @@ class LogicalSends:
             elif answer.code == NO_PERMISSION:
                 raise RefusedByBroker(answer.code, answer.remark, address)
             else:
-                return _logical(read(answer, real, address), queue, segment, is_half=is_half)
+                result = read(answer, real, address)
+                if segment.delta < 0 and not is_half:
+                    segment = await self._placed(topic, queue, segment)
+                return _logical(result, queue, segment, is_half=is_half)
         raise RefusedByBroker(NO_PERMISSION, f"redirect after redirect for {queue}", address)
 
     def _place(
@@ -85,6 +91,23 @@ class LogicalSends:
         if route is None or segment is None:
             raise RefusedByBroker(NO_PERMISSION, f"{queue} takes no messages any more")
         return route, segment
+
+    async def _placed(self, topic: str, queue: MessageQueue, segment: Segment) -> Segment:
+        """``segment`` with its place in the queue, if that is known by now.
+
+        A look at the route in the middle of a migration does not show it; the next one does.
+        """
+        now_s = trio.current_time()
+        if now_s - self._looked_s >= LOOK_INTERVAL_S:
+            self._looked_s = now_s
+            try:
+                await self._client.routes.refresh(topic)
+            except LanemqError:
+                return segment  # the message is stored all the same
+        route = self._client.routes.get(topic)
+        chain = None if route is None else route.chain(queue)
+        found = None if chain is None else chain.find(segment.key)
+        return found or segment
 
     async def _moved(
         self,

@@ -327,10 +327,11 @@ class LogicalBroker(FakeBroker):
         if source is None:
             raise Refused(ERROR, f"message queue {body.source.queue_id} not exist")
         known = chain.find(body.destination.key)
-        if source.is_sealed and known is None:
+        if source.is_sealed and (known is None or known.delta != source.next_delta):
             raise Refused(ERROR, "migration in progress")
         sealed = source if source.is_sealed else self._sealed(source)
-        destination = known or body.destination.with_delta(sealed.next_delta)
+        # What was known of an empty segment at the same place before counts no more.
+        destination = body.destination.with_delta(sealed.next_delta)
         self._keep(topic, sealed, destination)
         return frame.reply(body=MigrateLogicalQueue(sealed, destination).encode())
 

@@ -142,11 +142,17 @@ def _least_loaded(view: TopicView, load: Counter[str]) -> BrokerView:
 
 
 def _take_own(chain: Chain, broker: BrokerView, free: list[int]) -> int | None:
-    """The last queue of a closed chain if it is free by now, else any free one of the broker."""
+    """The last queue of a closed chain if it is free by now, else any free one of the broker.
+
+    It is free too if the last segment is empty: the new one is the same one, open again.
+    """
     last = chain[-1] if len(chain) else None
-    if last is not None and last.broker_name == broker.name and last.queue_id in free:
-        free.remove(last.queue_id)
-        return last.queue_id
+    if last is not None and last.broker_name == broker.name:
+        if last.queue_id in free:
+            free.remove(last.queue_id)
+            return last.queue_id
+        if last.is_sealed and not last.count and last.next_delta == chain.known_end:
+            return last.queue_id
     return free.pop(0) if free else None
 
 

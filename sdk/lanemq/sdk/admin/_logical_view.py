@@ -82,12 +82,14 @@ class TopicView:
     def free_queues(self, broker: BrokerView) -> list[int]:
         """Physical queues of ``broker`` that may get a new segment, never mapped ones first.
 
-        A queue with a segment that can still be read keeps it for itself.
+        A queue with a segment that can still be read keeps it for itself. One with an empty
+        segment is passed over until that is forgotten: the new one would begin at the same
+        physical offset, and whoever has heard of the old one would take it for that.
         """
         found: list[tuple[bool, int]] = []
         for queue_id in range(broker.queues):
             segments = self.on_queue(broker.name, queue_id)
-            if not any(segment.is_writable or segment.is_readable for segment in segments):
+            if all(s.is_sealed and not s.is_readable and s.count for s in segments):
                 found.append((bool(segments), queue_id))
         return [queue_id for _, queue_id in sorted(found)]
 

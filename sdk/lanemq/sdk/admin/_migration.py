@@ -216,7 +216,7 @@ async def _prepare(
 ) -> tuple[Segment, Segment]:
     broker = view.broker(source.broker_name)
     known = _copy(broker, target)
-    if source.is_sealed and known is not None and known.delta >= 0:
+    if source.is_sealed and known is not None and known.delta == source.next_delta:
         return source, target.with_delta(known.delta)
     if broker is None:
         raise MigrationRefused(f"unexpected source broker name {source.broker_name} not found")

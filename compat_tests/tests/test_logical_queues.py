@@ -1,0 +1,552 @@
+"""Logical queues of lanemq under the real client of 5.0.0-PREVIEW, and under the SDK."""
+
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from lanemq.compat import Cell, Outgoing, open_client, running
+from lanemq.compat._cell import Producer, Puller
+from lanemq.compat._errors import CommandRefused
+from lanemq.compat._logical import (
+    LOGICAL_BROKER,
+    PREVIEW,
+    BrokersCluster,
+    Operator,
+    add_broker,
+    row,
+    several_brokers,
+)
+from lanemq.sdk import RefusedByBroker
+from lanemq.sdk.admin import AdminClient, MigrationRefused, open_admin
+from lanemq.wire import GetRouteInfo, RequestCode, ResponseCode
+from lanemq.wire.logical import Chain, SegmentState, check_chain
+
+pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]
+
+JAVA = f"java-{PREVIEW}"
+CLIENTS = [JAVA, "python"]
+SMALL_LOG = {
+    "mappedFileSizeCommitLog": "262144",
+    "fileReservedTime": "0",
+    "cleanResourceInterval": "500",
+}
+"""Files that are old at once; they go when they are told to."""
+
+
+@asynccontextmanager
+async def servers(
+    folder: Path, *, brokers: int = 2, settings: dict[str, str] | None = None
+) -> AsyncIterator[BrokersCluster]:
+    cluster = several_brokers("lanemq", folder, brokers=0)
+    for number in range(1, brokers + 1):
+        add_broker(cluster, f"broker{number}", settings)
+    async with running(cluster, logs=Path("compat-logs"), graceful=False):
+        yield cluster
+
+
+async def until(holds: Callable[[], Awaitable[bool]], *, within_s: float = 60.0) -> None:
+    """Ask again and again: servers tell nobody when something has come about."""
+    with trio.fail_after(within_s):
+        while not await holds():  # noqa: ASYNC110
+            await trio.sleep(0.1)
+
+
+class Bench:
+    """One client, and the cluster's administrator."""
+
+    def __init__(self, cluster: BrokersCluster, cell: Cell, admin: AdminClient) -> None:
+        self.cluster, self.cell, self.admin = cluster, cell, admin
+
+    async def topic(self, queues: int = 2) -> str:
+        """A topic with so many queues on each broker, all of them logical ones."""
+        topic = self.cell.name("topic")
+        await self.cluster.control.create_topic(topic, queues)
+        for number, address in enumerate(self.cluster.addresses.values()):
+            for queue_id in range(queues):
+                await self.admin.map_queue(address, topic, queue_id, number * queues + queue_id)
+        await self.until_routed(topic, queues * len(self.cluster.addresses))
+        return topic
+
+    async def until_routed(self, topic: str, count: int) -> None:
+        async def complete() -> bool:
+            return len(await self.admin.routed_logical_queues(topic) or {}) == count
+
+        await until(complete)
+
+    async def chain(self, topic: str, index: int) -> Chain:
+        queues = await self.admin.routed_logical_queues(topic)
+        assert queues is not None
+        return queues[index]
+
+    async def migrate(self, topic: str, index: int, destination: str) -> Chain:
+        return (await self.admin.migrate_logical_queue(topic, index, destination)).chain
+
+
+@asynccontextmanager
+async def bench(
+    client: str, folder: Path, *, brokers: int = 2, settings: dict[str, str] | None = None
+) -> AsyncIterator[Bench]:
+    async with (
+        servers(folder, brokers=brokers, settings=settings) as cluster,
+        open_client(client, folder) as driver,
+        open_admin(name_servers=cluster.name_server) as admin,
+    ):
+        yield Bench(cluster, Cell("logical", driver, cluster), admin)
+
+
+async def fill(
+    producer: Producer, topic: str, numbers: range, *, mode: str = "sync", index: int = 0
+) -> None:
+    for number in numbers:
+        sent = await producer.send(Outgoing(topic, b"%d" % number), mode=mode, queue_id=index)
+        assert (sent.broker_name, sent.queue_id) == (LOGICAL_BROKER, index)
+        # Whoever looks at the route in the middle of a migration does not know the offset yet;
+        # the Java client looks again at its next turn only.
+        assert sent.queue_offset == number or (sent.queue_offset, client_of(producer)) == (-1, JAVA)
+
+
+def client_of(producer: Producer) -> str:
+    return producer._driver.client
+
+
+async def read(puller: Puller, begin: int, end: int, *, tags: str = "*") -> list[bytes]:
+    """Pull from ``begin`` to ``end``, checking every offset."""
+    offset, bodies = begin, list[bytes]()
+    with trio.fail_after(60):
+        while offset < end:
+            pulled = await puller.pull(0, offset, tags=tags)
+            for message in pulled.messages:
+                assert offset <= message.queue_offset < pulled.next_offset
+                assert (message.broker_name, message.queue_id) == (LOGICAL_BROKER, 0)
+                bodies.append(message.body)
+            assert pulled.next_offset > offset, pulled
+            offset = pulled.next_offset
+    return bodies
+
+
+def bodies(*ranges: range) -> list[bytes]:
+    return [b"%d" % number for numbers in ranges for number in numbers]
+
+
+def places(chain: Chain) -> list[tuple[str, int, int, int, str]]:
+    return [
+        (f"{s.broker_name}/{s.queue_id}", s.delta, s.offset_delta, s.offset_max, s.state.value)
+        for s in chain
+    ]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a01_a03_a04_a08_through_three_segments(client: str, tmp_path: Path) -> None:
+    async with bench(client, tmp_path) as at:
+        topic = await at.topic()
+        async with at.cell.producer() as producer, at.cell.puller(topic) as puller:
+            assert await puller.queues() == [0, 1, 2, 3]
+            await fill(producer, topic, range(50))
+            await fill(producer, topic, range(50, 101), mode="async" if client == JAVA else "sync")
+            assert places(await at.migrate(topic, 0, "broker2")) == [
+                ("broker1/0", 0, 0, 101, "ReadOnly"),
+                ("broker2/2", 101, 0, -1, "Normal"),
+            ]
+            await fill(producer, topic, range(101, 201))
+            assert await read(puller, 0, 201) == bodies(range(201))
+            assert places(await at.migrate(topic, 0, "broker1"))[2] == (
+                *("broker1/2", 201, 0),
+                *(-1, "Normal"),
+            )
+            await fill(producer, topic, range(201, 251))
+            assert await read(puller, 0, 251) == bodies(range(251))
+            assert (await puller.offset("min", 0), await puller.offset("max", 0)) == (0, 251)
+            batch = [Outgoing(topic, b"%d" % number) for number in range(3)]
+            sent = await producer.send_batch(batch)
+            assert sent.broker_name == LOGICAL_BROKER
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a02_a16_queues_of_none_and_of_one_message(client: str, tmp_path: Path) -> None:
+    async with bench(client, tmp_path) as at:
+        topic = await at.topic(queues=1)
+        async with at.cell.producer() as producer, at.cell.puller(topic) as puller:
+            assert places(await at.migrate(topic, 0, "broker2")) == [
+                ("broker1/0", 0, 0, 0, "Expired"),
+                ("broker2/1", 0, 0, -1, "Normal"),
+            ]
+            await fill(producer, topic, range(1))
+            assert places(await at.migrate(topic, 0, "broker1")) == [
+                ("broker1/0", 0, 0, 0, "Expired"),
+                ("broker2/1", 0, 0, 1, "ReadOnly"),
+                ("broker1/1", 1, 0, -1, "Normal"),
+            ]
+            await fill(producer, topic, range(1, 3))
+            assert await read(puller, 0, 3) == bodies(range(3))
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a05_a_consumer_that_waits_has_the_message_within_a_second(
+    client: str, tmp_path: Path
+) -> None:
+    """A broadcasting consumer: a clustering one of PREVIEW has no logical queues of its own."""
+    async with bench(client, tmp_path) as at:
+        topic = await at.topic(queues=1)
+        async with (
+            at.cell.producer() as producer,
+            at.cell.consumer(topic, broadcasting=True) as consumer,
+        ):
+            await fill(producer, topic, range(101))
+            await consumer.receive(101)
+            await trio.sleep(1)  # its next pulls are held by the brokers
+            await at.migrate(topic, 0, "broker2")
+            await trio.sleep(0.5)
+            begun_s = trio.current_time()
+            await fill(producer, topic, range(101, 102))
+            messages = await consumer.receive(102)
+            assert trio.current_time() - begun_s < 1
+            assert messages[-1].queue_offset == 101
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_clustering_consumers_go_on_while_queues_move(client: str, tmp_path: Path) -> None:
+    """With a coordinator in the route, which PREVIEW's own servers never had."""
+    async with bench(client, tmp_path) as at:
+        topic, group = await at.topic(queues=1), at.cell.name("group")
+        async with at.cell.producer() as producer:
+            async with at.cell.consumer(topic, group=group) as consumer:
+                for turn, broker in enumerate(("broker2", "broker1", "broker2")):
+                    await fill(producer, topic, range(turn * 40, turn * 40 + 40))
+                    await at.migrate(topic, 0, broker)
+                await consumer.receive(120)
+                assert sorted(map(int, consumer.bodies)) == list(range(120))
+                await trio.sleep(2)  # we hear of a delivery before the client has its answer
+            await fill(producer, topic, range(120, 130))
+            async with at.cell.consumer(topic, group=group) as consumer:
+                await consumer.receive(10)
+                assert sorted(map(int, consumer.bodies)) == list(range(120, 130))
+
+
+async def test_a06_a07_retention_expires_a_segment_and_its_queue_comes_back(
+    tmp_path: Path,
+) -> None:
+    """Both clients at once: a broker begins to clean a minute after its start."""
+    async with (
+        servers(tmp_path, settings=SMALL_LOG) as cluster,
+        open_admin(name_servers=cluster.name_server) as admin,
+        trio.open_nursery() as nursery,
+    ):
+        for client in CLIENTS:
+            nursery.start_soon(_back_after_expiry, client, tmp_path, cluster, admin)
+
+
+async def _back_after_expiry(
+    client: str, folder: Path, cluster: BrokersCluster, admin: AdminClient
+) -> None:
+    async with open_client(client, folder) as driver:
+        at = Bench(cluster, Cell("expiry", driver, cluster), admin)
+        topic, filler = await at.topic(queues=1), await at.cell.topic(queues=1)
+        async with at.cell.producer() as producer, at.cell.puller(topic) as puller:
+            await fill(producer, topic, range(101))
+            await at.migrate(topic, 0, "broker2")
+            await fill(producer, topic, range(101, 201))
+            for _ in range(40):  # so that the file with the first messages is not the last
+                await producer.send(Outgoing(filler, secrets.token_bytes(25_000)))
+            await admin.delete_expired_log(cluster.addresses["broker1"])
+
+            async def expired() -> bool:
+                return (await at.chain(topic, 0))[0].state is SegmentState.EXPIRED
+
+            await until(expired, within_s=120)
+            await trio.sleep(2)  # the client looks at its route every second
+            pulled = await puller.pull(0, 50)
+            assert (pulled.status, pulled.next_offset) == ("OFFSET_ILLEGAL", 101)
+            assert await puller.offset("min", 0) == 101
+            assert places(await at.migrate(topic, 0, "broker1"))[-1] == (
+                *("broker1/0", 201, 101),
+                *(-1, "Normal"),
+            )
+            await fill(producer, topic, range(201, 251))
+            assert await read(puller, 101, 251) == bodies(range(101, 251))
+
+
+async def test_a09_the_shape_of_a_preview_tool_is_read_once(tmp_path: Path) -> None:
+    """A queue that can still be read gets a second segment, as that release's command does it."""
+    async with (
+        servers(tmp_path, settings={"logicalQueueReuseReadable": "true"}) as cluster,
+        open_client(JAVA, tmp_path) as driver,
+        open_admin(name_servers=cluster.name_server) as admin,
+    ):
+        at = Bench(cluster, Cell("shape", driver, cluster), admin)
+        topic, operator = await at.topic(queues=1), Operator(driver, cluster)
+        async with at.cell.producer() as producer, at.cell.puller(topic) as puller:
+            for number in range(40):
+                await producer.send(
+                    Outgoing(topic, b"%d" % number, tags="AB"[number % 2]), queue_id=0
+                )
+            await operator.migrate(topic, 0, "broker1", "broker2")
+            for number in range(40, 60):
+                await producer.send(
+                    Outgoing(topic, b"%d" % number, tags="AB"[number % 2]), queue_id=0
+                )
+            chain = await operator.chain("broker2", topic, 0)
+            to_make = {"topic": topic, "queue_id": 0, "index": 0, "state": "WriteOnly"}
+            after = await operator.ask("reuse", "broker1", **to_make)
+            done = await operator.ask("prepare", "broker2", source=chain[-1], destination=after)
+            done = await operator.ask("commit", "broker1", **done)
+            await operator.ask("notify", "broker2", **done)
+            for number in range(60, 100):
+                await producer.send(
+                    Outgoing(topic, b"%d" % number, tags="AB"[number % 2]), queue_id=0
+                )
+            assert row(done["destination"])[:3] == ("broker1/0", 60, 40)
+            assert await read(puller, 0, 100) == bodies(range(100))
+            assert await read(puller, 0, 100, tags="B") == bodies(range(1, 100, 2))
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a11_a12_a_broker_leaves_and_a_new_one_gets_queues(
+    client: str, tmp_path: Path
+) -> None:
+    async with bench(client, tmp_path) as at:
+        topic = await at.topic()
+        async with at.cell.producer() as producer, at.cell.puller(topic) as puller:
+            for index in (2, 3):
+                await fill(producer, topic, range(101), index=index)
+                assert places(await at.migrate(topic, index, "broker1"))[-1][:3] == (
+                    f"broker1/{index}",
+                    *(101, 0),
+                )
+            add_broker(at.cluster, "broker3")
+            await at.cluster.start()
+            for index in (2, 3):
+                await fill(producer, topic, range(101, 201), index=index)
+                assert places(await at.migrate(topic, index, "broker3"))[-1] == (
+                    f"broker3/{index - 2}",
+                    *(201, 0, -1, "Normal"),
+                )
+                if client == JAVA and index == 2:
+                    # It takes no address from a redirect: a broker that is new to it exists
+                    # from its next look at the route on.
+                    await trio.sleep(2)
+                await fill(producer, topic, range(201, 211), index=index)
+            assert await puller.queues() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a13_migrations_under_load_lose_nothing_and_keep_the_order(
+    client: str, tmp_path: Path
+) -> None:
+    async with bench(client, tmp_path) as at:
+        topic = await at.topic(queues=1)
+        sent: list[tuple[int, bytes]] = []
+        refused: list[bytes] = []
+        done = trio.Event()
+
+        async def produce(producer: Producer, name: int) -> None:
+            number = 0
+            modes = ("sync", "async") if client == JAVA else ("sync",)
+            while not done.is_set():
+                body = b"%d:%d" % (name, number)
+                mode = modes[number % len(modes)]
+                try:
+                    result = await producer.send(Outgoing(topic, body), mode=mode, queue_id=0)
+                except CommandRefused as error:
+                    # Of sends that are redirected at once the Java client repeats the first.
+                    if client != JAVA or "redirect" not in str(error):
+                        raise
+                    refused.append(body)
+                    continue
+                sent.append((result.queue_offset, body))
+                number += 1
+
+        async with at.cell.producer() as producer, at.cell.puller(topic) as puller:
+            async with trio.open_nursery() as nursery:
+                for name in range(8):
+                    nursery.start_soon(produce, producer, name)
+                for turn in range(20):
+                    await at.migrate(topic, 0, f"broker{2 - turn % 2}")
+                    await trio.sleep(0.1)
+                done.set()
+            chain = await at.chain(topic, 0)
+            assert not check_chain(chain)
+            stored = await read(puller, 0, len(sent))
+        known = [(offset, body) for offset, body in sent if offset >= 0]
+        assert len(known) > (0.5 if client == JAVA else 0.95) * len(sent)
+        assert all(stored[offset] == body for offset, body in known)
+        assert sorted(stored) == sorted(body for _, body in sent)
+        for name in range(8):
+            own = [int(b.split(b":")[1]) for b in stored if b.startswith(b"%d:" % name)]
+            assert own == list(range(len(own)))
+        assert len(refused) <= 8 * 20
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a17_a18_a_source_is_down_and_comes_back(client: str, tmp_path: Path) -> None:
+    async with bench(client, tmp_path) as at:
+        topic = await at.topic(queues=1)
+        async with at.cell.producer() as producer, at.cell.puller(topic) as puller:
+            await fill(producer, topic, range(150))
+            source, address = at.cluster.brokers["broker1"], at.cluster.addresses["broker2"]
+            begun = await at.admin.create_queue(address, topic, 0, SegmentState.WRITE_ONLY)
+            await source.kill()
+            with pytest.raises(MigrationRefused):
+                await at.migrate(topic, 0, "broker2")
+
+            async def shown() -> bool:  # it was hidden while the source was there
+                return (await at.chain(topic, 0)).write_only is not None
+
+            await until(shown)
+            await trio.sleep(2)
+            sent = await producer.send(Outgoing(topic, b"early"), queue_id=0)
+            assert (sent.queue_offset, sent.origin_broker) == (-1, "broker2")
+            done = await at.admin.migrate_logical_queue(topic, 0, "broker2", force_delta=200)
+            assert done.chain[-1].key == begun.key
+            await trio.sleep(2)
+            sent = await producer.send(Outgoing(topic, b"late"), queue_id=0)
+            assert sent.queue_offset == 201
+            await source.start()
+
+            async def sealed() -> bool:
+                return (await at.chain(topic, 0))[0].is_sealed
+
+            await until(sealed)
+            await trio.sleep(2)
+            chain = await at.chain(topic, 0)
+            assert [s.state.value for s in chain] == ["ReadOnly", "Normal"]
+            assert await read(puller, 0, 150) == bodies(range(150))
+            assert await read(puller, 200, 202) == [b"early", b"late"]
+
+
+async def test_a25_restarts_change_nothing_and_nobody_sees_physical_queues(
+    tmp_path: Path,
+) -> None:
+    async with bench(JAVA, tmp_path) as at:
+        topic = await at.topic()
+        async with at.cell.producer() as producer:
+            await fill(producer, topic, range(10))
+        await at.migrate(topic, 0, "broker2")
+        before = await at.admin.routed_logical_queues(topic)
+        seen: set[bool] = set()
+        done = trio.Event()
+
+        async def watch() -> None:
+            while not done.is_set():
+                seen.add(await _has_logical_queues(at, topic))
+                await trio.sleep(0.05)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            for broker in at.cluster.brokers.values():
+                await broker.kill()
+                await broker.start()
+            done.set()
+        assert seen == {True}
+        await at.cluster.daemons[0].kill()
+        await at.cluster.daemons[0].start()
+
+        async def as_before() -> bool:
+            try:
+                return await at.admin.routed_logical_queues(topic) == before
+            except RefusedByBroker as error:  # rather none than half of it
+                if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                    raise
+                return False
+
+        await until(as_before)
+
+
+async def _has_logical_queues(at: Bench, topic: str) -> bool:
+    fields = GetRouteInfo(topic, sys_flag=64).to_fields()
+    code = RequestCode.GET_ROUTEINFO_BY_TOPIC
+    answer = await at.cluster.control.ask(at.cluster.name_server, code, fields)
+    return b"logicalQueuesInfo" in answer.body
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a27_more_and_fewer_logical_queues(client: str, tmp_path: Path) -> None:
+    async with bench(client, tmp_path) as at:
+        topic = await at.topic(queues=1)
+        address = at.cluster.addresses["broker2"]
+        async with at.cell.producer() as producer, at.cell.puller(topic) as puller:
+            await fill(producer, topic, range(5), index=1)
+            sealed = await at.admin.seal(address, (await at.chain(topic, 1))[0])
+            assert sealed.next_delta == 5
+            with pytest.raises(CommandRefused) as refusal:
+                await producer.send(Outgoing(topic, b"late"), queue_id=1)
+            assert refusal.value.code in (16, None)
+            again = await at.admin.create_queue(address, topic, 1, SegmentState.NORMAL, delta=5)
+            assert again.delta == 5
+            await trio.sleep(3)
+            await fill(producer, topic, range(5, 8), index=1)
+            pulled = await puller.pull(1, 0)
+            assert [m.body for m in pulled.messages] == bodies(range(5))
+
+
+async def test_a28_the_administrators_requests_of_the_java_client(tmp_path: Path) -> None:
+    async with bench(JAVA, tmp_path) as at:
+        topic = at.cell.name("topic")
+        operator = Operator(at.cell.driver, at.cluster)
+        await at.cluster.control.create_topic(topic, 2)
+        assert await operator.ask("query", "broker1", topic=topic) is None
+        await operator.make(topic, queues=2)
+        async with at.cell.producer() as producer:
+            await fill(producer, topic, range(3))
+            made = await operator.migrate(topic, 0, "broker1", "broker2")
+            assert row(made) == ("broker2/2", 3, 0, -1, "Normal")
+            await fill(producer, topic, range(3, 6))
+        (segment,) = await operator.chain("broker1", topic, 1)
+        sealed = await operator.ask("seal", "broker1", segment=segment)
+        assert row(sealed) == ("broker1/1", 0, 0, 0, "Expired")
+        assert await operator.ask("seal", "broker1", segment=segment) == sealed
+        reuse = {"topic": topic, "queue_id": 1, "index": 1, "state": "Normal"}
+        assert row(await operator.ask("reuse", "broker1", **reuse))[1:] == (0, 0, -1, "Normal")
+        create = {"topic": topic, "index": 9, "state": "Normal"}
+        assert row(await operator.ask("create", "broker1", **create))[1:] == (0, 0, -1, "Normal")
+        with pytest.raises(CommandRefused, match="still 3 message queues"):
+            await operator.ask("delete", "broker1", topic=topic)
+        with pytest.raises(CommandRefused, match="topic not exist"):
+            await operator.ask("update", "broker1", topic="nowhere", queue_id=0, index=0)
+
+
+async def test_a29_our_tools_read_and_migrate_on_servers_of_preview(tmp_path: Path) -> None:
+    cluster = await trio.to_thread.run_sync(several_brokers, f"apache-{PREVIEW}", tmp_path)
+    async with (
+        running(cluster, logs=Path("compat-logs"), graceful=False),
+        open_client("python", tmp_path) as driver,
+        open_admin(name_servers=cluster.name_server) as admin,
+    ):
+        at = Bench(cluster, Cell("ours", driver, cluster), admin)
+        topic = await at.topic(queues=1)
+        async with at.cell.producer() as producer, at.cell.puller(topic) as puller:
+            await fill(producer, topic, range(20))
+            chain = await at.migrate(topic, 0, "broker2")
+            assert places(chain) == [
+                ("broker1/0", 0, 0, 20, "ReadOnly"),
+                ("broker2/1", 20, 0, -1, "Normal"),
+            ]
+            await fill(producer, topic, range(20, 30))
+            assert await read(puller, 0, 30) == bodies(range(30))
+            assert await puller.offset("max", 0) == 30
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a30_a_topic_without_logical_queues_is_none_the_worse(
+    client: str, tmp_path: Path
+) -> None:
+    async with bench(client, tmp_path) as at:
+        topic = at.cell.name("topic")
+        await at.cluster.control.create_topic(topic, 1)
+        assert not await _has_logical_queues(at, topic)
+        async with at.cell.producer() as producer, at.cell.consumer(topic) as consumer:
+            for number in range(5):
+                await producer.send(Outgoing(topic, b"%d" % number))
+            await consumer.receive(5)
+
+
+async def test_a31_a_filter_of_the_java_client_filters_nothing(tmp_path: Path) -> None:
+    async with bench(JAVA, tmp_path) as at:
+        topic = await at.topic()
+        fields = GetRouteInfo(topic, sys_flag=64, logical_queue_ids_filter="[1]").to_fields()
+        code = RequestCode.GET_ROUTEINFO_BY_TOPIC
+        answer = await at.cluster.control.ask(at.cluster.name_server, code, fields)
+        assert all(b'"%d":[' % index in answer.body for index in range(4))
