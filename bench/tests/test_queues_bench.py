@@ -13,7 +13,8 @@ from lanemq.bench._queues import QueuesPlan, make_in_child, read_some
 from lanemq.bench._queues_command import show_queues_bench
 from lanemq.bench._results import QueuesBench, resident_mib
 from lanemq.bench.cli import bench
-from lanemq.compat import Stage, StoreStand
+from lanemq.compat import StoreStand
+from lanemq.storage import Stage
 
 START_MAX_S = 30.0
 RSS_MAX_MIB = 200.0

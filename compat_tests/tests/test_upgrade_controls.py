@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from lanemq.compat import Stage, StoreStand, walk_log, walk_rows
+from lanemq.compat import StoreStand, walk_log, walk_rows
+from lanemq.storage import Stage
 from lanemq.wire import ConsumerOffsetTable
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from lanemq.compat import Stage, StoreStand, StoreView, walk_log, walk_rows
+from lanemq.compat import StoreStand, StoreView, walk_log, walk_rows
+from lanemq.storage import Stage
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]
 

@@ -24,7 +24,6 @@ from lanemq.compat import (
     Driver,
     Outgoing,
     ServerFailed,
-    Stage,
     StoreStand,
     StoreView,
     free_port,
@@ -32,6 +31,7 @@ from lanemq.compat import (
     open_client,
     running,
 )
+from lanemq.storage import Stage
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java", "go")]
 

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 from lanemq.compat import (
     Cluster,
     Daemon,
-    Stage,
     StoreStand,
     free_port,
     lanemq_name_server,
@@ -20,6 +19,7 @@ from lanemq.compat import (
 )
 from lanemq.compat._mqadmin import MqadminShell, open_mqadmin
 from lanemq.sdk.admin.cli import admin as admin_commands
+from lanemq.storage import Stage
 from lanemq.wire import RequestCode, fastjson
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]

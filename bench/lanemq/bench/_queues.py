@@ -14,8 +14,9 @@ from pathlib import Path
 
 import trio
 
-from lanemq.compat import Stage, StoreStand
+from lanemq.compat import StoreStand, stage_settings
 from lanemq.sdk.admin import open_admin
+from lanemq.storage import Stage
 from lanemq.wire import MessageQueue
 
 from ._queue_maker import queues_of
@@ -94,7 +95,7 @@ async def _measure(plan: QueuesPlan, mode: str, folder: Path, say: Say) -> Queue
 async def make_in_child(store: Path, stage: Stage, plan: QueuesPlan) -> None:
     """Make the store in a process of its own, whose memory is gone afterwards."""
     command = [sys.executable, "-m", "lanemq.bench._queue_maker", str(store)]
-    kind = stage.settings["storeType"]
+    kind = stage_settings(stage)["storeType"]
     await trio.run_process([*command, kind, str(plan.queues), str(plan.queues_per_topic)])
 
 

@@ -41,7 +41,7 @@ from ._servers import (
     lanemq_name_server,
     running,
 )
-from ._stages import Stage, recorded_store
+from ._stages import recorded_store, stage_settings
 from ._stand import StoreStand
 from ._store_view import Committed, StoreView, view_store
 
@@ -72,7 +72,6 @@ __all__ = [
     "Selection",
     "Sent",
     "ServerFailed",
-    "Stage",
     "StoreStand",
     "StoreView",
     "apache_broker",
@@ -98,6 +97,7 @@ __all__ = [
     "run_matrix",
     "run_server",
     "running",
+    "stage_settings",
     "view_store",
     "walk_log",
     "walk_rows",

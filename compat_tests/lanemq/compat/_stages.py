@@ -1,10 +1,11 @@
 """The stages of the upgrade to RocksDB as settings that Apache 5.3.3 and lanemq both know."""
 
-import enum
 import json
 import shutil
 import tarfile
 from pathlib import Path
+
+from lanemq.storage import Stage
 
 from ._apache import TEST_STORE
 from ._build import CHECKOUT
@@ -14,20 +15,12 @@ RECORDED_STORES = CHECKOUT / "compat_tests" / "vectors" / "stores"
 _NOT_SIZES = ("namesrvAddr", "storeType", "rocksdbCQDoubleWriteEnable", "timerWheelEnable")
 
 
-class Stage(enum.Enum):
-    """Where queues are: in files, in files and RocksDB, in RocksDB; metadata follow the last."""
-
-    FILES = 1
-    BOTH = 2
-    ROCKSDB = 3
-
-    @property
-    def settings(self) -> dict[str, str]:
-        """Keys of broker.conf that choose the stage."""
-        return {
-            "storeType": "defaultRocksDB" if self is Stage.ROCKSDB else "default",
-            "rocksdbCQDoubleWriteEnable": str(self is Stage.BOTH).lower(),
-        }
+def stage_settings(stage: Stage) -> dict[str, str]:
+    """Return the keys of broker.conf that choose a stage."""
+    return {
+        "storeType": "defaultRocksDB" if stage is Stage.ROCKSDB else "default",
+        "rocksdbCQDoubleWriteEnable": str(stage is Stage.BOTH).lower(),
+    }
 
 
 def recorded_store(name: str, folder: Path) -> dict[str, str]:

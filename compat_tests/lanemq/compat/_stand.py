@@ -19,6 +19,7 @@ from pathlib import Path
 import trio
 
 from lanemq.sdk.admin import open_admin
+from lanemq.storage import Stage
 from lanemq.wire import (
     CheckStatus,
     Frame,
@@ -38,7 +39,7 @@ from ._daemon import Daemon
 from ._errors import ServerFailed
 from ._ports import free_port
 from ._servers import LANEMQ, lanemq_broker
-from ._stages import Stage, recorded_store
+from ._stages import recorded_store, stage_settings
 from ._store_view import Committed, StoreView, committed_offsets, view_store
 
 BROKER_NAME = "broker-a"
@@ -91,7 +92,7 @@ class StoreStand:
         talkative: Sequence[str] = (),
     ) -> Daemon:
         """Describe a broker of "lanemq" or "apache-VERSION" on this store; not started yet."""
-        chosen = {**self.settings, **stage.settings, **(settings or {})}
+        chosen = {**self.settings, **stage_settings(stage), **(settings or {})}
         if maker == "lanemq":
             return lanemq_broker(
                 self.folder,
