@@ -44,12 +44,21 @@ class _Taker:
 
     def __init__(self) -> None:
         self.answer: Frame | None = None
-        self.answered = trio.Event()
+        self._answered: trio.Event | None = None
 
     def write(self, data: bytes) -> None:
         """Take the answer to a request that was parked."""
         self.answer = decode_frame(data[LENGTH_BYTES:])
-        self.answered.set()
+        if self._answered is not None:
+            self._answered.set()
+
+    async def wait(self) -> Frame:
+        """The answer, once it is there."""
+        if self.answer is None:
+            self._answered = trio.Event()
+            await self._answered.wait()
+        assert self.answer is not None
+        return self.answer
 
     def abort(self) -> None:
         """There is nothing to break."""
@@ -143,8 +152,6 @@ async def _finished(reply: "Awaitable[Frame | bytes | None]") -> Frame:
 
 async def _parked(taker: _Taker, stand_in: Session) -> Frame:
     try:
-        await taker.answered.wait()
+        return await taker.wait()
     finally:
         stand_in.ended()
-    assert taker.answer is not None
-    return taker.answer

@@ -68,8 +68,20 @@ class Progress:
     def commit_soon(
         self, group: str, topic: str, index: int, offset: int, session: Session
     ) -> None:
-        """``commit`` without waiting; a later one for the same queue takes its place."""
+        """``commit`` without waiting; a later one for the same queue takes its place.
+
+        What the broker of this process keeps is kept at once.
+        """
         key = group, topic, index
+        listener = self._listener
+        view = listener.routes.get(topic)
+        chain = view.chain(index) if view is not None else None
+        last = chain[-1] if chain else None
+        if last is not None and last.delta >= 0 and listener.brokers.is_own(last.broker_name):
+            self._soon.pop(key, None)
+            progress = progress_topic(topic, last.delta)
+            listener.broker.commit_offset(group, progress, index, offset)
+            return
         if key not in self._soon and len(self._soon) >= QUEUED_MAX:
             del self._soon[next(iter(self._soon))]
         self._soon[key] = offset, session

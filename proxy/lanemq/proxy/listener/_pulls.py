@@ -11,6 +11,7 @@ from typing import Final, final
 from msgspec.structs import replace
 
 from lanemq.wire import (
+    MASTER_ID,
     Frame,
     PullSysFlag,
     Refused,
@@ -21,6 +22,7 @@ from lanemq.wire import (
 from lanemq.wire.logical import READER_FIELD, Chain, Located, Segment
 
 from .._dispatch import Handlers
+from .._reply_template import ReplyTemplate
 from .._session import Session
 from ._context import ROUNDS_MAX, ListenerContext, is_redirect
 from ._progress import Progress
@@ -33,6 +35,8 @@ Code = ResponseCode
 _PULL_CODES: Final = frozenset(
     {Code.SUCCESS, Code.PULL_NOT_FOUND, Code.PULL_RETRY_IMMEDIATELY, Code.PULL_OFFSET_MOVED}
 )
+FIELDS: Final = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset")
+Answer = Frame | bytes
 NO_GROUP: Final = "the consumer's group info not exist"
 
 
@@ -43,8 +47,9 @@ class Pulls:
     def __init__(self, listener: ListenerContext, progress: Progress) -> None:
         self._listener = listener
         self._progress = progress
+        self._found = ReplyTemplate(FIELDS).encode
 
-    def pull(self, frame: Frame, session: Session) -> Frame | Awaitable[Frame]:
+    def pull(self, frame: Frame, session: Session) -> Answer | Awaitable[Answer]:
         """Pass on. What the broker of this process has at once is answered at once."""
         listener, fields = self._listener, frame.fields
         try:
@@ -86,7 +91,7 @@ class Pulls:
         offset: int,
         frame: Frame,
         session: Session,
-    ) -> Frame:
+    ) -> Answer:
         answer = await under_way
         if is_redirect(answer):
             return await self._redirected(answer, topic, index, offset, frame, session)
@@ -94,13 +99,13 @@ class Pulls:
 
     async def _redirected(
         self, answer: Frame, topic: str, index: int, offset: int, frame: Frame, session: Session
-    ) -> Frame:
+    ) -> Answer:
         await self._listener.routes.redirected(topic, answer)
         return await self._search(topic, index, offset, frame, session)
 
     async def _search(
         self, topic: str, index: int, offset: int, frame: Frame, session: Session
-    ) -> Frame:
+    ) -> Answer:
         listener, fields = self._listener, frame.fields
         sys_flag = int(fields["sysFlag"])
         hold_s = 0.0
@@ -150,7 +155,7 @@ class Pulls:
 
     def _translated(
         self, asked: Frame, answer: Frame, segment: Segment, chain: Chain, offset: int
-    ) -> Frame:
+    ) -> Answer:
         if answer.code not in _PULL_CODES:
             return asked.reply(answer.code, dict(answer.fields), answer.body, answer.remark)
         code, next_offset = answer.code, _logical(answer, "nextBeginOffset", segment, offset)
@@ -161,14 +166,12 @@ class Pulls:
         high = chain.end_offset
         if high is None:
             high = max(_logical(answer, "maxOffset", segment, offset), chain.known_end)
-        fields = {
-            "suggestWhichBrokerId": "0",
-            "nextBeginOffset": str(next_offset),
-            "minOffset": str(chain.min_offset),
-            "maxOffset": str(high),
-        }
-        body = self._listener.records_of(answer.body, segment) if code == Code.SUCCESS else b""
-        return asked.reply(code, fields, body, answer.remark)
+        values = MASTER_ID, next_offset, chain.min_offset, high
+        if code == Code.SUCCESS:
+            body = self._listener.records_of(answer.body, segment)
+            return self._found(asked, values, body)
+        fields = dict(zip(FIELDS, map(str, values), strict=True))
+        return asked.reply(code, fields, b"", answer.remark)
 
 
 def _logical(answer: Frame, field: str, segment: Segment, unknown: int) -> int:

@@ -20,7 +20,7 @@ from lanemq.wire import (
     encode_message,
 )
 
-from ._positions import POSITION_MASK, tagged
+from ._positions import POSITION_BITS, tagged
 
 # size, magic, checksum, queue id, flag, queue offset, position, sys flag
 _HEAD: Final = Struct(">iiiiiqqi")
@@ -58,10 +58,9 @@ def rewrite_records(
         size, _, _, queue_id, flag, queue_offset, position, sys_flag = read_head(data, at)
         if not _LEAST_BYTES <= size <= end - at:
             raise _no_record(at, end)
-        if position < 0:
-            tagged(tag, position)  # says what is wrong
         index, offset = place(queue_id, queue_offset)
-        position = tag_bits | position & POSITION_MASK
+        # Mostly just a bit or two more: a tag there is, or a sign, is for ``tagged`` to judge.
+        position = tagged(tag, position) if position >> POSITION_BITS else tag_bits | position
         write_place(data, at + _PLACE_AT, index, flag, offset, position)
         if (sys_flag & store_host_v6 != 0) is is_v6:
             host_at = at + _STORE_HOST_AT
