@@ -128,6 +128,8 @@ class LogicalReads:
         if not isinstance(plan, Read):
             return plan
         segment, got = plan.segment, get(queue_offset, plan.max_count)
+        if got.records and not segment.is_sealed:  # nearly always, and nobody has to be sent on
+            return Found(clamped(got, segment, queue_offset))
         redirect = redirect_from(mapping, segment)
         if not segment.is_sealed or redirect is None:
             return Found(clamped(got, segment, queue_offset), redirect)
