@@ -139,6 +139,27 @@ def places(chain: Chain) -> list[tuple[str, int, int, int, str]]:
     ]
 
 
+async def test_a00_without_the_warm_up_the_java_client_is_served_as_one_of_old(
+    tmp_path: Path,
+) -> None:
+    async with bench(f"{JAVA}-cold", tmp_path) as at:
+        code, none = RequestCode.UPDATE_NAMESRV_CONFIG, b"serveLogicalQueueToJava=none\n"
+        answer = await at.cluster.control.ask(at.cluster.name_server, code, {}, none)
+        assert answer.code == ResponseCode.SUCCESS
+        topic = await at.topic()
+        async with at.cell.producer() as producer, at.cell.consumer(topic) as consumer:
+            sent = []
+            for turn, broker in enumerate(("broker2", "broker1", "broker2")):
+                for number in range(turn * 40, turn * 40 + 40):
+                    sent.append(b"%d" % number)
+                    await producer.send(
+                        Outgoing(topic, sent[-1]), mode=("sync", "async")[number % 2]
+                    )
+                await at.migrate(topic, 0, broker)
+            await consumer.receive(120)
+            assert sorted(consumer.bodies) == sorted(sent)
+
+
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a01_a03_a04_a08_through_three_segments(client: str, tmp_path: Path) -> None:
     async with bench(client, tmp_path) as at:
@@ -378,6 +399,40 @@ async def test_a13_migrations_under_load_lose_nothing_and_keep_the_order(
             own = [int(b.split(b":")[1]) for b in stored if b.startswith(b"%d:" % name)]
             assert own == list(range(len(own)))
         assert len(refused) <= 8 * 20
+
+
+async def test_a20_one_of_two_migrations_wins_and_one_that_was_begun_is_called_off(
+    tmp_path: Path,
+) -> None:
+    async with bench("python", tmp_path, brokers=3) as at:
+        topic = await at.topic(queues=1)
+        results: list[object] = []
+
+        async def move(destination: str) -> None:
+            try:
+                results.append(await at.migrate(topic, 0, destination))
+            except (MigrationRefused, RefusedByBroker) as error:
+                results.append(error)
+
+        async with at.cell.producer() as producer, trio.open_nursery() as nursery:
+            await fill(producer, topic, range(10))
+            nursery.start_soon(move, "broker2")
+            nursery.start_soon(move, "broker3")
+        refusals = [r for r in results if not isinstance(r, Chain)]
+        assert len(refusals) == 1
+        said = str(refusals[0])
+        assert "migration in progress" in said or "not normal state" in said
+        begun = await at.admin.create_queue(
+            at.cluster.addresses["broker1"], topic, 0, SegmentState.WRITE_ONLY
+        )
+        done = await at.admin.abort_migration(topic, 0)
+        called_off = done.chain.find(begun.key)
+        assert called_off is None or called_off.is_sealed
+        with pytest.raises(MigrationRefused, match="not being migrated"):
+            await at.admin.resume_migration(topic, 0)
+        async with at.cell.producer() as producer, at.cell.puller(topic) as puller:
+            await fill(producer, topic, range(10, 20))
+            assert await read(puller, 0, 20) == bodies(range(20))
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -12,10 +12,11 @@ from click.testing import CliRunner
 from trio.testing import MockClock
 
 from lanemq.sdk._tasks import open_quiet_nursery
+from lanemq.sdk._testing import Peer
 from lanemq.sdk._testing_logical import LogicalCluster
 from lanemq.sdk.admin import AdminClient, open_admin
 from lanemq.sdk.admin.cli import admin
-from lanemq.wire import RequestCode
+from lanemq.wire import Frame, Refused, RequestCode
 from lanemq.wire.logical import SegmentState
 
 T = "T"
@@ -284,6 +285,21 @@ def test_a20_the_second_of_two_migrations_is_told_of_the_first(mapped: Console) 
     (line,) = mapped.run(*args, status=1)
     assert "migration in progress" in line
     assert "broker-b" in line
+
+
+def test_d18_the_later_of_two_migrations_leaves_nothing_behind(mapped: Console) -> None:
+    source = mapped.cluster.by_name["broker-a"]
+    prepare = source.handlers[Code.MIGRATE_TOPIC_LOGICAL_QUEUE_PREPARE]
+
+    def quicker(frame: Frame, peer: Peer) -> Frame | None:
+        raise Refused(1, "migration in progress")
+
+    source.handlers[Code.MIGRATE_TOPIC_LOGICAL_QUEUE_PREPARE] = quicker
+    lines = mapped.run(*MIGRATE, status=1)
+    assert lines[1] == "abort at broker-b, queue 2: deleted"
+    assert mapped.cluster.chain(T, 0).write_only is None
+    source.handlers[Code.MIGRATE_TOPIC_LOGICAL_QUEUE_PREPARE] = prepare
+    mapped.run(*MIGRATE)
 
 
 async def _one_more_broker(console: Console) -> None:

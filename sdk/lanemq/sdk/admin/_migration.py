@@ -19,6 +19,10 @@ from ._logical_view import BrokerView, TopicView
 if TYPE_CHECKING:
     from ._client import AdminClient
 
+IN_PROGRESS = "migration in progress"
+LATE = (IN_PROGRESS, "not normal state")
+"""What a broker says whose logical queue is on its way elsewhere, or there already."""
+
 Report = Callable[[str], None]
 """Told each step, one line of text."""
 
@@ -67,7 +71,7 @@ async def migrate(
     begun = chain.write_only
     if begun is not None and begun.broker_name != destination:
         raise MigrationRefused(
-            f"migration in progress: logical queue {index} is on its way to {begun.broker_name}; "
+            f"{IN_PROGRESS}: logical queue {index} is on its way to {begun.broker_name}; "
             "resume that, or abort it"
         )
     if source.broker_name == destination:
@@ -80,7 +84,14 @@ async def migrate(
         )
     place = plan_destination(view, index, broker)
     target = await _open(admin, topic, index, place, report)
-    return await _finish(admin, found, source, target, force_delta, report)
+    try:
+        return await _finish(admin, found, source, target, force_delta, report)
+    except RefusedByBroker as error:
+        if place.begun is None and any(said in (error.remark or "") for said in LATE):
+            # Another migration was quicker; nobody needs the segment that this one opened.
+            remark = await admin.map_queue(place.address, topic, target.queue_id, -1)
+            report(f"abort at {place.broker}, queue {target.queue_id}: {remark}")
+        raise
 
 
 async def resume(
