@@ -9,7 +9,7 @@ Source: RocketMQ 5.0.0-PREVIEW, AdminBrokerProcessor (sealLogicalQueueRouteData)
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import trio
@@ -38,7 +38,9 @@ async def sealing(broker: BrokerContext, segment: Segment) -> AsyncIterator[Segm
     disk says); the segment is open again then.
     """
     logical, counters = broker.logical, broker.logical.counters
-    key, started_s = (segment.topic, segment.queue_id), trio.current_time()
+    key = segment.topic, segment.queue_id
+    await _mostly_flushed(broker)
+    started_s = trio.current_time()
     if logical.gate.is_closed(key):
         raise refusal(IN_PROGRESS)
     with logical.gate.closed(key):
@@ -55,6 +57,13 @@ async def sealing(broker: BrokerContext, segment: Segment) -> AsyncIterator[Segm
         counters.seals += 1
         counters.seal_ms_max = max(counters.seal_ms_max, took_ms)
         LOGGER.info("%s sealed in %d ms", segment, took_ms)
+
+
+async def _mostly_flushed(broker: BrokerContext) -> None:
+    """Have the disk take what there is while writers still go on: then they wait for less."""
+    timeout_s = broker.config.logical_queue_seal_timeout / 1000
+    with trio.move_on_after(timeout_s), suppress(StoreUnwritable):  # the seal will meet it again
+        await broker.store.flushed(broker.store.max_position)
 
 
 async def _at_rest(broker: BrokerContext, segment: Segment) -> None:
