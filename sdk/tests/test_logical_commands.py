@@ -29,7 +29,9 @@ class Console:
         self.cluster: LogicalCluster
 
         @asynccontextmanager
-        async def opened(*, name_servers: str, timeout_s: float) -> AsyncIterator[AdminClient]:
+        async def opened(
+            *, name_servers: str, timeout_s: float, **access: object
+        ) -> AsyncIterator[AdminClient]:
             async with open_quiet_nursery() as nursery:
                 self._live_in(nursery)
                 async with open_admin(

@@ -28,6 +28,7 @@ from .._acl import Credentials
 from .._discovery import Endpoint, NameServersLike, fetch_name_servers, find_name_servers
 from .._errors import LanemqError
 from .._link import Dial
+from .._options import ClientOptions
 from .._remoting import RemotingClient, dial_tcp, open_remoting_client
 from ._broker import BrokerRequests
 from ._caller import Caller
@@ -61,14 +62,25 @@ class AdminClient(
     """Administers a cluster, of lanemq or of Apache RocketMQ. Made by ``open_admin``."""
 
     def __init__(
-        self, client: RemotingClient, name_servers: Sequence[str], *, timeout_s: float
+        self,
+        client: RemotingClient,
+        name_servers: Sequence[str],
+        *,
+        timeout_s: float,
+        options: ClientOptions | None = None,
     ) -> None:
         self._caller = Caller(client, name_servers, timeout_s=timeout_s)
+        self._options = options or ClientOptions()
 
     @property
     def name_servers(self) -> tuple[str, ...]:
         """Their addresses, in the order in which they are asked."""
         return self._caller.name_servers
+
+    @property
+    def client_options(self) -> ClientOptions:
+        """For a producer or a consumer of the same cluster: the same credentials and TLS."""
+        return self._options
 
     async def masters(self, cluster: str) -> list[str]:
         """Return the addresses of the masters of ``cluster``. Raises ``UnknownCluster``."""
@@ -259,4 +271,5 @@ async def open_admin(
     if isinstance(found, Endpoint):
         found = await fetch_name_servers(found, dial)
     async with open_remoting_client(credentials=credentials, tls=tls, dial=dial) as client:
-        yield AdminClient(client, found, timeout_s=timeout_s)
+        options = ClientOptions(credentials=credentials, tls=tls)
+        yield AdminClient(client, found, timeout_s=timeout_s, options=options)

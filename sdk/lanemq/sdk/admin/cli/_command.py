@@ -20,6 +20,7 @@ from lanemq.wire import ProtocolError, fastjson
 
 from ..._errors import BrokerUnreachable, LanemqError, NoRoute, RequestTimedOut
 from .._client import AdminClient, open_admin
+from ._access import Access, access_options, take_access
 
 ENVIRONMENT = "NAMESRV_ADDR"
 # Names that were announced for a command before it came out under another.
@@ -92,6 +93,7 @@ def _shared(*, n_is_taken: bool) -> list[click.Parameter]:
             metavar="SECONDS",
             help="How long to wait for each answer.",
         ),
+        *access_options(),
     ]
 
 
@@ -144,7 +146,11 @@ def run(body: Body, options: dict[str, Any], *, connects_itself: bool = False) -
     """Run a command's coroutine to its end; every foreseen error becomes one line."""
     name_servers = options.pop("name_servers") or ""
     output = Output(json=options.pop("json"))
-    opener = partial(_opened, name_servers, options.pop("timeout_s"))
+    try:
+        access = take_access(options)
+    except click.UsageError as error:
+        fail(error.format_message())
+    opener = partial(_opened, name_servers, options.pop("timeout_s"), access)
     running: Callable[[], Awaitable[object]]
     if connects_itself:
         running = partial(body, opener, output, **options)
@@ -175,11 +181,16 @@ def _require(name_servers: str) -> None:
 
 
 def _opened(
-    name_servers: str, timeout_s: float, broker: str | None = None
+    name_servers: str, timeout_s: float, access: Access, broker: str | None = None
 ) -> AbstractAsyncContextManager[AdminClient]:
     if broker is None:
         _require(name_servers)
-    return open_admin(name_servers=name_servers or broker, timeout_s=timeout_s)
+    return open_admin(
+        name_servers=name_servers or broker,
+        timeout_s=timeout_s,
+        credentials=access.credentials,
+        tls=access.tls,
+    )
 
 
 async def _run(body: Body, output: Output, opener: Opener, options: dict[str, Any]) -> object:

@@ -11,6 +11,7 @@ import click
 from lanemq.wire import MessageQueue, StoredMessage
 
 from ..._messages import Message
+from ..._options import ProducerOptions
 from ..._producer import open_producer
 from .._client import AdminClient, queues_of
 from .._messages import LONG_MAX, PullStatus, message_id
@@ -104,7 +105,10 @@ async def _send_again(admin: AdminClient, out: Output, message: StoredMessage) -
         keys=message.keys,
         properties=copied,
     )
-    async with open_producer("ReSendMsgById", name_servers=";".join(admin.name_servers)) as sender:
+    options = ProducerOptions(client=admin.client_options)
+    async with open_producer(
+        "ReSendMsgById", name_servers=admin.name_servers, options=options
+    ) as sender:
         result = await sender.send(again)
     out.line(f"prepare resend msg. originalMsgId={message_id(message)}")
     out.line(

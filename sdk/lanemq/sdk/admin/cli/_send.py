@@ -10,6 +10,7 @@ import click
 from lanemq.wire import MessageQueue
 
 from ..._messages import Message, SendResult, SendStatus
+from ..._options import ProducerOptions
 from ..._producer import open_producer
 from .._client import AdminClient
 from ._command import Output, command, fail
@@ -42,7 +43,8 @@ async def send_message(
         queue = MessageQueue(topic, broker_name, queue_id if queue_id is not None else 0)
         await _check_queue(admin, queue)
     group = f"admin_{time.time_ns() // 1_000_000}"
-    async with open_producer(group, name_servers=";".join(admin.name_servers)) as producer:
+    options = ProducerOptions(client=admin.client_options)
+    async with open_producer(group, name_servers=admin.name_servers, options=options) as producer:
         result = await producer.send(message, queue=queue)
     out.line(f"{'#Broker Name':<32}  {'#QID':<4}  {'#Send Result':<20}    #MsgId")
     out.line(

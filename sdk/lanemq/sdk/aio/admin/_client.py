@@ -4,6 +4,7 @@ from typing import final
 
 from lanemq.wire import ConsumerConnection, ConsumeStats, StoredMessage, TopicStatsTable
 
+from ..._options import ClientOptions
 from ...admin import _client as _core
 from .._bridge import Bridge
 from ._broker import BrokerRequests
@@ -33,6 +34,11 @@ class AdminClient(
     def name_servers(self) -> tuple[str, ...]:
         """Their addresses, in the order in which they are asked."""
         return self._bridge.run(lambda: self._core.name_servers)
+
+    @property
+    def client_options(self) -> ClientOptions:
+        """For a producer or a consumer of the same cluster: the same credentials and TLS."""
+        return self._bridge.run(lambda: self._core.client_options)
 
     async def masters(self, cluster: str) -> list[str]:
         """Return the addresses of the masters of ``cluster``. Raises ``UnknownCluster``."""
