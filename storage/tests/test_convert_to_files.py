@@ -156,6 +156,7 @@ async def test_row_11_stale_rows_do_not_replace_units(stand: Stand) -> None:
         if path.is_file():
             shutil.copy2(path, stand.root / "consumequeue")
     shutil.rmtree(stand.root / "kept")
+    (stand.root / "config" / "dispatchWatermark.json").unlink()
     done = convert_to_files(stand.root)
     assert len(done.notes) == 2
     assert done.units == 0

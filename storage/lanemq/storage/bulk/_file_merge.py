@@ -13,7 +13,7 @@ from .._layouts import BLANK_SIZE, UNIT_BYTES
 from ..rocks import QueueRows
 from ..rocks._diff import same_units
 from ..tools._pieces import Pieces
-from ..tools._scan import record_at
+from ._survey import names_message
 
 BLOCK_UNITS: Final = 8192
 
@@ -74,7 +74,7 @@ class FileMerge:
             self._gap(queue.end, begin)
         self._compare()
         self._append()
-        queue.write_out()
+        queue.cut(queue.end)  # nobody may take remains for units
         return self._merged
 
     def _gap(self, begin: int, end: int) -> None:
@@ -114,12 +114,8 @@ class FileMerge:
         position = unpack_unit(from_file, 0)[0]
         if position <= unpack_unit(from_row, 0)[0]:
             return False
-        found = record_at(self._log, position)
-        return found is not None and (found.topic, found.queue_id, found.queue_offset) == (
-            self._queue.topic,
-            self._queue.queue_id,
-            offset,
-        )
+        queue = self._queue
+        return names_message(self._log, queue.topic, queue.queue_id, offset, position)
 
     def _note_blanks(self, begin: int, end: int) -> None:
         """Slots without rows: what the file has there stays, but for what it has not."""

@@ -11,7 +11,9 @@ from .._places import Place, Places
 from .._records import Record
 from .._segments import Segments
 from .._tags import TagsCodes
+from ..tools._pieces import Pieces
 from ._log_units import NEVER, Since
+from ._survey import names_message
 
 TAILS_MAX: Final = 1 << 20  # units in memory
 
@@ -37,13 +39,13 @@ class LogToFiles:
         places: Places,
         tags: TagsCodes,
         since: Since,
-        log_begin: int,
+        log: Pieces,
     ) -> None:
         self._open_queue = open_queue
         self._places = places
         self._tags = tags
         self._since = since
-        self._log_begin = log_begin
+        self._log = log
         self._targets: dict[tuple[str, int], _Target] = {}
         self._waiting = 0
         self.blanks = 0
@@ -89,7 +91,7 @@ class LogToFiles:
         if since == NEVER:
             return None
         queue = self._open_queue(topic, queue_id)
-        queue.correct_min(self._log_begin)
+        queue.correct_min(self._log.begin)
         target = _Target(queue, since)
         self._targets[topic, queue_id] = target
         return target
@@ -99,13 +101,22 @@ class LogToFiles:
     ) -> bool:
         """Whether a unit of ``data`` is wanted in a slot that is there; a blank becomes it."""
         unit = queue.unit(offset)
-        if unit is not None and unit.size_bytes == BLANK_SIZE:
+        if unit is None:
+            queue.cut(offset)
+            return True
+        if unit.size_bytes == BLANK_SIZE:
             queue.patch(offset, data)
             self.blanks -= 1
             return True
-        if unit is not None and unit.log_position >= log_position:
-            return False  # it is there; or the topic was deleted and made again behind it
-        queue.cut(offset)
+        if data == pack_unit(*unit):
+            return False
+        if unit.log_position < log_position:
+            queue.cut(offset)  # the queue was deleted and made again, or the slots are shifted
+            return True
+        place = queue.topic, queue.queue_id, offset
+        if names_message(self._log, *place, unit.log_position):
+            return False  # it comes later, with all of the queue that was made again
+        queue.patch(offset, data)
         return True
 
     @property
@@ -128,6 +139,7 @@ class LogToFiles:
         """Write the rest."""
         self.write_out()
         for target in self._targets.values():
+            target.queue.cut(target.queue.end)  # nobody may take remains for units
             target.queue.close()
 
 

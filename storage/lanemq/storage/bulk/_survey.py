@@ -7,10 +7,13 @@ from .._checkpoint import SAFETY_MS
 from .._consume_queue import Unit
 from .._errors import StoreCorrupted
 from .._layouts import BLANK_SIZE
+from .._places import Places
 from .._records import LogWalk
 from .._recovery import crash_start
 from ..rocks import QueueRows
 from ..tools._directory import StoreDirectory
+from ..tools._pieces import Pieces
+from ..tools._queue_files import QueueFiles
 from ..tools._scan import find_record, record_at
 
 CANDIDATES_MAX: Final = 8
@@ -28,9 +31,10 @@ class SurveyedQueue:
     end: int
     """Offset behind the last unit that can be trusted."""
     oldest: Unit | None
-    """The unit at ``min``."""
+    """The unit at ``min``; None where it does not fit the log."""
     newest: Unit | None
-    """The unit before ``end``, if it is not blank."""
+    """The unit before ``end``; None where it does not fit the log, but for a message that the log
+    has no more."""
 
 
 @final
@@ -65,16 +69,13 @@ def survey(store: StoreDirectory, rows: QueueRows | None, *, is_clean: bool) -> 
         if limit is not None:
             end = files.first_from(limit, end)
         first = files.first_from(log_begin, end)
-        newest = files.unit(end - 1) if files.begin < end else None
-        if newest is not None and newest.size_bytes == BLANK_SIZE:
-            newest = None
         queues[files.topic, files.queue_id] = SurveyedQueue(
             files.topic,
             files.queue_id,
             first,
             end,
-            files.unit(first) if first < end else None,
-            newest,
+            _oldest(log, files, first) if first < end else None,
+            _sound_unit(log, files, end - 1) if files.begin < end else None,
         )
         files.close()
     units = sorted(
@@ -89,6 +90,40 @@ def survey(store: StoreDirectory, rows: QueueRows | None, *, is_clean: bool) -> 
         )
         candidates += newest_rows[:CANDIDATES_MAX]
     return Survey(store, log_begin, find_log_end(store, candidates), is_clean, files_end, queues)
+
+
+def _oldest(log: Pieces, files: QueueFiles, first: int) -> Unit | None:
+    before = files.unit(first - 1) if first > files.begin else None
+    if (
+        before is not None
+        and before.size_bytes != BLANK_SIZE
+        and not 0 <= before.log_position < log.begin
+    ):
+        return None  # what is before it is neither gone nor blank
+    return _sound_unit(log, files, first)
+
+
+def _sound_unit(log: Pieces, files: QueueFiles, offset: int) -> Unit | None:
+    unit = files.unit(offset)
+    if unit is None or unit.size_bytes == BLANK_SIZE:
+        return None
+    if 0 <= unit.log_position < log.begin:
+        return unit
+    is_sound = names_message(log, files.topic, files.queue_id, offset, unit.log_position)
+    return unit if is_sound else None
+
+
+def names_message(
+    log: Pieces, topic: str, queue_id: int, queue_offset: int, log_position: int
+) -> bool:
+    """Whether the record at a position is the message of a queue that has this offset."""
+    if log_position < log.begin:
+        return False
+    found = record_at(log, log_position)
+    if found is None:
+        return False
+    place = topic, queue_id, queue_offset
+    return place in Places(multi_dispatch=True, deleted={}).of(found)
 
 
 def find_log_end(store: StoreDirectory, candidates: list[int]) -> int:

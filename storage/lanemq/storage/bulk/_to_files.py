@@ -116,13 +116,13 @@ class _ToFiles:
         cover = known.found.rocksdb if known.found is not None else None
         self._may_be_late = cover is None or cover.begin > found.log_begin
         """Whether rows may lack what is older than the first of a queue."""
-        deleted = known.found.deleted if known.found is not None else {}
+        self._deleted = deleted = known.found.deleted if known.found is not None else {}
         self._redo = LogToFiles(
             self._open_queue,
             places=Places(multi_dispatch=True, deleted=deleted),
             tags=TagsCodes(parse_delay_levels(delay_levels)),
             since=self._since,
-            log_begin=found.log_begin,
+            log=found.store.log,
         )
 
     def _since(self, topic: str, queue_id: int) -> int:
@@ -135,6 +135,8 @@ class _ToFiles:
         oldest = self._oldest.get((topic, queue_id))
         if oldest is not None:
             return oldest
+        if (topic, queue_id) in self._survey.queues:
+            return 0
         is_known = topic in self._topics or topic.startswith(LMQ_PREFIX)
         return 0 if is_known else max(self._trusted, self._survey.files_end)
 
@@ -144,7 +146,12 @@ class _ToFiles:
         for queue in found.queues.values():
             if queue.oldest is not None:
                 self._oldest[queue.topic, queue.queue_id] = queue.oldest.log_position
-            if from_log:
+            is_sound = queue.min == queue.end or (queue.oldest and queue.newest)
+            self._gaps |= not is_sound
+            newest = queue.newest.log_position if queue.newest is not None else NEVER
+            if newest < self._deleted.get(queue.topic, 0):
+                self._empty(queue.topic, queue.queue_id, 0)
+            elif from_log:
                 self._empty(queue.topic, queue.queue_id, queue.min)
         if self._rows is not None:
             self._trusted = min(self._rows.watermark() or 0, found.log_end)
@@ -177,12 +184,18 @@ class _ToFiles:
 
     def _empty(self, topic: str, queue_id: int, offset: int) -> None:
         queue = self._open_queue(topic, queue_id)
-        if offset < queue.end:
+        if offset == 0:
+            queue.clear()
+        elif offset < queue.end:
             queue.cut(offset)
         queue.close()
 
     def _take_rows(self, rows: QueueRows) -> None:
-        bounds = [found for found in rows.queues() if found.max is not None]
+        bounds = [
+            found
+            for found in rows.queues()
+            if found.max is not None and found.max.log_position >= self._deleted.get(found.topic, 0)
+        ]
         self._total = sum(found.max.queue_offset + 1 for found in bounds if found.max is not None)
         for queue in bounds:
             self._take_queue(rows, queue.topic, queue.queue_id)
@@ -196,8 +209,13 @@ class _ToFiles:
         if first is None:
             self._continue(topic, queue_id, end)
             return
-        known = self._oldest.get((topic, queue_id), NEVER)
-        self._oldest[topic, queue_id] = min(first.log_position, known)
+        known = self._oldest.get((topic, queue_id))
+        if known is not None:
+            self._oldest[topic, queue_id] = min(first.log_position, known)
+        elif (topic, queue_id) not in self._survey.queues and not (self._may_be_late and begin):
+            self._oldest[topic, queue_id] = first.log_position
+        else:
+            self._oldest[topic, queue_id] = 0  # neither tells what is older
         queue = self._open_queue(topic, queue_id)
         if self._may_be_late and 0 < begin < (queue.file_begin if queue.end else begin + 1):
             # Older messages that the rows lack need slots before them: all comes from the log.
@@ -222,7 +240,7 @@ class _ToFiles:
                 " of older messages, and `lanemq store convert --to rocksdb` removes them"
             )
             merged, self._gaps = Merged(), True
-            self._oldest[topic, queue_id] = known
+            self._oldest[topic, queue_id] = known if known is not None else 0
         finally:
             queue.close()
         self._conversion.units_copied += merged.written
@@ -237,6 +255,7 @@ class _ToFiles:
         while end > view.min:
             offset = rows.previous_unit(topic.encode(), queue_id, end - 1)
             row = rows.unit(topic, queue_id, offset) if offset is not None else None
+            self._gaps |= offset != end - 1
             if offset is None or row is None:
                 return view.min
             if row.log_position + row.size_bytes <= self._survey.log_end:

@@ -123,9 +123,12 @@ class _ToRocksDB:
 
     def run(self, *, from_log: bool) -> None:
         found, rows, conversion = self._survey, self._rows, self._conversion
+        cover = self._known.found.rocksdb if self._known.found is not None else None
+        may_be_late = cover is None or cover.begin > found.log_begin
         self._known.set_rocksdb(None)
         rows.truncate(found.log_end)
-        kept = covered(found, rows)
+        self._remove_deleted()
+        kept = covered(found, rows, may_be_late=may_be_late)
         begin = found.log_begin if from_log else max(found.log_begin, kept.end)
         batch = rows.batch()
         for topic, queue_id in kept.stale:
@@ -142,6 +145,13 @@ class _ToRocksDB:
         conversion.queues = len(self._queues)
         identity = (found.store.consume_queue / "IDENTITY").read_text().strip()
         self._known.set_rocksdb(RocksCover(identity=identity, begin=0, end=found.log_end))
+
+    def _remove_deleted(self) -> None:
+        deleted = self._known.found.deleted if self._known.found is not None else {}
+        for topic, position in deleted.items():
+            for bounds in list(self._rows.queues(topic)):
+                if bounds.max is not None and bounds.max.log_position < position:
+                    self._rows.delete_queue(topic, bounds.queue_id)
 
     def _told(self, at: int) -> None:
         begin = self._survey.log_begin
