@@ -239,6 +239,7 @@ REFUSED = "refused before it was done"
 LOST = "done, the answer lost"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [REFUSED, LOST])
 @pytest.mark.parametrize("code", STEPS, ids=lambda code: code.name.lower())
 @pytest.mark.parametrize("again", [MIGRATE, RESUME], ids=["again", "resume"])

@@ -24,6 +24,9 @@ from lanemq.sdk import (
     PushOptions,
     ReceivedMessage,
     RefusedByBroker,
+    SendAttempt,
+    SendHook,
+    SendResult,
     StagedConcurrentListener,
     open_lite_pull_consumer,
     open_producer,
@@ -550,3 +553,21 @@ async def test_a_coordinator_in_the_route_keeps_offsets_and_lends_locks(
     expect_numbers(seen, 0, 5)
     assert keeper.offsets["g", T, 0] == 5
     assert not any(key[1] != "%RETRY%g" for b in logical_cluster.brokers for key in b.offsets)
+
+
+async def test_hooks_are_told_once_of_a_message_that_is_redirected(
+    autojump_clock: MockClock, logical_cluster: LogicalCluster
+) -> None:
+    seen: list[tuple[MessageQueue, str, SendResult | None]] = []
+
+    async def after(attempt: SendAttempt) -> None:
+        seen.append((attempt.queue, attempt.address, attempt.result))
+
+    options = ProducerOptions(hooks=(SendHook(after=after),))
+    async with producing(logical_cluster, options) as producer:
+        await fill(producer, 0, 1)
+        await move(logical_cluster, 0, "broker-b")
+        sent = await producer.send(Message(topic=T, body=b"1"), queue=logical(0))
+    source = logical_cluster.by_name["broker-a"].address
+    assert [(queue, address) for queue, address, _ in seen] == [(logical(0), source)] * 2
+    assert seen[1][2] == sent

@@ -7,12 +7,15 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
-from lanemq.wire import MessageQueue
+from lanemq.wire import MessageQueue, SysFlag
 
 from ._log import get_logger
 from ._messages import Message, SendResult
+
+if TYPE_CHECKING:
+    from ._outgoing import Outgoing
 
 LOGGER = get_logger("lanemq.sdk.hooks")
 
@@ -96,3 +99,25 @@ async def call_hook(watch: Callable[[Event], Awaitable[None] | None], event: Eve
             await pending
     except Exception:  # the application's own
         LOGGER.exception("a hook failed")
+
+
+def describe(
+    group: str, outgoing: "Outgoing", queue: MessageQueue, address: str, now_ms: int
+) -> SendAttempt:
+    """What hooks are told of an attempt that begins."""
+    source = outgoing.source
+    messages = (source,) if isinstance(source, Message) else tuple(source)
+    kind = SendKind.NORMAL
+    if outgoing.sys_flag & SysFlag.TRANSACTION_MASK:
+        kind = SendKind.HALF
+    elif any(message.is_delayed for message in messages):
+        kind = SendKind.DELAYED
+    return SendAttempt(
+        group=group,
+        messages=messages,
+        message_ids=tuple(outgoing.message_id.split(",")),
+        kind=kind,
+        queue=queue,
+        address=address,
+        started_ms=now_ms,
+    )

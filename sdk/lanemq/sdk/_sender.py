@@ -17,15 +17,16 @@ from ._client import Client
 from ._errors import BadAnswer, BrokerUnreachable, LanemqError, RequestTimedOut
 from ._latency_faults import LatencyFaults
 from ._logical_send import NO_PERMISSION, LogicalSends, mark
-from ._messages import Message, SendResult, SendStatus
+from ._messages import SendResult, SendStatus
 from ._namespace import in_namespace, queue_out
 from ._options import ProducerOptions
 from ._outgoing import Outgoing
 from ._queue_chooser import QueueChooser, own_broker
 from ._route_table import TopicRoute
 from ._selectors import Select
-from ._send_hooks import SendAttempt, SendHook, SendKind, call_after, call_before
+from ._send_hooks import SendAttempt, SendHook, call_after, call_before, describe
 
+NOWHERE: Final[dict[int, str]] = {}
 STATUSES: Final = {status.value: status for status in SendStatus}
 # A broker that was asked at a segment which is closed refuses, and may say where to go.
 STATUSES_OR_REFUSAL: Final = frozenset({*STATUSES, NO_PERMISSION})
@@ -96,10 +97,8 @@ class Sender:
         return chooser.choose(queues, failed_broker, broker_of)
 
     def _address(self, route: TopicRoute, broker_name: str) -> str:
-        addresses = route.brokers.get(broker_name)
-        address = None if addresses is None else addresses.get(MASTER_ID)
-        if address is None:
-            address = self._client.routes.master(broker_name)
+        known = route.brokers.get(broker_name, NOWHERE)
+        address = known.get(MASTER_ID) or self._client.routes.master(broker_name)
         if address is None:
             raise BrokerUnreachable(broker_name, "its master is not in any known route")
         return address
@@ -169,8 +168,10 @@ class Sender:
         self, outgoing: Outgoing, route: TopicRoute, queue: MessageQueue, timeout_s: float
     ) -> SendResult:
         is_logical = route.chain(queue) is not None
-        if not is_logical or self._hooks:
-            address = self._address(route, _broker_of(route, queue))
+        if not is_logical:
+            address = self._address(route, queue.broker_name)
+        elif self._hooks:  # what is known now; it may move on
+            address = self._client.routes.master(_broker_of(route, queue)) or ""
         if self._hooks:
             attempt = self._describe(outgoing, queue, address)
             await call_before(self._hooks, attempt)
@@ -232,23 +233,7 @@ class Sender:
         return await self._transmit(frame, queue, address, timeout_s, accept), address
 
     def _describe(self, outgoing: Outgoing, queue: MessageQueue, address: str) -> SendAttempt:
-        """What hooks are told."""
-        source = outgoing.source
-        messages = (source,) if isinstance(source, Message) else tuple(source)
-        kind = SendKind.NORMAL
-        if outgoing.sys_flag & SysFlag.TRANSACTION_MASK:
-            kind = SendKind.HALF
-        elif any(message.is_delayed for message in messages):
-            kind = SendKind.DELAYED
-        return SendAttempt(
-            group=self._group,
-            messages=messages,
-            message_ids=tuple(outgoing.message_id.split(",")),
-            kind=kind,
-            queue=queue,
-            address=address,
-            started_ms=self._client.clock_ms(),
-        )
+        return describe(self._group, outgoing, queue, address, self._client.clock_ms())
 
     async def _finish(
         self, attempt: SendAttempt, result: SendResult | None, error: BaseException | None
