@@ -9,7 +9,7 @@ from lanemq.wire.logical import REDIRECT_FIELD, Chain, LogicalQueues, Segment, s
 
 from .._session import Session
 from ..logical._positions import broker_tag, tagged
-from ..logical._records import rewrite_records
+from ..logical._records import rewrite_records, shift_records
 from ._brokers import Brokers
 from ._routes import LogicalRoutes, TopicView
 
@@ -79,10 +79,10 @@ class ListenerContext:
 
     def records_of(self, records: bytes, segment: Segment) -> bytes:
         """Records of one segment, as they are in the logical queue."""
-        index, shift = segment.logical_index, segment.delta - segment.offset_delta
-        return rewrite_records(
+        return shift_records(
             records,
-            place=lambda _, offset: (index, offset + shift),
+            index=segment.logical_index,
+            shift=segment.delta - segment.offset_delta,
             tag=broker_tag(segment.broker_name),
             store_host=self.address.packed,
         )

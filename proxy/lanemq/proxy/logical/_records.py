@@ -45,6 +45,24 @@ def rewrite_records(
     ``store_host`` is the packed address of the listener, ``tag`` the broker's. Raises
     ``RemoteProtocolError`` for bytes that are no sequence of records.
     """
+    return _rewritten(records, place, 0, 0, tag, store_host)
+
+
+def shift_records(
+    records: bytes | memoryview, *, index: int, shift: int, tag: int, store_host: bytes
+) -> bytes:
+    """As ``rewrite_records``, for records of one segment: its queue, its offsets ``shift`` on."""
+    return _rewritten(records, None, index, shift, tag, store_host)
+
+
+def _rewritten(
+    records: bytes | memoryview,
+    place: Callable[[int, int], tuple[int, int]] | None,
+    index: int,
+    shift: int,
+    tag: int,
+    store_host: bytes,
+) -> bytes:
     data = bytearray(records)
     is_v6, host_bytes = len(store_host) == 20, len(store_host)
     store_host_v6, born_host_v6 = int(SysFlag.STORE_HOST_V6), int(SysFlag.BORN_HOST_V6)
@@ -58,7 +76,9 @@ def rewrite_records(
         size, _, _, queue_id, flag, queue_offset, position, sys_flag = read_head(data, at)
         if not _LEAST_BYTES <= size <= end - at:
             raise _no_record(at, end)
-        index, offset = place(queue_id, queue_offset)
+        offset = queue_offset + shift
+        if place is not None:
+            index, offset = place(queue_id, queue_offset)
         # Mostly just a bit or two more: a tag there is, or a sign, is for ``tagged`` to judge.
         position = tagged(tag, position) if position >> POSITION_BITS else tag_bits | position
         write_place(data, at + _PLACE_AT, index, flag, offset, position)

@@ -32,11 +32,13 @@ class Located:
 class Chain:
     """The segments of one logical queue, sorted. Immutable: changes give another chain."""
 
-    __slots__ = ("_segments", "index")
+    __slots__ = ("_readable", "_segments", "index")
 
     def __init__(self, index: int, segments: Iterable[Segment] = ()) -> None:
         self.index = index
         self._segments = tuple(sorted(segments, key=sort_key))
+        # Every pull asks for them.
+        self._readable = tuple(s for s in self._segments if s.is_readable and s.delta >= 0)
 
     @property
     def segments(self) -> Sequence[Segment]:
@@ -67,7 +69,7 @@ class Chain:
     @property
     def readable(self) -> tuple[Segment, ...]:
         """The segments that can be read and whose place is known."""
-        return tuple(s for s in self._segments if s.is_readable and s.delta >= 0)
+        return self._readable
 
     def locate(self, logical_offset: int) -> Located | None:
         """Where a pull at ``logical_offset`` goes; None if there is nothing to read at all.
