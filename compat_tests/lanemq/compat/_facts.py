@@ -65,3 +65,13 @@ def creates_no_topics(client: str) -> str | None:
 def has_no_stages(client: str) -> str | None:
     """Say why the client has no staged listener, if it has none."""
     return None if client == "python" else "only lanemq's SDK has a staged listener"
+
+
+def asks_all_brokers(client: str, server: str) -> str | None:
+    """Say why a query for messages shows where they really are, and twice, if it does."""
+    if client == "java-5.0.0-PREVIEW" and server == "lanemq-logical":
+        return (
+            "5.0.0-PREVIEW asks every broker in a route: the one that stands for the logical "
+            "queues, and those that have their parts, which answer with their own queues"
+        )
+    return None
