@@ -68,7 +68,7 @@ class ListenerContext:
         timeout_s: float = CALL_S,
     ) -> Awaitable[Frame]:
         """The answer of a broker, whatever its code; errors as ``Brokers.ask``."""
-        address = view.addresses.get(broker_name)
+        address = view.address(broker_name)
         return self.brokers.ask(broker_name, address, frame, session, timeout_s)
 
     # What clients get to see

@@ -58,6 +58,14 @@ class TopicView:
         """The segments of a logical queue; None for one that is not there."""
         return self.queues.get(index)
 
+    def address(self, broker_name: str) -> str | None:
+        """Where a broker is: as the name server says, or the redirect that it is known from."""
+        known = self.addresses.get(broker_name)
+        if known is None:
+            hints = (s.broker_address for s in self.queues.segments if s.broker_name == broker_name)
+            known = next(filter(None, hints), None)
+        return known
+
 
 @dataclass(slots=True)
 class _Known:
