@@ -13,6 +13,8 @@ import pytest
 
 from lanemq.wire import Connection, Frame, request
 
+pytestmark = pytest.mark.slow  # every test starts Python anew
+
 RUN = [sys.executable, "-c", "from lanemq.proxy.cli import main; main()"]
 READY_S = 20.0
 """Far more than a start takes: the machine may be busy."""
