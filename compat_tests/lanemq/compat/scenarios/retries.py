@@ -46,7 +46,8 @@ async def retry_then_success(cell: Cell) -> None:
         expect_equal("tags and keys", (second.tags, (second.keys or "").split()), ("T", ["k"]))
         expect_equal("user property", second.properties.get("user"), "value")
         await _expect_origin(producer, sent, second)
-        waited = consumer.deliveries[1].at_s - consumer.deliveries[0].at_s
+        # By the brokers' clocks: on a busy machine we may hear of both deliveries at once.
+        waited = (second.store_timestamp_ms - first.store_timestamp_ms) / 1000
         expect(waited >= 0.9, f"a delay of a second or more, not {waited:.2f} s")
 
 

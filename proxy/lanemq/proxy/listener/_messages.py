@@ -3,6 +3,7 @@
 A position that a client gives carries the tag of its broker; see ``lanemq.proxy.logical``.
 """
 
+from collections.abc import Iterable
 from typing import Final, final
 
 import trio
@@ -43,10 +44,11 @@ class Messages:
         listener = self._listener
         tag, log_position = untagged(position)
         own = listener.broker.config.broker_name
-        if tag == 0:
-            return [(own, None)], log_position
         addresses = await listener.routes.brokers()
-        names = BrokerTags({own, *addresses}).names(tag)
+        if tag == 0:  # of a client that has it from a broker itself, which it does not name
+            names: Iterable[str] = (own, *sorted(addresses.keys() - {own}))
+        else:
+            names = BrokerTags({own, *addresses}).names(tag)
         return [(name, addresses.get(name)) for name in names], log_position
 
     async def record(self, position: int, session: Session) -> bytes | None:
@@ -82,6 +84,10 @@ class Messages:
             ResponseCode.SYSTEM_ERROR, f"no broker has the message at {header.offset}"
         )
         for name, address in candidates:
+            if len(candidates) > 1 and not await self._is_meant(
+                header, name, address, log_position, session
+            ):
+                continue
             fields = {
                 **frame.fields,
                 "offset": str(log_position),
@@ -95,6 +101,28 @@ class Messages:
                 continue
             return relayed(frame, answer)
         raise refusal
+
+    async def _is_meant(
+        self,
+        header: ConsumerSendMsgBack,
+        name: str,
+        address: str | None,
+        log_position: int,
+        session: Session,
+    ) -> bool:
+        """Whether a broker has the message that is given back where it is said to be."""
+        frame = request(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessage(log_position).to_fields())
+        try:
+            answer = await self._listener.brokers.ask(name, address, frame, session, 5.0)
+        except Refused:
+            return False
+        if answer.code != ResponseCode.SUCCESS or not answer.body:
+            return False
+        message = decode_message(answer.body)
+        if header.origin_topic and message.topic != header.origin_topic:
+            return False
+        ids = (message.unique_key, message.offset_id, self._listener.offset_id(name, log_position))
+        return not header.origin_msg_id or header.origin_msg_id in ids
 
     async def query(self, header: QueryMessage, frame: Frame, session: Session) -> Frame:
         """Answer the records with a key from all brokers that have a part of the topic."""

@@ -20,7 +20,7 @@ from lanemq.wire import (
     encode_message,
 )
 
-from ._positions import POSITION_BITS, tagged
+from ._positions import NEAR_BITS, tagged
 
 # size, magic, checksum, queue id, flag, queue offset, position, sys flag
 _HEAD: Final = Struct(">iiiiiqqi")
@@ -79,8 +79,8 @@ def _rewritten(
         offset = queue_offset + shift
         if place is not None:
             index, offset = place(queue_id, queue_offset)
-        # Mostly just a bit or two more: a tag there is, or a sign, is for ``tagged`` to judge.
-        position = tagged(tag, position) if position >> POSITION_BITS else tag_bits | position
+        # Mostly just some bits more; a sign, or a very long log, is for ``tagged`` to judge.
+        position = tagged(tag, position) if position >> NEAR_BITS else tag_bits | position
         write_place(data, at + _PLACE_AT, index, flag, offset, position)
         if (sys_flag & store_host_v6 != 0) is is_v6:
             host_at = at + _STORE_HOST_AT
