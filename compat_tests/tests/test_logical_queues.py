@@ -22,7 +22,7 @@ from lanemq.compat._logical import (
 )
 from lanemq.sdk import RefusedByBroker
 from lanemq.sdk.admin import AdminClient, MigrationRefused, open_admin
-from lanemq.wire import GetRouteInfo, RequestCode, ResponseCode
+from lanemq.wire import GetRouteInfo, MessageQueue, RequestCode, ResponseCode
 from lanemq.wire.logical import Chain, SegmentState, check_chain
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]
@@ -231,7 +231,9 @@ async def test_a05_a_consumer_that_waits_has_the_message_within_a_second(
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_clustering_consumers_go_on_while_queues_move(client: str, tmp_path: Path) -> None:
+async def test_a35_clustering_consumers_go_on_while_queues_move(
+    client: str, tmp_path: Path
+) -> None:
     """With a coordinator in the route, which PREVIEW's own servers never had."""
     async with bench(client, tmp_path) as at:
         topic, group = await at.topic(queues=1), at.cell.name("group")
@@ -244,6 +246,10 @@ async def test_clustering_consumers_go_on_while_queues_move(client: str, tmp_pat
                 assert sorted(map(int, consumer.bodies)) == list(range(120))
                 await trio.sleep(2)  # we hear of a delivery before the client has its answer
             await fill(producer, topic, range(120, 130))
+            found = (await at.admin.progress(group, topic=topic)).offset_table
+            assert set(found) == {MessageQueue(topic, LOGICAL_BROKER, n) for n in range(2)}
+            progress = found[MessageQueue(topic, LOGICAL_BROKER, 0)]
+            assert (progress.broker_offset, progress.consumer_offset) == (130, 120)
             async with at.cell.consumer(topic, group=group) as consumer:
                 await consumer.receive(10)
                 assert sorted(map(int, consumer.bodies)) == list(range(120, 130))

@@ -23,10 +23,11 @@ from lanemq.wire import (
     decode_offset_id,
     retry_topic,
 )
+from lanemq.wire.logical import LOGICAL_QUEUE_BROKER
 
 from .._acl import Credentials
 from .._discovery import Endpoint, NameServersLike, fetch_name_servers, find_name_servers
-from .._errors import LanemqError
+from .._errors import LanemqError, NoRoute
 from .._link import Dial
 from .._options import ClientOptions
 from .._remoting import RemotingClient, dial_tcp, open_remoting_client
@@ -148,15 +149,36 @@ class AdminClient(
     async def progress(self, group: str, *, topic: str | None = None) -> ConsumeStats:
         """Return what ``group`` has consumed, on all brokers of its retry topic.
 
+        Of logical queues, those of ``topic``, or of the topics that connected members read.
         Raises ``NoRoute`` for a group that no broker has ever seen.
         """
         table: dict[MessageQueue, OffsetWrapper] = {}
         tps = 0.0
+        read = {topic} if topic is not None else set[str]()
         for address in addresses_of(await self.route(retry_topic(group))):
             stats = await self.consume_stats(address, group, topic=topic)
             table.update(stats.offset_table)
             tps += stats.consume_tps
+            if topic is None and (members := await self.consumer_connections(address, group)):
+                read |= set(members.subscription_table)
+        for name in sorted(read - {retry_topic(group)}):
+            if logical := await self._logical_progress(group, name):
+                # Asked for one topic, brokers list its queues whether the group reads them or not.
+                table = {q: o for q, o in table.items() if q.topic != name or o.consumer_offset}
+                table |= logical
         return ConsumeStats(offset_table=table, consume_tps=tps)
+
+    async def _logical_progress(self, group: str, topic: str) -> dict[MessageQueue, OffsetWrapper]:
+        """What the server knows that stands for a topic's logical queues, if one does."""
+        try:
+            route = await self.route(topic)
+        except NoRoute:
+            return {}
+        for broker in route.broker_datas:
+            address = chosen_address(broker)
+            if broker.broker_name == LOGICAL_QUEUE_BROKER and address is not None:
+                return dict((await self.consume_stats(address, group, topic=topic)).offset_table)
+        return {}
 
     async def connections(self, group: str) -> ConsumerConnection | None:
         """Return the connected members of ``group``, None where nobody is."""

@@ -71,6 +71,7 @@ class AdminClient(
     async def progress(self, group: str, *, topic: str | None = None) -> ConsumeStats:
         """Return what ``group`` has consumed, on all brokers of its retry topic.
 
+        Of logical queues, those of ``topic``, or of the topics that connected members read.
         Raises ``NoRoute`` for a group that no broker has ever seen.
         """
         return await self._bridge.call(self._core.progress, group, topic=topic)
