@@ -33,6 +33,8 @@ from lanemq.sdk import (
 from lanemq.sdk._testing import FakeCluster, Peer, Process, clock_ms
 from lanemq.wire import Frame, RequestCode
 
+pytestmark = pytest.mark.slow  # a life of a consumer for each crash
+
 OPTIONS = PushOptions(
     consume_from=ConsumeFrom.FIRST_OFFSET, offset_persist_interval_s=0.3, shutdown_grace_s=5
 )

@@ -15,6 +15,8 @@ from lanemq.storage.tools import NotAStore, RepairReport, repair_store, verify_s
 
 Recorded = Callable[[str], Path]
 
+pytestmark = pytest.mark.slow  # a store is taken apart and made anew each time
+
 FILE_STORE = "file-4.9.7-clean"
 TOPIC = "sa_orders"
 BOTH_STORE = "dualwrite-5.3.3-clean"
