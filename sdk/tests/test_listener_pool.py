@@ -134,3 +134,25 @@ async def test_no_message_is_left_lying_however_the_pool_is_resized(
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     assert len(settled) == expected
+
+
+@pytest.mark.timeout(30)  # the fault it looks for keeps the loop busy for ever
+async def test_what_a_pull_brings_while_the_pool_closes_is_left() -> None:
+    settled: list[int] = []
+    begun = 0
+
+    async def handle(messages: object) -> None:
+        nonlocal begun
+        begun += 1
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        pool = pool_of(nursery, handle, settled, 5)
+        pool.submit(HeldQueue(QUEUE, 0), messages_of(1))
+        await wait_all_tasks_blocked()
+        nursery.start_soon(pool.close)
+        await wait_all_tasks_blocked()
+        pool.submit(HeldQueue(QUEUE, 0), messages_of(3))
+        await wait_all_tasks_blocked()  # a pool that hires for them is never at rest
+        nursery.cancel_scope.cancel()
+    assert (begun, settled) == (1, [])

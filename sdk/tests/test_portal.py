@@ -255,8 +255,10 @@ def test_an_interruption_ends_a_block_that_waits_for_its_listeners(name_server: 
         ):
             assert begun.wait(20)
 
-    assert interrupted(consume) < 20
-    go_on.set()
+    try:
+        assert interrupted(consume) < 20
+    finally:
+        go_on.set()
     assert not core_threads()
 
 

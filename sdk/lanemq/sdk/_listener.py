@@ -100,7 +100,12 @@ class ListenerPool:
         self._quiet = trio.Event()
 
     def submit(self, held: HeldQueue, messages: Sequence[ReceivedMessage]) -> None:
-        """Have ``messages`` of one queue consumed when their turn comes."""
+        """Have ``messages`` of one queue consumed when their turn comes.
+
+        Once the pool closes nothing has a turn: what a last pull brings then comes again.
+        """
+        if self._closing:
+            return
         size = self._listener.batch_messages
         if size == 1:
             self._batches.extend((held, (message,)) for message in messages)
