@@ -101,6 +101,7 @@ class Broker:
         self.sends = _send.register(self.handlers, self.context)
         """The logical listener of this process stores through it, and answers itself."""
         self._pulls = _pull.register(self.handlers, self.context)
+        self.reads = self._pulls.reads
         self._checks = _admin_rocksdb.register(self.handlers, self.context)
         self._heartbeats = _heartbeats.register(self.handlers, self.context)
         self._delays = DelayService(self.context)

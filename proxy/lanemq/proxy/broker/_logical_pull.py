@@ -90,10 +90,10 @@ class LogicalReads:
     def mapping(self, frame: Frame, topic: str, group: str) -> TopicMapping | None:
         """The mapping by which to answer; None for a client that reads queues as they are."""
         aware = is_aware(frame)
-        self._note(topic, group, aware=aware)
+        self.note(topic, group, aware=aware)
         return self._logical.mappings[topic] if aware else None
 
-    def _note(self, topic: str, group: str, *, aware: bool) -> None:
+    def note(self, topic: str, group: str, *, aware: bool) -> None:
         """Warn once of a group that has both kinds of members: each keeps offsets of its own."""
         if len(self._kinds) >= GROUPS_MAX:
             self._kinds.clear()

@@ -11,10 +11,9 @@ from typing import Final, final
 
 import trio
 
-from lanemq.storage import GetStatus, Got
+from lanemq.storage import GetStatus
 from lanemq.wire import (
     Frame,
-    Permission,
     PullSysFlag,
     Refused,
     RequestCode,
@@ -22,7 +21,6 @@ from lanemq.wire import (
     SubscriptionGroupConfig,
     encode_frame,
     record_properties,
-    retry_topic,
 )
 from lanemq.wire.headers import PullMessage
 
@@ -31,17 +29,17 @@ from .._reply_template import ReplyTemplate
 from .._session import Session
 from ..logical import Wait
 from ._context import BrokerContext
-from ._filter import Wanted, wanted_here, wanted_of_group, wanted_retries
+from ._filter import Wanted
 from ._hold import Hold
-from ._logical_pull import Found, LogicalReads, answered, elsewhere
+from ._logical_pull import Found, answered, elsewhere
 from ._logical_state import waiting_queue
 from ._old_readers import for_reader_all
+from ._reads import BROADCASTING, Reads
 from ._stages import ANY, Room, waiting_topic
 
 HOLD_MAX_S: Final = 300.0
 """No pull is parked longer, whatever it asks for; clients ask for 15 to 20 s."""
 
-BROADCASTING: Final = "BROADCASTING"
 MASTER_ID: Final = 0
 FIELDS: Final = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset")
 
@@ -64,7 +62,7 @@ class Pulls:
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
         self._mappings = broker.logical.mappings
-        self._logical = LogicalReads(broker.logical)
+        self.reads = Reads(broker)
         # All four numbers belong into every one of these answers: clients read them unasked.
         self._replies = {
             code: ReplyTemplate(FIELDS, code=code).encode
@@ -137,11 +135,11 @@ class Pulls:
         except (KeyError, ValueError):
             PullMessage.from_fields(fields)  # says which field it is
             raise
-        group = self._allowed(group_name, topic, queue_id, session)
-        wanted = self._wanted(fields, group, topic, sys_flag)
+        group = self.reads.allowed(group_name, topic, queue_id, session)
+        wanted = self.reads.wanted(fields, group, topic, sys_flag)
         mapping = None
         if topic in self._mappings:
-            mapping = self._logical.mapping(frame, topic, group_name)
+            mapping = self.reads.logical.mapping(frame, topic, group_name)
         # Who reads logical queues gives a logical offset here, which this queue cannot keep.
         if may_park and sys_flag & PullSysFlag.COMMIT_OFFSET and mapping is None:
             broker.commit_offset(group_name, topic, queue_id, int(fields["commitOffset"]))
@@ -153,14 +151,14 @@ class Pulls:
                 max_count = min(max_count, room.messages)
         redirect = None
         if mapping is None:
-            got = self._get(topic, queue_id, offset, max_count, wanted)
+            got = self.reads.get(topic, queue_id, offset, max_count, wanted)
         else:
-            found = self._logical.read(
+            found = self.reads.logical.read(
                 mapping,
                 queue_id,
                 offset,
                 max_count,
-                lambda offset, count: self._get(topic, queue_id, offset, count, wanted),
+                lambda offset, count: self.reads.get(topic, queue_id, offset, count, wanted),
             )
             if not isinstance(found, Found):
                 if may_park and sys_flag & PullSysFlag.SUSPEND and isinstance(found, Wait):
@@ -222,86 +220,6 @@ class Pulls:
         offset = int(fields["queueOffset"])
         values = (MASTER_ID, offset, *broker.store.bounds(topic, queue_id))
         return self._replies[ResponseCode.PULL_NOT_FOUND](frame, values, b"")
-
-    def _allowed(
-        self, group_name: str, topic: str, queue_id: int, session: Session
-    ) -> SubscriptionGroupConfig:
-        """The settings of the group; raises ``Refused`` where it may not read the queue."""
-        broker = self._broker
-        if not broker.config.broker_permission & Permission.READ:
-            remark = f"the broker[{broker.address.host}] pulling message is forbidden"
-            raise Refused(ResponseCode.NO_PERMISSION, remark)
-        group = broker.groups.require(group_name)
-        if not group.consume_enable:
-            remark = f"subscription group no permission, {group_name}"
-            raise Refused(ResponseCode.NO_PERMISSION, remark)
-        config = broker.topics.get(topic)
-        if config is None:
-            remark = f"topic[{topic}] not exist, apply first please!"
-            raise Refused(ResponseCode.TOPIC_NOT_EXIST, remark)
-        if not config.perm & Permission.READ:
-            remark = f"the topic[{topic}] pulling message is forbidden"
-            raise Refused(ResponseCode.NO_PERMISSION, remark)
-        if not 0 <= queue_id < config.read_queue_nums:
-            remark = (
-                f"queueId[{queue_id}] is illegal, topic:[{topic}] "
-                f"topicConfig.readQueueNums:[{config.read_queue_nums}] consumer:[{session.peer}]"
-            )
-            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        return group
-
-    def _wanted(
-        self,
-        fields: dict[str, str],
-        group: SubscriptionGroupConfig,
-        topic: str,
-        sys_flag: int,
-    ) -> Wanted:
-        """What to give; from this request, or else from the group's heartbeats."""
-        broker, property_filter = self._broker, self._broker.config.enable_property_filter
-        members = broker.clients.consumer_group(group.group_name)
-        if sys_flag & PullSysFlag.SUBSCRIPTION:
-            wanted = wanted_here(
-                fields.get("subscription"),
-                fields.get("expressionType"),
-                property_filter=property_filter,
-            )
-        else:
-            if members is None:
-                remark = "the consumer's group info not exist"
-                raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
-            if members.message_model == BROADCASTING and not group.consume_broadcast_enable:
-                remark = f"the consumer group[{group.group_name}] can not consume by broadcast way"
-                raise Refused(ResponseCode.NO_PERMISSION, remark)
-            version_ms = int(fields.get("subVersion", "0"))
-            wanted = wanted_of_group(members, topic, version_ms, property_filter=property_filter)
-        if (
-            broker.config.filter_support_retry
-            and members is not None
-            and topic == retry_topic(group.group_name)
-        ):
-            return wanted_retries(wanted, members.filters)
-        return wanted
-
-    def _get(self, topic: str, queue_id: int, offset: int, max_count: int, wanted: Wanted) -> Got:
-        broker, judge = self._broker, wanted.matches
-        store, config = broker.store, broker.config
-        count_limit = config.max_transfer_count_on_message_in_memory
-        max_bytes = config.max_transfer_bytes_on_message_in_memory
-        if store.is_cold(store.min_position):  # most stores have nothing cold at all
-            units = store.units(topic, queue_id, offset, 1)
-            if units and store.is_cold(units[0].log_position):
-                count_limit = config.max_transfer_count_on_message_in_disk
-                max_bytes = config.max_transfer_bytes_on_message_in_disk
-        return store.get(
-            topic,
-            queue_id,
-            offset,
-            max_count=min(max_count, count_limit),
-            max_bytes=max_bytes,
-            tag_codes=wanted.tag_codes,
-            matches=judge and (lambda record: judge(record_properties(record))),
-        )
 
     def _properties(self, topic: str, queue_id: int, queue_offset: int) -> bytes:
         """The property string of a message that is there."""

@@ -15,6 +15,7 @@ from ._routes import LogicalRoutes, TopicView
 
 if TYPE_CHECKING:
     from ..broker import BrokerContext
+    from ..broker._reads import Reads
     from ..broker._send import Sends
 
 ROUNDS_MAX: Final = 4
@@ -32,6 +33,8 @@ class ListenerContext:
     """Keeps the clients, their groups and their locks."""
     sends: "Sends"
     """Stores messages for this process's broker."""
+    reads: "Reads"
+    """Reads its message queues."""
     routes: LogicalRoutes
     brokers: Brokers
     address: HostAddress

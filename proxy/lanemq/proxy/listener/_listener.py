@@ -54,6 +54,7 @@ class LogicalListener:
         listener = ListenerContext(
             context,
             broker.sends,
+            broker.reads,
             self.routes,
             Brokers(
                 client,

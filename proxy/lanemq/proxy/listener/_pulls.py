@@ -1,7 +1,8 @@
 """Pulls from a logical queue: one segment at a time, waiting across their boundaries.
 
 A pull is passed on to the broker of the segment that holds the offset. What comes back is
-turned into the queue's own numbers. At the end of a sealed segment the broker holds the pull
+turned into the queue's own numbers. What this process's broker has of its last segment is read
+here at once. At the end of a sealed segment the broker holds the pull
 until the queue goes on, and then sends the listener there.
 """
 
@@ -55,7 +56,7 @@ class Pulls:
         try:
             topic, group = fields["topic"], fields["consumerGroup"]
             index, offset = int(fields["queueId"]), int(fields["queueOffset"])
-            sys_flag = int(fields["sysFlag"])
+            max_count, sys_flag = int(fields["maxMsgNums"]), int(fields["sysFlag"])
             if sys_flag & PullSysFlag.COMMIT_OFFSET:
                 # A logical offset, which means nothing to the broker.
                 self._progress.commit_soon(
@@ -73,6 +74,17 @@ class Pulls:
             or not listener.brokers.is_own(located.segment.broker_name)
         ):
             return self._search(topic, index, offset, frame, session)
+        segment = located.segment
+        place = located.queue_offset
+        got = listener.reads.of_open_segment(frame, session, segment, place, max_count)
+        if got is not None:  # nearly always, unless the consumer has caught up
+            values = (
+                MASTER_ID,
+                segment.to_logical(got.next_offset),
+                chain.min_offset,
+                segment.to_logical(got.max_offset),
+            )
+            return self._found(frame, values, listener.records_of(b"".join(got.records), segment))
         asked = self._addressed(frame, located, group, sys_flag)
         answer = listener.brokers.ask_own(asked, session)
         if not isinstance(answer, Frame):

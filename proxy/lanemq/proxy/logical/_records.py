@@ -22,10 +22,13 @@ from lanemq.wire import (
 
 from ._positions import NEAR_BITS, tagged
 
-# size, magic, checksum, queue id, flag, queue offset, position, sys flag
-_HEAD: Final = Struct(">iiiiiqqi")
+# size, queue id, flag, queue offset, position, sys flag, and what is between it and a store
+# host whose sender's address has 4 bytes
+_HEAD: Final = Struct(">i8xiiqqi24s")
 # of these, from the queue id on
 _PLACE: Final = Struct(">iiqq")
+# the same, up to a store host of 4 bytes and its port
+_PLACE_AND_HOST: Final = Struct(">iiqqi24s8s")
 _PLACE_AT: Final = 12
 _STORE_HOST_AT: Final = 64  # where the sender's address has 4 bytes, else 12 later
 _V6_EXTRA: Final = 12
@@ -66,14 +69,17 @@ def _rewritten(
     data = bytearray(records)
     is_v6, host_bytes = len(store_host) == 20, len(store_host)
     store_host_v6, born_host_v6 = int(SysFlag.STORE_HOST_V6), int(SysFlag.BORN_HOST_V6)
+    hosts_v6 = store_host_v6 | born_host_v6
     replaced: list[tuple[int, int, bytes]] = []
     at, end = 0, len(data)
     # A pull of many messages spends most of its time here: no call more than needed.
-    read_head, write_place, tag_bits = _HEAD.unpack_from, _PLACE.pack_into, tagged(tag, 0)
+    read_head, write_all = _HEAD.unpack_from, _PLACE_AND_HOST.pack_into
+    write_place = _PLACE.pack_into
+    tag_bits = tagged(tag, 0)
     while at < end:
         if end - at < _LEAST_BYTES:
             raise _no_record(at, end)
-        size, _, _, queue_id, flag, queue_offset, position, sys_flag = read_head(data, at)
+        size, queue_id, flag, queue_offset, position, sys_flag, between = read_head(data, at)
         if not _LEAST_BYTES <= size <= end - at:
             raise _no_record(at, end)
         offset = queue_offset + shift
@@ -81,7 +87,12 @@ def _rewritten(
             index, offset = place(queue_id, queue_offset)
         # Mostly just some bits more; a sign, or a very long log, is for ``tagged`` to judge.
         position = tagged(tag, position) if position >> NEAR_BITS else tag_bits | position
-        write_place(data, at + _PLACE_AT, index, flag, offset, position)
+        where = at + _PLACE_AT
+        if not (is_v6 or sys_flag & hosts_v6):
+            write_all(data, where, index, flag, offset, position, sys_flag, between, store_host)
+            at += size
+            continue
+        write_place(data, where, index, flag, offset, position)
         if (sys_flag & store_host_v6 != 0) is is_v6:
             host_at = at + _STORE_HOST_AT
             if sys_flag & born_host_v6:
