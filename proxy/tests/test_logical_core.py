@@ -1,6 +1,7 @@
 """The pure part of a broker's logical queues: changes of mappings, plans of reads, the gate."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import trio
@@ -215,7 +216,11 @@ class Cluster:
         free = [
             queue_id
             for queue_id in known.queue_ids
-            if all(s.state is EXPIRED for s in known.of_queue(queue_id))
+            if all(
+                s.state is EXPIRED
+                and (s.logical_index == index or s.offset_delta < self.end(to, queue_id))
+                for s in known.of_queue(queue_id)
+            )
         ]
         queue_id = free[0] if free else max([*known.queue_ids, -1]) + 1
         target = new_segment(
@@ -473,7 +478,8 @@ def test_d15_a_forward_names_the_queue_where_the_target_reads_it(
     asked = Frame(code=code, opaque=77, fields={field: "0", flags: "1", "x": "y"}, body=b"body")
     target = segment("b", 5, delta=10)
     ours = forwarded(asked, target)
-    assert ours.fields == {field: "5", flags: "65", "x": "y", "lanemqHops": "1"}
+    said = {"lanemqHops": "1", "lanemqSegment": "0:0"}
+    assert ours.fields == {field: "5", flags: "65", "x": "y"} | said
     assert (ours.code, ours.body, queue_field(code)) == (code, b"body", field)
     assert hops_of(ours) == 1
     twice = forwarded(ours, target)
@@ -498,3 +504,14 @@ def test_d17_an_answer_is_put_on_the_scale_of_the_queue_that_was_asked_for(
     assert answer.fields["queueOffset"] == str(expected)
     refused = relayed(Frame(code=14, remark="full"), asked, addressed, target)
     assert (refused.code, refused.remark, refused.fields) == (14, "full", {})
+
+
+def test_the_identity_of_an_empty_segment_is_not_given_to_another_logical_queue() -> None:
+    empty = Segment(MessageQueue("T", "broker1", 0), logical_index=3, delta=0).sealed(0)
+    mapping = TopicMapping("T", "broker1", [empty.with_state(SegmentState.EXPIRED)])
+    begin = partial(
+        new_segment, mapping, 0, state=SegmentState.NORMAL, end_offset=0, delta=0, address="a:1"
+    )
+    with pytest.raises(Refused, match="an empty segment of logical queue 3"):
+        begin(4)
+    assert begin(3).key == empty.key  # its own logical queue opens it again

@@ -289,6 +289,14 @@ async def test_a_group_goes_on_where_it_was_in_the_physical_queue(
         found = await client.call(14, QueryConsumerOffset("g", "T", 0).to_fields())
         assert found.fields["offset"] == "2"
 
+        target = await cluster.destination(0, "broker2")
+        await cluster.map("broker2", target.queue_id, -1)  # a migration that is called off
+        assert len(await cluster.chain("broker2", 0)) == 1
+        await trio.sleep(31)  # brokers register, and listeners ask again
+        client = await connect(cluster, 1)
+        found = await client.call(14, QueryConsumerOffset("g", "T", 0).to_fields())
+        assert found.fields["offset"] == "2"
+
 
 async def test_an_operator_hands_a_message_of_any_broker_to_a_consumer(
     cluster: LogicalCluster,

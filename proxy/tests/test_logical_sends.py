@@ -6,13 +6,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 from trio.testing import MockClock
 
 from lanemq.proxy._testing import Peer
 from lanemq.proxy.broker._testing import Client, send_header
-from lanemq.proxy.logical import TopicMapping
+from lanemq.proxy.logical import TopicMapping, forwarded
 from lanemq.proxy.simulation._logical import (
     TOPIC,
     LogicalCluster,
@@ -23,6 +24,7 @@ from lanemq.proxy.simulation._logical import (
 )
 from lanemq.storage.testing import SimulatedFiles
 from lanemq.wire import (
+    FLAG_ONEWAY,
     BatchEntry,
     Frame,
     RequestCode,
@@ -30,7 +32,14 @@ from lanemq.wire import (
     SysFlag,
     encode_batch,
 )
-from lanemq.wire.logical import LOGICAL_QUEUE_FLAG, MigrateLogicalQueue, Segment, SegmentState
+from lanemq.wire.logical import (
+    LOGICAL_QUEUE_FLAG,
+    SEGMENT_FIELD,
+    MigrateLogicalQueue,
+    Segment,
+    SegmentState,
+    segment_value,
+)
 
 FORWARD = "PROPERTY_FORWARD_QUEUE_ID"
 
@@ -394,3 +403,62 @@ def slow_disk(files: SimulatedFiles, seconds: float) -> Iterator[None]:
         yield
     finally:
         files.sync_content = original  # type: ignore[method-assign]
+
+
+async def meant(
+    cluster: LogicalCluster, segment: Segment, value: str, body: bytes, *, oneway: bool = False
+) -> Frame:
+    """The answer to a send of lanemq's own clients, which say what segment they mean."""
+    client = await cluster.at(segment.broker_name)
+    letters = send_header(
+        TOPIC, queue_id=segment.queue_id, sys_flag=LOGICAL_QUEUE_FLAG
+    ).to_letters() | {SEGMENT_FIELD: value}
+    frame = client.frame(RequestCode.SEND_MESSAGE_V2, letters, body)
+    if oneway:
+        await client.peer.send(msgspec.structs.replace(frame, flag=FLAG_ONEWAY))
+        return frame
+    await client.peer.send(python(frame))
+    return await client.peer.receive()
+
+
+async def test_a_sender_whose_view_is_a_whole_reuse_behind_is_sent_on(
+    autojump_clock: MockClock,
+) -> None:
+    async with open_logical_cluster(logical_queue_reuse_readable=True) as cluster:
+        await cluster.map_all(queues=1)
+        first = await cluster.normal(0)
+        await cluster.fill(first, 10)
+        sealed, _ = await cluster.migrate(0, "broker2")
+        _, last = await cluster.migrate(0, "broker1", reuse=first.queue_id)
+        assert (last.queue_id, last.offset_delta) == (first.queue_id, 10)
+
+        refused = await meant(cluster, first, segment_value(0, 0), b"late")
+        assert refused.code == 16
+        redirect = redirect_of(refused)
+        assert (redirect.current.key, redirect.following) == (sealed.key, last)
+        taken = await meant(cluster, last, segment_value(0, 10), b"now")
+        assert (taken.code, taken.fields["queueOffset"]) == (0, "10")
+        await meant(cluster, first, segment_value(0, 0), b"one way", oneway=True)
+        stored = [b"%d" % number for number in range(10)] + [b"now", b"one way"]
+        while await bodies(cluster, last) != stored:  # noqa: ASYNC110
+            await trio.sleep(0.01)
+
+
+@pytest.mark.parametrize("value", ["7:0", "1:3", "", "x"])
+async def test_a_sender_that_means_an_unknown_segment_is_told_to_ask(
+    autojump_clock: MockClock, cluster: LogicalCluster, value: str
+) -> None:
+    segment = await cluster.normal(0)
+    answer = await meant(cluster, segment, value, b"lost")
+    assert (answer.code, answer.fields["REDIRECT"], answer.body) == (16, "1", b"")
+    assert len(await bodies(cluster, segment)) == 10
+
+
+async def test_a_message_that_is_passed_on_says_what_it_is_for(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    source, target = await cluster.migrate(0, "broker2")
+    frame = Frame(code=RequestCode.SEND_MESSAGE_V2, fields=send_header(TOPIC).to_letters())
+    assert forwarded(frame, target).fields[SEGMENT_FIELD] == segment_value(0, target.offset_delta)
+    assert (await cluster.send(source, flagged=False)).code == 0
+    assert await bodies(cluster, target) == [b"body"]

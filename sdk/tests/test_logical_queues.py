@@ -184,6 +184,23 @@ async def test_a03_a04_a_producer_with_an_old_route_follows_one_redirect(
     expect_numbers(await read_all(logical_cluster, 0, 121), 0, 121)
 
 
+async def test_a_producer_whose_view_is_a_whole_reuse_behind_writes_to_its_own_queue(
+    autojump_clock: MockClock,
+    logical_cluster: LogicalCluster,
+) -> None:
+    async with producing(logical_cluster) as producer:
+        await fill(producer, 0, 5)
+        await move(logical_cluster, 0, "broker-b")
+        logical_cluster.by_name["broker-a"].expire(T, 0)
+        await move(logical_cluster, 2, "broker-a")
+        (begun,) = [s for s in logical_cluster.chain(T, 2) if s.is_writable]
+        (was,) = [s for s in logical_cluster.chain(T, 0) if s.is_sealed]
+        assert begun.message_queue == was.message_queue  # the other queue has taken its place
+        await fill(producer, 0, 3, start=5)
+    late = [m.body for m in await read_all(logical_cluster, 0, 3)]
+    assert late == [b"5", b"6", b"7"]
+
+
 async def test_a05_a_held_pull_goes_on_at_the_new_place_at_once(
     autojump_clock: MockClock,
     logical_cluster: LogicalCluster,

@@ -91,6 +91,17 @@ def test_a_chain_that_is_read_empty_keeps_its_counter() -> None:
     assert (chain.min_offset, chain.end_offset, chain.known_end) == (101, 101, 101)
 
 
+def test_the_origin_is_what_had_messages_first_and_at_the_same_offsets() -> None:
+    called_off = at("broker2/2", 0, 0, 0, EXPIRED)
+    first = at("broker1/0", 0, 0, 101)
+    assert Chain(0, [called_off, first, at("broker3/1", 101)]).origin == first
+    assert Chain(0, [called_off, at("broker1/0", 0)]).origin == at("broker1/0", 0)
+    assert Chain(0, [first.with_state(EXPIRED), at("broker3/1", 101)]).origin is not None
+    assert Chain(0, [at("broker1/0", 0, 7)]).origin is None  # a queue that was used before
+    assert Chain(0, [called_off]).origin is None
+    assert Chain(0).origin is None
+
+
 def test_an_empty_segment_and_its_successor_have_one_delta() -> None:
     chain = Chain(0, [at("broker2/2", 0), at("broker1/0", 0, 0, 0, EXPIRED)])
     assert [s.broker_name for s in chain] == ["broker1", "broker2"]

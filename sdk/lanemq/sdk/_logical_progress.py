@@ -81,8 +81,9 @@ class LogicalProgress:
         return await self._before_mapping(route, queue) or zero
 
     async def _before_mapping(self, route: TopicRoute, queue: MessageQueue) -> int | None:
-        first = next((s for s in route.chain(queue) or () if not _is_empty(s)), None)
-        if first is None or first.delta or first.offset_delta:
+        chain = route.chain(queue)
+        first = None if chain is None else chain.origin
+        if first is None:
             return None
         master = route.brokers.get(first.broker_name, {}).get(MASTER_ID)
         if master is None:

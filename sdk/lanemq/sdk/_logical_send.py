@@ -10,7 +10,14 @@ import trio
 from msgspec.structs import replace
 
 from lanemq.wire import Frame, MessageQueue, ResponseCode
-from lanemq.wire.logical import LOGICAL_QUEUE_FLAG, NOT_SET, REDIRECT_FIELD, Segment
+from lanemq.wire.logical import (
+    LOGICAL_QUEUE_FLAG,
+    NOT_SET,
+    REDIRECT_FIELD,
+    SEGMENT_FIELD,
+    Segment,
+    segment_value,
+)
 
 from ._client import Client
 from ._errors import BrokerUnreachable, LanemqError, RefusedByBroker, RequestTimedOut
@@ -22,15 +29,18 @@ NO_PERMISSION: Final = int(ResponseCode.NO_PERMISSION)
 LOOK_INTERVAL_S: Final = 0.1
 """How often the place of a new segment is looked for, while messages go to it."""
 
-Transmit = Callable[[TopicRoute, MessageQueue, float], Awaitable[tuple[Frame, str]]]
-"""Makes one request to a real queue: the answer, which may be a refusal, and whose it is."""
+Transmit = Callable[[TopicRoute, MessageQueue, Segment, float], Awaitable[tuple[Frame, str]]]
+"""Makes one request to the real queue of a segment: the answer, which may be a refusal, and whose
+it is."""
 Read = Callable[[Frame, MessageQueue, str], SendResult]
 """What the answer says of that queue."""
 
 
-def mark(frame: Frame) -> None:
-    """Say in a send that its answer may be a redirect."""
-    frame.fields["f"] = str(int(frame.fields["f"]) | LOGICAL_QUEUE_FLAG)
+def mark(frame: Frame, segment: Segment) -> None:
+    """Say in a send which segment it is for, and that its answer may be a redirect."""
+    fields = frame.fields
+    fields["f"] = str(int(fields["f"]) | LOGICAL_QUEUE_FLAG)
+    fields[SEGMENT_FIELD] = segment_value(segment.logical_index, segment.offset_delta)
 
 
 @final
@@ -63,7 +73,7 @@ class LogicalSends:
             real = MessageQueue(queue.topic, segment.broker_name, segment.queue_id)
             left_s = max(0.0, until_s - trio.current_time())
             try:
-                answer, address = await transmit(route, real, left_s)
+                answer, address = await transmit(route, real, segment, left_s)
             except (BrokerUnreachable, RequestTimedOut) as error:
                 if isinstance(error, BrokerUnreachable):
                     unreachable.add(segment.broker_name)

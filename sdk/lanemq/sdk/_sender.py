@@ -12,6 +12,7 @@ from typing import Final, final
 import trio
 
 from lanemq.wire import FLAG_ONEWAY, MASTER_ID, Frame, MessageQueue, SysFlag
+from lanemq.wire.logical import Segment
 
 from ._client import Client
 from ._errors import BadAnswer, BrokerUnreachable, LanemqError, RequestTimedOut
@@ -224,11 +225,16 @@ class Sender:
         return answer
 
     async def _transmit_to_segment(
-        self, outgoing: Outgoing, route: TopicRoute, queue: MessageQueue, timeout_s: float
+        self,
+        outgoing: Outgoing,
+        route: TopicRoute,
+        queue: MessageQueue,
+        segment: Segment,
+        timeout_s: float,
     ) -> tuple[Frame, str]:
         address = self._address(route, queue.broker_name)
         frame = self._frame(outgoing, queue)
-        mark(frame)
+        mark(frame, segment)
         accept = STATUSES_OR_REFUSAL
         return await self._transmit(frame, queue, address, timeout_s, accept), address
 

@@ -32,6 +32,7 @@ from lanemq.wire.logical import (
     LOGICAL_QUEUE_FLAG,
     REDIRECT_FIELD,
     REDIRECT_VALUE,
+    SEGMENT_FIELD,
     Chain,
     CreateQueueForLogicalQueue,
     LogicalQueues,
@@ -42,6 +43,7 @@ from lanemq.wire.logical import (
     Segment,
     SegmentState,
     UpdateLogicalQueueMapping,
+    segment_value,
     with_logical_queues,
 )
 
@@ -110,6 +112,13 @@ class LogicalBroker(FakeBroker):
         header = SendMessage.from_letters(frame.fields)
         segment = self._latest(header.topic, header.queue_id)
         understands = header.sys_flag & LOGICAL_QUEUE_FLAG
+        meant = frame.fields.pop(SEGMENT_FIELD, None)
+        if segment is not None and meant not in (
+            None,
+            segment_value(segment.logical_index, segment.offset_delta),
+        ):
+            fields = {REDIRECT_FIELD: REDIRECT_VALUE}
+            return frame.reply(ResponseCode.NO_PERMISSION, fields, b"", "another segment")
         frame.fields["f"] = str(header.sys_flag & ~LOGICAL_QUEUE_FLAG)
         if segment is None or segment.is_writable:
             return super()._send(frame, peer)

@@ -27,9 +27,11 @@ from lanemq.wire.logical import (
     LOGICAL_QUEUE_FLAG,
     REDIRECT_FIELD,
     REDIRECT_VALUE,
+    SEGMENT_FIELD,
     LogicalQueues,
     Redirect,
     Segment,
+    segment_value,
     serves_java,
 )
 
@@ -55,12 +57,26 @@ class Elsewhere:
         self._broker = broker
         self._logical = broker.logical
 
+    def check_meant(self, frame: Frame, topic_field: str, id_field: str) -> None:
+        """Raise ``SegmentClosed`` where the queue is not (any more) what its sender means."""
+        fields = frame.fields
+        topic, meant = fields[topic_field], fields[SEGMENT_FIELD]
+        mapping = self._logical.mappings.get(topic)
+        if mapping is None:  # it is read as it is again
+            return
+        queue_id = int(fields[id_field])
+        latest = mapping.latest(queue_id)
+        if latest is None or segment_value(latest.logical_index, latest.offset_delta) != meant:
+            raise SegmentClosed(topic, queue_id, meant)
+
     def answer(self, closed: SegmentClosed, frame: Frame, session: Session, send: Send) -> Answer:
         """What to answer to ``frame``, which ``send`` could not append.
 
         Raises ``Refused`` (NO_PERMISSION) where the logical queue takes messages nowhere.
         """
         topic, queue_id = closed.topic, closed.queue_id
+        if closed.meant is not None:
+            return self._mistaken(closed, closed.meant, frame, session, send)
         turn = self._logical.gate.turn((topic, queue_id))
         if turn is not None:
             return self._in_turn(turn, frame, session, send)
@@ -74,16 +90,39 @@ class Elsewhere:
                 f"broker[{self._broker.address.host}] topic[{topic}] queueId[{queue_id}] "
                 f"logicalQueueIdx[{segment.logical_index}] not writable",
             )
+        return self._send_on(segment, target, frame, session, send)
+
+    def _mistaken(
+        self, closed: SegmentClosed, meant: str, frame: Frame, session: Session, send: Send
+    ) -> Answer:
+        """Send on who means a segment that is not, or not any more, the last one of its queue."""
+        topic, queue_id = closed.topic, closed.queue_id
+        mapping = self._logical.mappings[topic]
+        LOGGER.info("a sender takes %s/%d for segment %s", topic, queue_id, meant)
+        for segment in mapping.of_queue(queue_id):
+            if segment_value(segment.logical_index, segment.offset_delta) == meant:
+                target = mapping.open_end(segment.logical_index)
+                if target is not None:
+                    return self._send_on(segment, target, frame, session, send)
         if self._follows_redirects(frame, topic):
-            self._logical.counters.redirects += 1
-            return encode_frame(
-                frame.reply(
-                    ResponseCode.NO_PERMISSION,
-                    {REDIRECT_FIELD: REDIRECT_VALUE},
-                    Redirect(segment, target).encode(),
-                )
-            )
+            return self._redirect(frame, b"")  # nothing is known here: all is to be asked anew
+        raise Refused(
+            ResponseCode.NO_PERMISSION,
+            f"topic[{topic}] queueId[{queue_id}] is not segment[{meant}] of a logical queue",
+        )
+
+    def _send_on(
+        self, segment: Segment, target: Segment, frame: Frame, session: Session, send: Send
+    ) -> Answer:
+        if self._follows_redirects(frame, segment.topic):
+            return self._redirect(frame, Redirect(segment, target).encode())
         return self._forward(frame, session, segment, target, send)
+
+    def _redirect(self, frame: Frame, body: bytes) -> bytes:
+        self._logical.counters.redirects += 1
+        return encode_frame(
+            frame.reply(ResponseCode.NO_PERMISSION, {REDIRECT_FIELD: REDIRECT_VALUE}, body)
+        )
 
     def _follows_redirects(self, frame: Frame, topic: str) -> bool:
         """Whether the sender does, as far as this topic goes.

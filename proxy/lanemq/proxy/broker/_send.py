@@ -32,7 +32,7 @@ from lanemq.wire import (
     group_of_retry_topic,
 )
 from lanemq.wire.headers import SendMessage
-from lanemq.wire.logical import LOGICAL_QUEUE_FLAG
+from lanemq.wire.logical import LOGICAL_QUEUE_FLAG, SEGMENT_FIELD
 
 from .._dispatch import Handlers
 from .._reply_template import ReplyTemplate
@@ -145,6 +145,7 @@ class Sends:
         store_host, store_host_hex = self._store_host, self._store_host_hex
         waits_for_flush = self._waits_for_flush
         own_properties, elsewhere = self._own_properties, self._elsewhere.answer
+        check_meant = self._elsewhere.check_meant
         # A delay, a half message, or what the broker adds itself.
         marks = ("DELAY\x01", "TRAN_MSG\x01", "CLUSTER\x01", "MSG_REGION\x01", "TRACE_ON\x01")
         delay_mark, half_mark, cluster_mark, region_mark, trace_mark = marks
@@ -209,6 +210,8 @@ class Sends:
 
         def send(frame: Frame, session: Session) -> Answer:
             try:
+                if SEGMENT_FIELD in frame.fields:
+                    check_meant(frame, topic_name, queue_id_name)
                 appended = append_quickly(frame, session)
                 if appended is None:
                     return self._special(read(frame), frame, session)

@@ -131,8 +131,8 @@ class Progress:
         With ``zero_if_young`` that broker's rule for a group without one: 0 in a young queue.
         """
         view, chain = await self._listener.chain(topic, index)
-        first = chain[0] if len(chain) else None
-        if first is None or first.delta or first.offset_delta or not first.is_readable:
+        first = chain.origin
+        if first is None:
             return None
         try:
             offset = await self._ask(

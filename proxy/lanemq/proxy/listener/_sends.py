@@ -21,7 +21,14 @@ from lanemq.wire import (
     RequestCode,
     ResponseCode,
 )
-from lanemq.wire.logical import LOGICAL_QUEUE_FLAG, NOT_SET, Chain, Segment
+from lanemq.wire.logical import (
+    LOGICAL_QUEUE_FLAG,
+    NOT_SET,
+    SEGMENT_FIELD,
+    Chain,
+    Segment,
+    segment_value,
+)
 
 from .._dispatch import Handlers
 from .._session import Session
@@ -236,10 +243,13 @@ def _addressed(frame: Frame, segment: Segment) -> Frame:
     fields, code = frame.fields, frame.code
     flags = flags_field(code)
     sys_flag = int(fields.get(flags, "0")) | LOGICAL_QUEUE_FLAG
-    return replace(
-        frame,
-        fields={**fields, queue_field(code): str(segment.queue_id), flags: str(sys_flag)},
-    )
+    asked = {
+        **fields,
+        queue_field(code): str(segment.queue_id),
+        flags: str(sys_flag),
+        SEGMENT_FIELD: segment_value(segment.logical_index, segment.offset_delta),
+    }
+    return replace(frame, fields=asked)
 
 
 def register(handlers: Handlers, listener: ListenerContext) -> None:

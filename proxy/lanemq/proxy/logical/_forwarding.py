@@ -7,7 +7,13 @@ answers twice, names the wrong field and lets answers meet each other's requests
 from typing import Final
 
 from lanemq.wire import Frame, Refused, RequestCode, ResponseCode, request
-from lanemq.wire.logical import FORWARD_QUEUE_ID_FIELD, LOGICAL_QUEUE_FLAG, Segment
+from lanemq.wire.logical import (
+    FORWARD_QUEUE_ID_FIELD,
+    LOGICAL_QUEUE_FLAG,
+    SEGMENT_FIELD,
+    Segment,
+    segment_value,
+)
 
 HOPS_FIELD: Final = "lanemqHops"
 """Ext field of a send that was passed on: how often."""
@@ -56,6 +62,7 @@ def forwarded(frame: Frame, target: Segment) -> Frame:
     fields = frame.fields | {
         queue_field(code): str(target.queue_id),
         flags_field(code): str(sys_flag),
+        SEGMENT_FIELD: segment_value(target.logical_index, target.offset_delta),
         HOPS_FIELD: str(hops),
     }
     return request(code, fields, frame.body, oneway=frame.is_oneway)

@@ -19,12 +19,15 @@ Key = tuple[str, int]
 
 
 class SegmentClosed(Exception):  # noqa: N818 - what it is, not a fault
-    """The message queue takes no message (now)."""
+    """The message queue takes no message (now), or not as what its sender takes it for."""
 
-    def __init__(self, topic: str, queue_id: int) -> None:
+    def __init__(self, topic: str, queue_id: int, meant: str | None = None) -> None:
         super().__init__(f"{topic}/{queue_id}")
         self.topic = topic
         self.queue_id = queue_id
+        self.meant = meant
+        """The segment for which the message is, where it is not the last one on the queue; a
+        ``segment_value``."""
 
 
 @final

@@ -56,7 +56,8 @@ def new_segment(
     """The segment that begins at ``end_offset`` of a message queue.
 
     ``delta`` is where the logical queue goes on as far as its other brokers know; what is known
-    here counts as well. Only a ``Normal`` segment has its place at once.
+    here counts as well. Only a ``Normal`` segment has its place at once. Raises ``Refused`` where
+    the identity of the segment has been another logical queue's.
     """
     begun = Segment(
         MessageQueue(mapping.topic, mapping.broker_name, queue_id),
@@ -66,6 +67,13 @@ def new_segment(
         offset_delta=end_offset,
         broker_address=address,
     )
+    known = mapping.find(begun.key)
+    if known is not None and known.logical_index != index:
+        # Whoever has heard of the other, which never had a message, would take this for it.
+        raise refusal(
+            f"message queue {queue_id} has an empty segment of logical queue "
+            f"{known.logical_index} at its end: use another, or forget that one"
+        )
     if state is SegmentState.NORMAL:
         return begun.with_delta(max(delta, mapping.chain(index).known_end))
     return begun.sealed(end_offset) if state is SegmentState.EXPIRED else begun

@@ -32,7 +32,9 @@ from ._names import (
     READER_FIELD,
     REDIRECT_FIELD,
     REDIRECT_VALUE,
+    SEGMENT_FIELD,
     progress_topic,
+    segment_value,
 )
 from ._queues import (
     LogicalQueues,
@@ -69,6 +71,7 @@ __all__ = [
     "REDIRECT_FIELD",
     "REDIRECT_VALUE",
     "REPORT_MEMBER",
+    "SEGMENT_FIELD",
     "Chain",
     "ClientView",
     "CreateQueueForLogicalQueue",
@@ -98,6 +101,7 @@ __all__ = [
     "logical_queues_by_topic",
     "progress_topic",
     "segment_at",
+    "segment_value",
     "serves_java",
     "sort_key",
     "with_logical_queues",

@@ -98,6 +98,16 @@ class Chain:
         return next((s for s in self.readable if sort_key(s) > place), None)
 
     @property
+    def origin(self) -> Segment | None:
+        """The segment that the logical queue began as, if its offsets are the physical ones.
+
+        What is left of migrations that were called off is passed over: it never had a message,
+        and may stand before what has.
+        """
+        first = next((s for s in self._segments if s.count or not s.is_sealed), None)
+        return first if first is not None and not first.delta and not first.offset_delta else None
+
+    @property
     def min_offset(self) -> int:
         """The least logical offset with a message; the end if there is none left."""
         readable = self.readable
