@@ -1,15 +1,13 @@
 """Logical queues of lanemq under the real client of 5.0.0-PREVIEW, and under the SDK."""
 
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
 
 from lanemq.compat import Cell, Outgoing, open_client, running
-from lanemq.compat._cell import Producer, Puller
+from lanemq.compat._cell import Producer
 from lanemq.compat._errors import CommandRefused
 from lanemq.compat._logical import (
     LOGICAL_BROKER,
@@ -20,6 +18,18 @@ from lanemq.compat._logical import (
     row,
     several_brokers,
 )
+from lanemq.compat._logical_bench import (
+    JAVA,
+    OLD,
+    Bench,
+    bench,
+    bodies,
+    fill,
+    places,
+    read,
+    servers,
+    until,
+)
 from lanemq.sdk import RefusedByBroker
 from lanemq.sdk.admin import AdminClient, MigrationRefused, open_admin
 from lanemq.wire import GetRouteInfo, MessageQueue, RequestCode, ResponseCode
@@ -27,9 +37,6 @@ from lanemq.wire.logical import Chain, SegmentState, check_chain
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
-JAVA = f"java-{PREVIEW}"
-OLD = "java-4.9.7"
-"""Knows nothing of logical queues, and is served through a logical listener."""
 CLIENTS = [JAVA, OLD, "python"]
 SMALL_LOG = {
     "mappedFileSizeCommitLog": "262144",
@@ -37,108 +44,6 @@ SMALL_LOG = {
     "cleanResourceInterval": "500",
 }
 """Files that are old at once; they go when they are told to."""
-
-
-@asynccontextmanager
-async def servers(
-    folder: Path, *, brokers: int = 2, settings: dict[str, str] | None = None
-) -> AsyncIterator[BrokersCluster]:
-    cluster = several_brokers("lanemq", folder, brokers=0)
-    for number in range(1, brokers + 1):
-        add_broker(cluster, f"broker{number}", settings)
-    async with running(cluster, logs=Path("compat-logs"), graceful=False):
-        yield cluster
-
-
-async def until(holds: Callable[[], Awaitable[bool]], *, within_s: float = 60.0) -> None:
-    """Ask again and again: servers tell nobody when something has come about."""
-    with trio.fail_after(within_s):
-        while not await holds():  # noqa: ASYNC110
-            await trio.sleep(0.1)
-
-
-class Bench:
-    """One client, and the cluster's administrator."""
-
-    def __init__(self, cluster: BrokersCluster, cell: Cell, admin: AdminClient) -> None:
-        self.cluster, self.cell, self.admin = cluster, cell, admin
-
-    async def topic(self, queues: int = 2) -> str:
-        """A topic with so many queues on each broker, all of them logical ones."""
-        topic = self.cell.name("topic")
-        await self.cluster.control.create_topic(topic, queues)
-        for number, address in enumerate(self.cluster.addresses.values()):
-            for queue_id in range(queues):
-                await self.admin.map_queue(address, topic, queue_id, number * queues + queue_id)
-        await self.until_routed(topic, queues * len(self.cluster.addresses))
-        return topic
-
-    async def until_routed(self, topic: str, count: int) -> None:
-        async def complete() -> bool:
-            return len(await self.admin.routed_logical_queues(topic) or {}) == count
-
-        await until(complete)
-
-    async def chain(self, topic: str, index: int) -> Chain:
-        queues = await self.admin.routed_logical_queues(topic)
-        assert queues is not None
-        return queues[index]
-
-    async def migrate(self, topic: str, index: int, destination: str) -> Chain:
-        return (await self.admin.migrate_logical_queue(topic, index, destination)).chain
-
-
-@asynccontextmanager
-async def bench(
-    client: str, folder: Path, *, brokers: int = 2, settings: dict[str, str] | None = None
-) -> AsyncIterator[Bench]:
-    async with (
-        servers(folder, brokers=brokers, settings=settings) as cluster,
-        open_client(client, folder) as driver,
-        open_admin(name_servers=cluster.name_server) as admin,
-    ):
-        yield Bench(cluster, Cell("logical", driver, cluster), admin)
-
-
-async def fill(
-    producer: Producer, topic: str, numbers: range, *, mode: str = "sync", index: int = 0
-) -> None:
-    for number in numbers:
-        sent = await producer.send(Outgoing(topic, b"%d" % number), mode=mode, queue_id=index)
-        assert (sent.broker_name, sent.queue_id) == (LOGICAL_BROKER, index)
-        # Whoever looks at the route in the middle of a migration does not know the offset yet;
-        # the Java client looks again at its next turn only.
-        assert sent.queue_offset == number or (sent.queue_offset, client_of(producer)) == (-1, JAVA)
-
-
-def client_of(producer: Producer) -> str:
-    return producer._driver.client
-
-
-async def read(puller: Puller, begin: int, end: int, *, tags: str = "*") -> list[bytes]:
-    """Pull from ``begin`` to ``end``, checking every offset."""
-    offset, bodies = begin, list[bytes]()
-    with trio.fail_after(60):
-        while offset < end:
-            pulled = await puller.pull(0, offset, tags=tags)
-            for message in pulled.messages:
-                assert offset <= message.queue_offset < pulled.next_offset
-                assert (message.broker_name, message.queue_id) == (LOGICAL_BROKER, 0)
-                bodies.append(message.body)
-            assert pulled.next_offset > offset, pulled
-            offset = pulled.next_offset
-    return bodies
-
-
-def bodies(*ranges: range) -> list[bytes]:
-    return [b"%d" % number for numbers in ranges for number in numbers]
-
-
-def places(chain: Chain) -> list[tuple[str, int, int, int, str]]:
-    return [
-        (f"{s.broker_name}/{s.queue_id}", s.delta, s.offset_delta, s.offset_max, s.state.value)
-        for s in chain
-    ]
 
 
 async def test_a00_without_the_warm_up_the_java_client_is_served_as_one_of_old(

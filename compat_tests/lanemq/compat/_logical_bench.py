@@ -1,0 +1,123 @@
+"""What tests of logical queues share: brokers in processes, one client, an administrator."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from lanemq.sdk.admin import AdminClient, open_admin
+from lanemq.wire.logical import Chain
+
+from ._cell import Cell, Producer, Puller
+from ._clients import open_client
+from ._logical import LOGICAL_BROKER, PREVIEW, BrokersCluster, add_broker, several_brokers
+from ._messages import Outgoing
+from ._servers import running
+
+JAVA: Final = f"java-{PREVIEW}"
+OLD: Final = "java-4.9.7"
+"""Knows nothing of logical queues, and is served through a logical listener."""
+
+
+@asynccontextmanager
+async def servers(
+    folder: Path, *, brokers: int = 2, settings: dict[str, str] | None = None
+) -> AsyncIterator[BrokersCluster]:
+    cluster = several_brokers("lanemq", folder, brokers=0)
+    for number in range(1, brokers + 1):
+        add_broker(cluster, f"broker{number}", settings)
+    async with running(cluster, logs=Path("compat-logs"), graceful=False):
+        yield cluster
+
+
+async def until(holds: Callable[[], Awaitable[bool]], *, within_s: float = 60.0) -> None:
+    """Ask again and again: servers tell nobody when something has come about."""
+    with trio.fail_after(within_s):
+        while not await holds():  # noqa: ASYNC110
+            await trio.sleep(0.1)
+
+
+class Bench:
+    """One client, and the cluster's administrator."""
+
+    def __init__(self, cluster: BrokersCluster, cell: Cell, admin: AdminClient) -> None:
+        self.cluster, self.cell, self.admin = cluster, cell, admin
+
+    async def topic(self, queues: int = 2) -> str:
+        """A topic with so many queues on each broker, all of them logical ones."""
+        topic = self.cell.name("topic")
+        await self.cluster.control.create_topic(topic, queues)
+        for number, address in enumerate(self.cluster.addresses.values()):
+            for queue_id in range(queues):
+                await self.admin.map_queue(address, topic, queue_id, number * queues + queue_id)
+        await self.until_routed(topic, queues * len(self.cluster.addresses))
+        return topic
+
+    async def until_routed(self, topic: str, count: int) -> None:
+        async def complete() -> bool:
+            return len(await self.admin.routed_logical_queues(topic) or {}) == count
+
+        await until(complete)
+
+    async def chain(self, topic: str, index: int) -> Chain:
+        queues = await self.admin.routed_logical_queues(topic)
+        assert queues is not None
+        return queues[index]
+
+    async def migrate(self, topic: str, index: int, destination: str) -> Chain:
+        return (await self.admin.migrate_logical_queue(topic, index, destination)).chain
+
+
+@asynccontextmanager
+async def bench(
+    client: str, folder: Path, *, brokers: int = 2, settings: dict[str, str] | None = None
+) -> AsyncIterator[Bench]:
+    async with (
+        servers(folder, brokers=brokers, settings=settings) as cluster,
+        open_client(client, folder) as driver,
+        open_admin(name_servers=cluster.name_server) as admin,
+    ):
+        yield Bench(cluster, Cell("logical", driver, cluster), admin)
+
+
+async def fill(
+    producer: Producer, topic: str, numbers: range, *, mode: str = "sync", index: int = 0
+) -> None:
+    for number in numbers:
+        sent = await producer.send(Outgoing(topic, b"%d" % number), mode=mode, queue_id=index)
+        assert (sent.broker_name, sent.queue_id) == (LOGICAL_BROKER, index)
+        # Whoever looks at the route in the middle of a migration does not know the offset yet;
+        # the Java client looks again at its next turn only.
+        assert sent.queue_offset == number or (sent.queue_offset, client_of(producer)) == (-1, JAVA)
+
+
+def client_of(producer: Producer) -> str:
+    return producer._driver.client
+
+
+async def read(puller: Puller, begin: int, end: int, *, tags: str = "*") -> list[bytes]:
+    """Pull from ``begin`` to ``end``, checking every offset."""
+    offset, bodies = begin, list[bytes]()
+    with trio.fail_after(60):
+        while offset < end:
+            pulled = await puller.pull(0, offset, tags=tags)
+            for message in pulled.messages:
+                assert offset <= message.queue_offset < pulled.next_offset
+                assert (message.broker_name, message.queue_id) == (LOGICAL_BROKER, 0)
+                bodies.append(message.body)
+            assert pulled.next_offset > offset, pulled
+            offset = pulled.next_offset
+    return bodies
+
+
+def bodies(*ranges: range) -> list[bytes]:
+    return [b"%d" % number for numbers in ranges for number in numbers]
+
+
+def places(chain: Chain) -> list[tuple[str, int, int, int, str]]:
+    return [
+        (f"{s.broker_name}/{s.queue_id}", s.delta, s.offset_delta, s.offset_max, s.state.value)
+        for s in chain
+    ]
