@@ -194,6 +194,44 @@ def test_a26_a_broker_without_queues_of_the_topic_need_not_map_any() -> None:
     assert cluster.shown() == {0: [ON_1[0]], 1: [ON_1[1]]}
 
 
+def test_a26_a_broker_that_goes_before_its_queues_are_mapped_is_waited_for() -> None:
+    """Who looks at logical queues alone loses sight of what is on it."""
+    cluster = Cluster()
+    cluster.register("broker1")
+    cluster.register("broker2", None)
+    cluster.register("broker1", ON_1)
+    cluster.logical.take_news()
+    cluster.gone("broker2")
+    assert cluster.shown() is None
+    assert cluster.logical.take_news() == [
+        "topic T: broker broker2 is away, and had queues in no logical queue"
+    ]
+    cluster.register("broker2")
+    assert cluster.shown() is None
+    cluster.register("broker2", ON_2)
+    assert cluster.shown() == ALL
+
+
+def test_a26_a_broker_that_comes_back_without_the_topic_is_not_waited_for() -> None:
+    cluster = Cluster()
+    cluster.register("broker1")
+    cluster.register("broker2", None)
+    cluster.register("broker1", ON_1)
+    cluster.gone("broker2")
+    cluster.register("broker2", None, has_topic=False)
+    assert cluster.shown() == {0: [ON_1[0]], 1: [ON_1[1]]}
+
+
+def test_a26_a_broker_that_an_operator_has_forgotten_is_not_waited_for() -> None:
+    cluster = Cluster()
+    cluster.register("broker1")
+    cluster.register("broker2", None)
+    cluster.register("broker1", ON_1)
+    cluster.gone("broker2")
+    cluster.logical.forget_broker("broker2", now_s=cluster.now_s)
+    assert cluster.shown() == {0: [ON_1[0]], 1: [ON_1[1]]}
+
+
 def test_d22_mapping_queue_by_queue_shows_all_of_them_or_none() -> None:
     cluster = Cluster().known()
     for step in (

@@ -49,6 +49,7 @@ class LogicalTopic:
         self._index_of_queue: dict[tuple[str, int], int] = {}
         self._arrived: set[str] = set()
         self._left_out: set[tuple[str, int]] = set()
+        self._unmapped: set[str] = set()
         self._takes_gaps_as_found = False
         self._history = History()
 
@@ -94,6 +95,7 @@ class LogicalTopic:
     def forget(self, broker_name: str) -> None:
         """An operator says that a broker will not come back; what is missing then is gone."""
         self.withdraw(broker_name)
+        self._unmapped.discard(broker_name)
         self._takes_gaps_as_found = True
 
     def withdraw_cluster(self, cluster: str | None) -> None:
@@ -152,6 +154,8 @@ class LogicalTopic:
         self._leave_out_unmapped(facts)
         chains, problems = self._judged(live, facts)
         missing = self._missing(facts, live)
+        if self._shown is None:
+            missing += self._missing_with_brokers(facts)
         missing += [f"nothing of logical queue {i} can be shown" for i in live if i not in chains]
         found = (*problems, *missing)
         if is_waiting:
@@ -212,24 +216,10 @@ class LogicalTopic:
 
     def _missing(self, facts: Facts, live: Mapping[int, Chain]) -> list[str]:
         """Queues of registered brokers that are in no logical queue and ought to be."""
-        missing = []
-        for name, data in facts.queue_datas.items():
-            count = _queue_count(data)
-            if count == 0:
-                continue
-            reported = self._reported.get(name)
-            if reported is None:
-                missing.append(f"broker {name} has not reported logical queues")
-                continue
-            mapped = {segment.queue_id for segment in reported.queues.segments}
-            missing += [
-                f"queue {queue_id} of broker {name} is in no logical queue"
-                for queue_id in range(count)
-                if queue_id not in mapped
-                and (name, queue_id) not in self._left_out
-                # One that was in a logical queue that lives on has been swept.
-                and self._index_of_queue.get((name, queue_id)) not in live
-            ]
+        unmapped = {n: self._unmapped_at(n, data, live) for n, data in facts.queue_datas.items()}
+        self._unmapped -= unmapped.keys()
+        self._unmapped |= {name for name, found in unmapped.items() if found}
+        missing = [problem for found in unmapped.values() for problem in found]
         # A broker of lanemq lists a logical queue without segments if others have some.
         listed = {i for found in self._reported.values() if found.report for i in found.queues}
         missing += [
@@ -238,6 +228,33 @@ class LogicalTopic:
             if index not in live and index in listed
         ]
         return missing
+
+    def _unmapped_at(self, name: str, data: QueueData, live: Mapping[int, Chain]) -> list[str]:
+        count = _queue_count(data)
+        if count == 0:
+            return []
+        reported = self._reported.get(name)
+        if reported is None:
+            return [f"broker {name} has not reported logical queues"]
+        mapped = {segment.queue_id for segment in reported.queues.segments}
+        return [
+            f"queue {queue_id} of broker {name} is in no logical queue"
+            for queue_id in range(count)
+            if queue_id not in mapped
+            and (name, queue_id) not in self._left_out
+            # One that was in a logical queue that lives on has been swept.
+            and self._index_of_queue.get((name, queue_id)) not in live
+        ]
+
+    def _missing_with_brokers(self, facts: Facts) -> list[str]:
+        """Brokers that went before their queues were mapped, and are not back without the topic.
+
+        Who is shown logical queues then would not see what is on them, also when they are back.
+        """
+        here = facts.queue_datas.keys()
+        away = {n for n in self._unmapped - here if facts.master_address(n) is None}
+        self._unmapped &= away | here
+        return [f"broker {n} is away, and had queues in no logical queue" for n in sorted(away)]
 
     def _addressed(self, facts: Facts) -> LogicalQueues:
         """What is shown, with the addresses that brokers have now."""
