@@ -26,7 +26,9 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 test: lint test-fast $(DOCS_READY)
-	$(BIN)/pytest -m 'peers or slow'
+	@# Most of these wait for something most of the time. The matrix uses all cores by itself.
+	$(BIN)/pytest --numprocesses 2 --dist loadfile -m '(peers or slow) and not matrix'
+	$(BIN)/pytest -m matrix
 
 test-fast: $(READY)
 	$(BIN)/pytest --quiet --numprocesses auto -m 'not peers and not slow'

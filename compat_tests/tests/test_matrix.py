@@ -12,7 +12,12 @@ import trio
 
 from lanemq.compat import CLIENTS, SERVER_NAMES, CellResult, Selection, run_matrix
 
-pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.peers,
+    pytest.mark.slow,
+    pytest.mark.matrix,
+    pytest.mark.timeout(900),
+]
 LOGS = Path("compat-logs")
 
 

@@ -5,6 +5,8 @@ import pytest
 from lanemq.sdk._testing_faces import FACES, run_scenario
 from lanemq.sdk._testing_scenarios import SCENARIOS
 
+pytestmark = pytest.mark.slow  # a server, and all waiting by the real clock
+
 
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("name", [scenario.__name__ for scenario in SCENARIOS])

@@ -39,6 +39,7 @@ from lanemq.sdk import (
 from lanemq.sdk._testing import FakeCluster, clock_ms
 from lanemq.sdk._testing_producer import FakeProducers, FakeTransactions
 
+pytestmark = pytest.mark.slow  # threads wait for one another by the real clock
 FIRST = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
 MESSAGE = Message(topic="PortalTopic", body=b"x")
 NUMBERS = itertools.count()

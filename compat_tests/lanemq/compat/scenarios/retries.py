@@ -77,7 +77,10 @@ async def dead_letter(cell: Cell) -> None:
             times = [delivery.message.reconsume_times for delivery in consumer.deliveries]
             expect_equal("attempts", times, list(range(RETRIES + 1)))
         async with cell.consumer(dead) as reader:
-            (message,) = await reader.receive(1)
+            message, *twice = await reader.receive(1)
+        # A client whose broker is slow to answer (it makes the topic) gives it back once more.
+        expect_equal("ids", {again.message_id for again in twice} - {message.message_id}, set())
+        expect(len(twice) <= 1, "the message once, or twice")
         expect_equal("body", message.body, b"hopeless")
         expect_equal("topic", message.topic, dead)
         expect_equal("user property", message.properties.get("user"), "value")
