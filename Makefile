@@ -31,7 +31,7 @@ test: lint test-fast $(DOCS_READY)
 	$(BIN)/pytest -m matrix
 
 test-fast: $(READY)
-	$(BIN)/pytest --quiet --numprocesses auto -m 'not peers and not slow'
+	$(BIN)/pytest --quiet --numprocesses auto --dist worksteal -m 'not peers and not slow'
 
 serve: $(READY)
 	$(BIN)/lanemq serve
