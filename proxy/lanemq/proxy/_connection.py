@@ -232,8 +232,10 @@ class ServerConnection:
         finally:
             self.in_flight -= 1
             self._server.in_flight -= 1
-        if data is not None and not request.is_oneway:
-            self.write(data)
+        if data is not None and not request.is_oneway and self._nursery is not None:
+            self.queue([data])
+            self.active_s = trio.current_time()
+            await self._server.flush_soon()
 
     def write(self, data: bytes) -> None:
         """Send ``data`` now, or, while a batch is being handled, with the batch's replies."""

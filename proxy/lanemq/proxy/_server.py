@@ -62,6 +62,7 @@ class Server:
         """Whose bytes were read last,"""
         self.served_reads = 0
         """and how many reads in a row before that were its own (up to a bound)."""
+        self._flushes_soon = False
         self._sessions_opened = 0
         self._nursery: trio.Nursery | None = None
         self._accepting = trio.CancelScope()
@@ -115,6 +116,18 @@ class Server:
         finally:
             self.in_batch = False
         if self.dirty:
+            self.flush()
+
+    async def flush_soon(self) -> None:
+        """``flush`` once for all handlers that end now.
+
+        What they waited for often came for many of them at once, such as a sync of the log, or
+        a read from another broker: to send each answer by itself would cost more than the rest.
+        """
+        if not self._flushes_soon:
+            self._flushes_soon = True
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            self._flushes_soon = False
             self.flush()
 
     def flush(self) -> None:

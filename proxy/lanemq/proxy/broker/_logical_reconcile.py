@@ -6,6 +6,7 @@ to find out from the others what became of a migration, and to take the steps th
 - a source that is sealed asks the destination: it is opened, found open, or was called off
 - a destination that does not know its place asks the brokers of the queue whether one does
 - an open segment that another broker's follows was superseded while its broker was away
+- one whose messages a destination took meanwhile is sealed: what came later is there
 - copies of others' segments follow what name servers list
 
 Source: RocketMQ 5.0.0-PREVIEW has nothing like it.
@@ -29,6 +30,7 @@ from ..logical import (
     Move,
     Phase,
     TopicMapping,
+    destinations,
     is_superseded,
     merged,
     reopened,
@@ -37,7 +39,7 @@ from ..logical import (
     without_forgotten,
 )
 from ._context import BrokerContext
-from ._logical_migrate import commit
+from ._logical_migrate import commit, prepare
 from ._logical_seal import as_sealed, sealing
 from ._logical_view import account_of, ask_step, view_of
 
@@ -189,6 +191,11 @@ class Reconciler:
                     await self._settle(own, rival)
                 except Refused as error:
                     LOGGER.info("%s does not say whether it took over: %s", rival, error.remark)
+            for own, target in destinations(mapping, view):
+                try:
+                    await self._make_way(own, target)
+                except Refused as error:
+                    LOGGER.info("%s does not take over for good: %s", target, error.remark)
             try:
                 await self._follow(topic, view)
             except Refused as error:
@@ -225,6 +232,18 @@ class Reconciler:
                 f"{cut} messages from {end} on have logical offsets that were given out again; "
                 "they can only be read from the message queue itself",
             )
+
+    async def _make_way(self, own: Segment, target: Segment) -> None:
+        """Go on with a migration whose destination takes messages while this broker is away.
+
+        Those have no place yet. If the own segment took another one first, the messages of a
+        producer that was at both would change their order.
+        """
+        now = (await self._account(target)).find(target.key)
+        if now is None or now.state is not SegmentState.WRITE_ONLY or now.delta >= 0:
+            return
+        await prepare(self._broker, Move(own, now))
+        LOGGER.warning("%s goes on at %s, where clients are already", own, target)
 
     async def _account(self, host: Segment) -> Chain:
         """The logical queue of ``host`` as its broker tells it. Raises ``Refused``."""

@@ -42,6 +42,7 @@ from ._reading import (
 )
 from ._retire import expired, swept
 from ._view import (
+    destinations,
     is_superseded,
     merged,
     progress,
@@ -76,6 +77,7 @@ __all__ = [
     "check_reusable",
     "check_state",
     "committed",
+    "destinations",
     "expired",
     "flags_field",
     "forwarded",

@@ -84,6 +84,21 @@ def rivals(mapping: TopicMapping, view: LogicalQueues) -> list[tuple[Segment, Se
     return found
 
 
+def destinations(mapping: TopicMapping, view: LogicalQueues) -> list[tuple[Segment, Segment]]:
+    """Own open segments, each with another broker's that clients write to in its place.
+
+    A name server shows a destination that has no place yet only while the source is away.
+    """
+    found = []
+    for index, chain in mapping.chains.items():
+        own, target = chain.normal, view.get(index, Chain(index)).write_only
+        if own is None or target is None or target.delta >= 0:
+            continue
+        if mapping.is_own(own) and not mapping.is_own(target):
+            found.append((own, target))
+    return found
+
+
 def is_superseded(own: Segment, rival: Segment, account: Chain) -> bool:
     """Whether ``rival`` took over from ``own`` while this broker was away.
 
