@@ -94,7 +94,7 @@ def test_people_see_pauses_with_and_without_migrations_and_what_was_lost() -> No
         took_ms=[50.0],
         pauses_ms=[20.0, 30.0],
         quiet_ms=[10.0],
-        rates={"quiet": [1000.0], "migrating": [900.0]},
+        rates={"here": [1000.0], "there": [800.0], "migrating": [810.0]},
         rate_kept=0.9,
         sent=5000,
         failed=0,

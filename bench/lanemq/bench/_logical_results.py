@@ -29,9 +29,11 @@ class Migrations(msgspec.Struct, frozen=True):
     quiet_ms: list[float]
     """The same in windows of the same length without a migration."""
     rates: dict[str, list[float]]
-    """"quiet" and "migrating" -> messages per second, one for each round."""
+    """"here", "there" and "migrating" -> messages per second, one for each round: at the broker
+    where a round begins, at the other, and while the queue goes from one to the other."""
     rate_kept: float
-    """The median rate while migrating over the quiet one."""
+    """The median rate while migrating over the mean of the other two, as it is at each of the
+    brokers for half of the time."""
     sent: int
     """Acknowledged messages."""
     failed: int

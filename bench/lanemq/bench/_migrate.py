@@ -41,6 +41,8 @@ from ._results import this_machine
 SDK_CLIENT = [sys.executable, "-m", "lanemq.bench._sdk_client"]
 CLIENTS = ("java", "sdk")
 QUEUES, QUEUE_ID = 4, 0
+PARTS = ("here", "there", "migrating")
+"""Of a round: where the queue is at its begin, at the other broker, and on the move."""
 SETTLE_S = 0.5
 """From the first sends to the first that count."""
 PER_ROUND = 10
@@ -58,7 +60,7 @@ class MigratePlan:
     interval_s: float = 0.2
     """Between the end of a migration and the next."""
     quiet_s: float = 3.0
-    """Length of each round's part without migrations."""
+    """Length of each of a round's two parts without migrations."""
     clients: Sequence[str] = CLIENTS
 
 
@@ -69,24 +71,25 @@ class _Seen:
     took_ms: list[float] = field(default_factory=list)
     pauses_ms: list[float] = field(default_factory=list)
     quiet_ms: list[float] = field(default_factory=list)
-    rates: dict[str, list[float]] = field(default_factory=lambda: {"quiet": [], "migrating": []})
+    rates: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in PARTS})
     sent: dict[int, int] = field(default_factory=dict)
     failed: int = 0
 
-    def add(self, times: Times, quiet: Window, windows: Sequence[Window]) -> None:
-        """Take in a round: its quiet part, and a window for each migration."""
-        usual_ns = usual_gap_ns(times, quiet)
+    def add(self, times: Times, quiet: Sequence[Window], windows: Sequence[Window]) -> None:
+        """Take in a round: its quiet parts, here and there, and a window for each migration."""
+        usual_ns = min(usual_gap_ns(times, window) for window in quiet)
 
         def pause_ms(window: Window) -> float:
             return round(max(0.0, longest_gap_ns(times, window) - usual_ns) / NS_PER_MS, 2)
 
         length_ns = statistics.median(end - begin for begin, end in windows)
         self.pauses_ms += map(pause_ms, windows)
-        self.quiet_ms += map(pause_ms, pieces(quiet, length_ns))
-        spans = {"quiet": quiet, "migrating": (windows[0][0], windows[-1][1])}
-        for name, (begin, end) in spans.items():
-            rate = acknowledged_in(times, (begin, end)) / ((end - begin) / 1e9)
-            self.rates[name].append(round(rate, 1))
+        for window in quiet:
+            self.quiet_ms += map(pause_ms, pieces(window, length_ns))
+        for name, spans in zip(PARTS, ([quiet[0]], [quiet[1]], windows), strict=True):
+            took_s = sum(end - begin for begin, end in spans) / 1e9
+            count = sum(acknowledged_in(times, window) for window in spans)
+            self.rates[name].append(round(count / took_s, 1))
         self.sent |= {sender: len(stored) for sender, stored in times.items()}
 
 
@@ -134,20 +137,21 @@ class _Bench:
             await self._round(seen, first, count, into=seen.sent)
             done += count
             self.say(
-                f"{self.client}: {done} migrations, {seen.rates['quiet'][-1]:,.0f} messages/s "
-                f"before and {seen.rates['migrating'][-1]:,.0f} meanwhile, longest pauses "
+                f"{self.client}: {done} migrations, {seen.rates['here'][-1]:,.0f} and "
+                f"{seen.rates['there'][-1]:,.0f} messages/s before and "
+                f"{seen.rates['migrating'][-1]:,.0f} meanwhile, longest pauses "
                 f"{max(seen.quiet_ms):.0f} ms before and {max(seen.pauses_ms):.0f} ms meanwhile"
             )
         sent = sum(seen.sent.values())
         self.say(f"{self.client}: reading {sent:,} messages")
         result = await self._account(seen.sent)
-        quiet, migrating = (statistics.median(seen.rates[name]) for name in ("quiet", "migrating"))
+        here, there, migrating = (statistics.median(seen.rates[name]) for name in PARTS)
         return Migrations(
             took_ms=seen.took_ms,
             pauses_ms=seen.pauses_ms,
             quiet_ms=seen.quiet_ms,
             rates=seen.rates,
-            rate_kept=round(migrating / quiet, 3),
+            rate_kept=round(migrating / statistics.mean((here, there)), 3),
             sent=sent,
             failed=seen.failed,
             lost=result.lost,
@@ -156,23 +160,34 @@ class _Bench:
         )
 
     async def _round(self, seen: _Seen, first: int, count: int, *, into: dict[int, int]) -> None:
-        """A while without migrations, then so many, by senders numbered from ``first`` on."""
+        """So many migrations, a while without before the first and one behind it.
+
+        Then the queue is at the other broker, for whose messages a client that goes through the
+        first one's listener has further to go. Senders are numbered from ``first`` on.
+        """
         times_file = self.cluster.folder / f"times-{first}"
         windows: list[Window] = []
         async with self._load(seen, first, times_file):
             await trio.sleep(SETTLE_S)
-            begun = time.monotonic_ns()
-            await trio.sleep(self.plan.quiet_s)
-            quiet = begun, time.monotonic_ns()
-            for _ in range(count):
+            quiet = [await self._quiet()]
+            for number in range(count):
+                if number == 1:
+                    quiet.append(await self._quiet())
                 begun = time.monotonic_ns()
                 await self._migrate()
                 seen.took_ms.append(round((time.monotonic_ns() - begun) / NS_PER_MS, 2))
                 await trio.sleep(self.plan.interval_s)
                 windows.append((begun, time.monotonic_ns()))
+            if count == 1:
+                quiet.append(await self._quiet())
         times = decode_times(times_file.read_bytes())
         seen.add(times, quiet, windows)
         into |= {sender: len(stored) for sender, stored in times.items()}
+
+    async def _quiet(self) -> Window:
+        begun = time.monotonic_ns()
+        await trio.sleep(self.plan.quiet_s)
+        return begun, time.monotonic_ns()
 
     @asynccontextmanager
     async def _load(self, seen: _Seen, first: int, times_file: Path) -> AsyncIterator[None]:
