@@ -1,6 +1,7 @@
 """A logical listener as clients see it that know nothing of logical queues."""
 
 from collections.abc import AsyncIterator
+from itertools import pairwise
 
 import pytest
 import trio
@@ -17,13 +18,14 @@ from lanemq.wire import (
     QueryMessage,
     ResetOffsetBody,
     RouteData,
+    SearchOffset,
     TopicStatsTable,
     UpdateConsumerOffset,
     decode_messages,
     decode_offset_id,
 )
 from lanemq.wire.headers import GetTopicStatsInfo, ResetOffset
-from lanemq.wire.logical import LOGICAL_QUEUE_BROKER
+from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, MigrateLogicalQueue
 
 pytestmark = pytest.mark.slow  # a cluster of its own for every test
 
@@ -142,6 +144,57 @@ async def test_the_bounds_of_a_queue_are_logical(cluster: LogicalCluster) -> Non
     assert {queue.broker_name for queue in stats.offset_table} == {LOGICAL_QUEUE_BROKER}
     assert (places[1].min_offset, places[1].max_offset) == (0, 3)
     assert places[1].last_update_timestamp > places[0].last_update_timestamp
+
+
+async def test_a34_times_are_searched_as_in_a_queue_of_one_broker(
+    cluster: LogicalCluster,
+) -> None:
+    client = await connect(cluster, 2)
+    times: list[int] = []
+
+    async def write(*pauses_s: float) -> None:
+        for pause_s in pauses_s:
+            await trio.sleep(pause_s)
+            assert (await client.send("T", queue_id=0)).fields["queueOffset"] == str(len(times))
+            pulled = await client.pull("T", 0, len(times))
+            times.extend(message.store_timestamp_ms for message in decode_messages(pulled.body))
+
+    async def check() -> None:
+        middles = [(one + other) // 2 for one, other in pairwise(times)]
+        nearer = [middle + 1 for middle in middles]
+        for time_ms in (*middles, *nearer, (1 << 63) - 1):
+            by_side = {
+                "UPPER": max((n for n, at in enumerate(times) if at <= time_ms), default=0),
+                None: min(range(len(times)), key=lambda n: abs(times[n] - time_ms)),
+            }
+            for side, expected in by_side.items():
+                answer = await client.call(29, SearchOffset("T", 0, time_ms, side).to_fields())
+                assert answer.code == 0, answer.remark
+                assert answer.fields["offset"] == str(expected), (side, time_ms, times)
+
+    await write(0.2, 0.6)
+    await cluster.migrate(0, "broker2")
+    await check()  # its end is empty
+    await write(0.8)
+    await check()
+
+
+async def test_a34_the_end_is_not_that_of_a_segment_that_is_continued_by_now(
+    cluster: LogicalCluster,
+) -> None:
+    client, other = await connect(cluster, 1), await connect(cluster, 2)
+    await client.send("T", queue_id=0)
+    target = await cluster.destination(0, "broker2")
+    answer = await cluster.prepare(await cluster.normal(0), target)
+    move = MigrateLogicalQueue.decode(answer.body)
+    end = GetMaxOffset("T", 0).to_fields()
+    assert (await other.call(30, end)).fields["offset"] == "1"  # and it looks at the route
+    assert move.destination is not None
+    await cluster.commit(move.source, move.destination)
+    for _ in range(3):
+        assert (await client.send("T", queue_id=0)).code == 0
+    await trio.sleep(1)
+    assert (await other.call(30, end)).fields["offset"] == "4"
 
 
 async def test_a_message_given_back_comes_again_from_the_broker_that_has_it(

@@ -1,5 +1,6 @@
 """Offsets of logical queues: where groups are (14, 15), where queues begin and end (29 to 32)."""
 
+from collections.abc import Sequence
 from typing import Final, final
 
 from lanemq.wire import (
@@ -23,6 +24,10 @@ from ._context import ROUNDS_MAX, ListenerContext, is_redirect
 from ._progress import Progress, placed
 from ._routes import TopicView
 
+LOWER: Final = "LOWER"
+UPPER: Final = "UPPER"
+"""Which side of a time clients since 5.0 want; all others want the message that is nearest."""
+LONG_MAX: Final = (1 << 63) - 1
 NOT_FOUND: Final = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
 
 
@@ -36,7 +41,7 @@ class Offsets:
     async def max_offset(self, topic: str, index: int, session: Session) -> int:
         """The logical offset that the next message will get, as far as can be told now."""
         for _ in range(ROUNDS_MAX):
-            view, chain = await self._listener.chain(topic, index)
+            view, chain = await self._latest(topic, index)
             parts = placed(chain)
             segment = parts[-1] if parts else None
             if segment is None or segment.is_sealed:
@@ -70,17 +75,37 @@ class Offsets:
     async def offset_at(
         self, topic: str, index: int, timestamp_ms: int, session: Session, boundary: str | None
     ) -> int:
-        """The logical offset at a time: that of the segment whose messages it lies between."""
-        view, chain = await self._listener.chain(topic, index)
-        segment = _segment_at_time(chain, timestamp_ms)
-        if segment is None:
+        """The logical offset at a time, as a broker finds it in a queue of its own."""
+        view, chain = await self._latest(topic, index)
+        readable, side = chain.readable, (boundary or "").upper()
+        if not readable:
             return chain.known_end
-        header = SearchOffset(topic, segment.queue_id, timestamp_ms, boundary)
+        at = _segment_at_time(readable, timestamp_ms)
+        segment = readable[at]
+        found = await self._search(view, segment, timestamp_ms, session, boundary)
+        if at and found == segment.offset_delta and side != LOWER:
+            # The last message before this segment may be the one, or there is none behind it.
+            before = readable[at - 1]
+            ahead_ms = 1 if side == UPPER else timestamp_ms - before.last_time_ms
+            behind_ms = min(timestamp_ms + ahead_ms, LONG_MAX)
+            if found == await self._search(view, segment, behind_ms, session, LOWER):
+                return before.next_delta - 1
+        return segment.to_logical(found)
+
+    async def _search(
+        self,
+        view: TopicView,
+        segment: Segment,
+        timestamp_ms: int,
+        session: Session,
+        boundary: str | None,
+    ) -> int:
+        """The offset in the segment's message queue."""
+        header = SearchOffset(segment.topic, segment.queue_id, timestamp_ms, boundary)
         answer = await self._ask(
             view, segment, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header.to_fields(), session
         )
-        found = segment.clamp_max(max(_number(answer, "offset"), segment.offset_delta))
-        return segment.to_logical(found)
+        return segment.clamp_max(max(_number(answer, "offset"), segment.offset_delta))
 
     async def earliest_time_ms(self, topic: str, index: int, session: Session) -> int:
         """When the first message of the queue was stored; -1 without any."""
@@ -97,6 +122,15 @@ class Offsets:
             return _number(answer, "timestamp")
         return -1
 
+    async def _latest(self, topic: str, index: int) -> tuple[TopicView, Chain]:
+        """The segments; where the last one is closed, another may follow it by now."""
+        view, chain = await self._listener.chain(topic, index)
+        parts = placed(chain)
+        if parts and parts[-1].is_sealed:
+            await self._listener.routes.refresh(topic)
+            view, chain = await self._listener.chain(topic, index)
+        return view, chain
+
     async def _ask(
         self, view: TopicView, segment: Segment, code: int, fields: dict[str, str], session: Session
     ) -> Frame:
@@ -106,15 +140,14 @@ class Offsets:
         return answer
 
 
-def _segment_at_time(chain: Chain, timestamp_ms: int) -> Segment | None:
-    """The first readable segment with a message stored at that time or later, else the last."""
-    readable = chain.readable
-    for segment in readable:
+def _segment_at_time(readable: Sequence[Segment], timestamp_ms: int) -> int:
+    """Which is the first with a message stored at that time or later, else the last."""
+    for at, segment in enumerate(readable):
         if not segment.is_sealed or segment.last_time_ms <= 0:
-            return segment
+            return at
         if timestamp_ms <= segment.last_time_ms:
-            return segment
-    return readable[-1] if readable else None
+            return at
+    return len(readable) - 1
 
 
 def _number(answer: Frame, field: str) -> int:
