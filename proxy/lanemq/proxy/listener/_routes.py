@@ -71,6 +71,8 @@ class TopicView:
 class _Known:
     view: TopicView | None
     asked_s: float
+    had_use: bool
+    """Whether the last question brought anything that was not known."""
 
 
 @final
@@ -100,13 +102,14 @@ class LogicalRoutes:
         return self.get(topic)
 
     async def refresh(self, topic: str) -> TopicView | None:
-        """Ask now, unless that was just done. Where nobody answers, what was known stays."""
+        """Ask now, unless that was just done in vain. Where nobody answers, all stays as it was."""
         under_way = self._asking.get(topic)
         if under_way is not None:
             await under_way.wait()
             return self.get(topic)
         known = self._known.get(topic)
-        if known is not None and trio.current_time() - known.asked_s < RETRY_S:
+        now_s = trio.current_time()
+        if known is not None and not known.had_use and now_s - known.asked_s < RETRY_S:
             await trio.lowlevel.checkpoint()
             return known.view
         done = self._asking[topic] = trio.Event()
@@ -114,9 +117,10 @@ class LogicalRoutes:
             view, is_answered = await self._ask(topic)
             if len(self._known) >= TOPICS_MAX:
                 self._known.clear()
-            if not is_answered and known is not None:
-                view = known.view
-            self._known[topic] = _Known(view, trio.current_time())
+            before = known.view if known is not None else None
+            if not is_answered:
+                view = before
+            self._known[topic] = _Known(view, trio.current_time(), view != before)
         finally:
             del self._asking[topic]
             done.set()
