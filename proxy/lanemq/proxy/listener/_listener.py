@@ -13,7 +13,7 @@ from lanemq.wire import HostAddress, RequestCode
 
 from .._dispatch import Handlers
 from .._server import Server
-from . import _direct, _messages, _offsets, _pulls, _sends, _stats
+from . import _direct, _messages, _offsets, _pulls, _sends, _spans, _stats
 from ._brokers import Brokers
 from ._context import ListenerContext
 from ._progress import Progress
@@ -75,6 +75,7 @@ class LogicalListener:
         _messages.register(handlers, messages)
         _direct.register(handlers, listener, messages)
         _stats.register(handlers, _stats.Stats(listener, offsets, self._progress))
+        _spans.register(handlers, _spans.Spans(listener, offsets, self._progress))
         self.server = Server(
             handlers,
             name=f"logical listener of {config.broker_name}",

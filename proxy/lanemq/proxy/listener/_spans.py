@@ -1,0 +1,102 @@
+"""Where a group is in its logical queues, by the store times of messages (303).
+
+Source: RocketMQ 4.9.8, AdminBrokerProcessor.queryConsumeTimeSpan.
+"""
+
+from typing import Final, final
+
+from lanemq.wire import (
+    Frame,
+    PullSysFlag,
+    QueryConsumeTimeSpanBody,
+    QueueTimeSpan,
+    Refused,
+    RequestCode,
+    ResponseCode,
+    SystemGroup,
+    decode_messages,
+    request,
+)
+from lanemq.wire.headers import PullMessage, QueryConsumeTimeSpan
+from lanemq.wire.logical import READER_FIELD
+
+from .._dispatch import Handlers, typed
+from .._session import Session
+from ._context import ListenerContext
+from ._offsets import Offsets
+from ._progress import Progress
+from ._stats import queue_of
+
+UNKNOWN: Final = -1
+"""The time of a message that is not there."""
+
+
+@final
+class Spans:
+    """The handler of one listener."""
+
+    def __init__(self, listener: ListenerContext, offsets: Offsets, progress: Progress) -> None:
+        self._listener = listener
+        self._offsets = offsets
+        self._progress = progress
+
+    async def answer(self, header: QueryConsumeTimeSpan, frame: Frame, session: Session) -> Frame:
+        """Answer where each logical queue begins and ends, and where the group is."""
+        view = await self._listener.view(header.topic)
+        spans = [
+            await self._span(header.group, header.topic, index, session) for index in view.queues
+        ]
+        return frame.reply(body=QueryConsumeTimeSpanBody(tuple(spans)).encode())
+
+    async def _span(self, group: str, topic: str, index: int, session: Session) -> QueueTimeSpan:
+        end = await self._offsets.max_offset(topic, index, session)
+        consumed = await self._progress.find(group, topic, index, session) or 0
+        first_ms = await self._offsets.earliest_time_ms(topic, index, session)
+        consumed_ms, delay_ms = first_ms, 0
+        if consumed > 0:
+            consumed_ms = await self._time_ms(topic, index, consumed - 1, session)
+        if consumed < end:
+            next_ms = await self._time_ms(topic, index, consumed, session)
+            delay_ms = self._listener.broker.now_ms() - next_ms if next_ms > 0 else 0
+        return QueueTimeSpan(
+            message_queue=queue_of(topic, index),
+            min_time_stamp=first_ms,
+            max_time_stamp=await self._time_ms(topic, index, end - 1, session),
+            consume_time_stamp=consumed_ms,
+            delay_time=delay_ms,
+        )
+
+    async def _time_ms(self, topic: str, index: int, offset: int, session: Session) -> int:
+        """When the message at a logical offset was stored; its broker has to show it for that."""
+        view, chain = await self._listener.chain(topic, index)
+        located = chain.locate(offset) if offset >= 0 else None
+        if located is None or not located.is_legal:
+            return UNKNOWN
+        header = PullMessage(
+            consumer_group=SystemGroup.TOOLS_CONSUMER,
+            topic=topic,
+            queue_id=located.segment.queue_id,
+            queue_offset=located.queue_offset,
+            max_msg_nums=1,
+            sys_flag=PullSysFlag.SUBSCRIPTION,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            sub_version=0,
+            subscription="*",
+        )
+        fields = header.to_fields() | {READER_FIELD: "true"}
+        asked = request(RequestCode.PULL_MESSAGE, fields)
+        try:
+            answer = await self._listener.ask(view, located.segment.broker_name, asked, session)
+        except Refused:
+            return UNKNOWN
+        if answer.code != ResponseCode.SUCCESS:
+            return UNKNOWN
+        (message,) = decode_messages(answer.body)
+        is_it = message.queue_offset == located.queue_offset
+        return message.store_timestamp_ms if is_it else UNKNOWN
+
+
+def register(handlers: Handlers, spans: Spans) -> None:
+    """Request 303."""
+    handlers.add(RequestCode.QUERY_CONSUME_TIME_SPAN, typed(QueryConsumeTimeSpan, spans.answer))

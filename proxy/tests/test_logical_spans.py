@@ -1,0 +1,38 @@
+"""What a logical listener tells consoles of a group's place, in times."""
+
+import pytest
+import trio
+
+from lanemq.proxy._testing import Peer
+from lanemq.proxy.broker._testing import Client
+from lanemq.proxy.simulation._logical import CLIENT_HOST, TOPIC, open_logical_cluster
+from lanemq.wire import QueryConsumeTimeSpanBody, UpdateConsumerOffset
+from lanemq.wire.logical import LOGICAL_QUEUE_BROKER
+
+pytestmark = pytest.mark.slow  # a cluster of its own
+
+
+async def test_time_spans_go_across_segments(autojump_clock: object) -> None:
+    async with open_logical_cluster() as cluster:
+        await cluster.map_all(queues=1)
+        stream = await cluster.network.dialer(CLIENT_HOST)(cluster.brokers["broker1"].host, 10921)
+        client = Client(Peer(stream))
+        for number in range(4):
+            if number == 2:
+                await cluster.migrate(0, "broker2")
+            assert (await client.send(TOPIC, b"%d" % number, queue_id=0)).code == 0
+            await trio.sleep(1)
+        await client.call(15, UpdateConsumerOffset("g", TOPIC, 0, 3).to_fields())
+
+        answer = await client.call(303, {"topic": TOPIC, "group": "g"})
+        assert answer.code == 0, answer.remark
+        busy, idle = sorted(
+            QueryConsumeTimeSpanBody.decode(answer.body).consume_time_span_set,
+            key=lambda span: span.message_queue.queue_id,
+        )
+        assert {span.message_queue.broker_name for span in (busy, idle)} == {LOGICAL_QUEUE_BROKER}
+        # Messages are a second apart, the third was consumed, and the fourth is a second old.
+        assert busy.consume_time_stamp - busy.min_time_stamp == pytest.approx(2000, abs=300)
+        assert busy.max_time_stamp - busy.consume_time_stamp == pytest.approx(1000, abs=300)
+        assert busy.delay_time == pytest.approx(1000, abs=300)
+        assert (idle.min_time_stamp, idle.max_time_stamp, idle.delay_time) == (-1, -1, 0)
