@@ -21,6 +21,7 @@ from lanemq.proxy.logical import (
     TopicMapping,
     Wait,
     begin_prepare,
+    born_host_of,
     committed,
     expired,
     forwarded,
@@ -41,7 +42,15 @@ from lanemq.proxy.logical import (
     swept,
     unmap_queue,
 )
-from lanemq.wire import Frame, MessageQueue, Refused, RemoteProtocolError, RequestCode, fastjson
+from lanemq.wire import (
+    Frame,
+    HostAddress,
+    MessageQueue,
+    Refused,
+    RemoteProtocolError,
+    RequestCode,
+    fastjson,
+)
 from lanemq.wire.logical import (
     LogicalQueues,
     Segment,
@@ -477,14 +486,17 @@ def test_d15_a_forward_names_the_queue_where_the_target_reads_it(
 ) -> None:
     asked = Frame(code=code, opaque=77, fields={field: "0", flags: "1", "x": "y"}, body=b"body")
     target = segment("b", 5, delta=10)
-    ours = forwarded(asked, target)
-    said = {"lanemqHops": "1", "lanemqSegment": "0:0"}
+    sender = HostAddress("10.9.8.7", 1234)
+    ours = forwarded(asked, target, sender)
+    said = {"lanemqHops": "1", "lanemqSegment": "0:0", "lanemqBornHost": sender.packed.hex()}
     assert ours.fields == {field: "5", flags: "65", "x": "y"} | said
     assert (ours.code, ours.body, queue_field(code)) == (code, b"body", field)
     assert hops_of(ours) == 1
-    twice = forwarded(ours, target)
+    between = HostAddress("10.0.0.1", 10911)
+    twice = forwarded(ours, target, between)
+    assert born_host_of(twice, between) == sender.packed
     with pytest.raises(Refused, match="passed on 2 times"):
-        forwarded(twice, target)
+        forwarded(twice, target, between)
     assert hops_of(Frame(code=code, fields={"lanemqHops": "many"})) == 2
 
 

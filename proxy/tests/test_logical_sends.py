@@ -13,8 +13,9 @@ from trio.testing import MockClock
 
 from lanemq.proxy._testing import Peer
 from lanemq.proxy.broker._testing import Client, send_header
-from lanemq.proxy.logical import TopicMapping, forwarded
+from lanemq.proxy.logical import TopicMapping, born_host_of, forwarded
 from lanemq.proxy.simulation._logical import (
+    CLIENT_HOST,
     TOPIC,
     LogicalCluster,
     messages_of,
@@ -27,6 +28,7 @@ from lanemq.wire import (
     FLAG_ONEWAY,
     BatchEntry,
     Frame,
+    HostAddress,
     RequestCode,
     SerializeType,
     SysFlag,
@@ -457,8 +459,21 @@ async def test_a_sender_that_means_an_unknown_segment_is_told_to_ask(
 async def test_a_message_that_is_passed_on_says_what_it_is_for(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
-    source, target = await cluster.migrate(0, "broker2")
+    _, target = await cluster.migrate(0, "broker2")
     frame = Frame(code=RequestCode.SEND_MESSAGE_V2, fields=send_header(TOPIC).to_letters())
-    assert forwarded(frame, target).fields[SEGMENT_FIELD] == segment_value(0, target.offset_delta)
-    assert (await cluster.send(source, flagged=False)).code == 0
-    assert await bodies(cluster, target) == [b"body"]
+    sent = forwarded(frame, target, HostAddress("10.0.9.9", 1))
+    assert sent.fields[SEGMENT_FIELD] == segment_value(0, target.offset_delta)
+    client = await cluster.at("broker1", version=407)
+    for code, fields, body in sends(b"body"):
+        assert (await client.call(code, fields, body)).code == 0
+    stored = await (await cluster.at("broker2")).messages(TOPIC, target.queue_id)
+    assert len(stored) == 4
+    # Not the broker that passed it on: its sender.
+    assert {message.born_host.host for message in stored} == {CLIENT_HOST}
+
+
+@pytest.mark.parametrize("value", ["", "zz", "00", "ff" * 21])
+def test_an_address_that_is_none_is_passed_over(value: str) -> None:
+    peer = HostAddress("10.1.1.1", 7)
+    assert born_host_of(Frame(code=10, fields={"lanemqBornHost": value}), peer) == peer.packed
+    assert born_host_of(Frame(code=10, fields={}), peer) == peer.packed

@@ -30,12 +30,14 @@ from lanemq.wire.headers import SendMessage
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_FLAG,
     REDIRECT_FIELD,
+    SEGMENT_FIELD,
     LogicalQueues,
     Redirect,
     Segment,
+    segment_value,
 )
 
-from ..logical import HOPS_FIELD, SegmentClosed, merged
+from ..logical import BORN_HOST_FIELD, HOPS_FIELD, SegmentClosed, merged
 from ._context import BrokerContext
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
@@ -166,5 +168,9 @@ def _as_send(message: NewMessage, target: Segment) -> Frame:
         properties=properties.decode("utf-8", "replace"),
         reconsume_times=message.reconsume_times,
     )
-    fields = header.to_letters() | {HOPS_FIELD: "1"}
+    fields = header.to_letters() | {
+        HOPS_FIELD: "1",
+        BORN_HOST_FIELD: message.born_host.hex(),
+        SEGMENT_FIELD: segment_value(target.logical_index, target.offset_delta),
+    }
     return request(RequestCode.SEND_MESSAGE_V2, fields, message.body)

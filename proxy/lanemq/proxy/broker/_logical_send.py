@@ -184,7 +184,7 @@ class Elsewhere:
         self, frame: Frame, session: Session, target: Segment, send: Send
     ) -> Frame | None:
         """The answer of the broker that ``target`` is on; None to a one-way send."""
-        ours = forwarded(frame, target)
+        ours = forwarded(frame, target, session.peer)
         if target.broker_name == self._logical.broker_name:
             answer = send(replace(frame, fields=ours.fields), session)
             self._broker.commit()

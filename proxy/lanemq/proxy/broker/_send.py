@@ -37,7 +37,7 @@ from lanemq.wire.logical import LOGICAL_QUEUE_FLAG, SEGMENT_FIELD
 from .._dispatch import Handlers
 from .._reply_template import ReplyTemplate
 from .._session import Session
-from ..logical import SegmentClosed
+from ..logical import BORN_HOST_FIELD, SegmentClosed, born_host_of
 from ._context import BrokerContext
 from ._logical_send import Elsewhere
 from ._topics import SendTarget
@@ -200,7 +200,11 @@ class Sends:
                     flag=int(fields[flag_name]),
                     sys_flag=int(fields[sys_flag_name]) & STORED_FLAGS | target.sys_flag,
                     born_timestamp_ms=int(fields[born_timestamp_name]),
-                    born_host=session.peer.packed,
+                    born_host=(
+                        born_host_of(frame, session.peer)
+                        if BORN_HOST_FIELD in fields
+                        else session.peer.packed
+                    ),
                     store_host=store_host,
                     reconsume_times=int(fields.get(reconsume_times_name, "0")),
                 )
@@ -311,7 +315,7 @@ class Sends:
             flag=header.flag,
             sys_flag=header.sys_flag & STORED_FLAGS | target.sys_flag,
             born_timestamp_ms=header.born_timestamp,
-            born_host=session.peer.packed,
+            born_host=born_host_of(frame, session.peer),
             store_host=self._store_host,
             reconsume_times=reconsume_times,
         )
@@ -342,7 +346,8 @@ class Sends:
         entries = decode_batch(frame.body)
         if not entries:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
-        shared, born_host = decode_properties(header.properties or ""), session.peer.packed
+        shared = decode_properties(header.properties or "")
+        born_host = born_host_of(frame, session.peer)
         # Every record gets the batch's own properties besides its own. Of equal names the last
         # one counts, and a unique key must stay that of its message.
         left_out = {*self._tail_names, Property.WAIT, Property.UNIQ_KEY}

@@ -33,7 +33,7 @@ from lanemq.wire.logical import (
 from .._dispatch import Handlers
 from .._session import Session
 from ..logical import SegmentClosed, TopicMapping
-from ..logical._forwarding import flags_field, queue_field
+from ..logical._forwarding import BORN_HOST_FIELD, born_host_of, flags_field, queue_field
 from ..logical._positions import broker_tag, tagged
 from ._brokers import Unreachable
 from ._context import ROUNDS_MAX, ListenerContext, is_redirect
@@ -127,7 +127,7 @@ class Sends:
         segment = tail(chain) if chain is not None else None
         if segment is None or segment.delta < 0 or not listener.brokers.is_own(segment.broker_name):
             return self._search(topic, index, frame, session)
-        answer = listener.brokers.ask_own(_addressed(frame, segment), session)
+        answer = listener.brokers.ask_own(_addressed(frame, segment, session), session)
         if not isinstance(answer, Frame):
             return self._finish(answer, segment, topic, index, frame, session)
         if is_redirect(answer):
@@ -165,7 +165,7 @@ class Sends:
                 break
             try:
                 answer = await listener.ask(
-                    view, segment.broker_name, _addressed(frame, segment), session
+                    view, segment.broker_name, _addressed(frame, segment, session), session
                 )
             except Unreachable as error:
                 # Nothing was stored: if the queue ends elsewhere by now, the message goes there.
@@ -238,7 +238,7 @@ def _reachable_tail(view: TopicView, chain: Chain, unreachable: set[str]) -> Seg
     return other if other is not None and other.broker_name not in unreachable else None
 
 
-def _addressed(frame: Frame, segment: Segment) -> Frame:
+def _addressed(frame: Frame, segment: Segment, session: Session) -> Frame:
     """The request for a segment's queue, as of a client that follows redirects."""
     fields, code = frame.fields, frame.code
     flags = flags_field(code)
@@ -248,6 +248,7 @@ def _addressed(frame: Frame, segment: Segment) -> Frame:
         queue_field(code): str(segment.queue_id),
         flags: str(sys_flag),
         SEGMENT_FIELD: segment_value(segment.logical_index, segment.offset_delta),
+        BORN_HOST_FIELD: born_host_of(frame, session.peer).hex(),
     }
     return replace(frame, fields=asked)
 

@@ -5,8 +5,10 @@ here knows a socket, a disk or a clock.
 """
 
 from ._forwarding import (
+    BORN_HOST_FIELD,
     HOPS_FIELD,
     ORIGIN_ID_FIELD,
+    born_host_of,
     flags_field,
     forwarded,
     hops_of,
@@ -54,6 +56,7 @@ from ._view import (
 
 __all__ = [
     "ALREADY_SET_UP",
+    "BORN_HOST_FIELD",
     "DELETED",
     "EXCEEDS",
     "HOPS_FIELD",
@@ -73,6 +76,7 @@ __all__ = [
     "TopicMapping",
     "Wait",
     "begin_prepare",
+    "born_host_of",
     "check_deletable",
     "check_reusable",
     "check_state",

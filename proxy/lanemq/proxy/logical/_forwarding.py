@@ -6,7 +6,15 @@ answers twice, names the wrong field and lets answers meet each other's requests
 
 from typing import Final
 
-from lanemq.wire import Frame, Refused, RequestCode, ResponseCode, request
+from lanemq.wire import (
+    Frame,
+    HostAddress,
+    ProtocolError,
+    Refused,
+    RequestCode,
+    ResponseCode,
+    request,
+)
 from lanemq.wire.logical import (
     FORWARD_QUEUE_ID_FIELD,
     LOGICAL_QUEUE_FLAG,
@@ -18,6 +26,9 @@ from lanemq.wire.logical import (
 HOPS_FIELD: Final = "lanemqHops"
 """Ext field of a send that was passed on: how often."""
 HOPS_MAX: Final = 2
+
+BORN_HOST_FIELD: Final = "lanemqBornHost"
+"""Ext field of a send that was passed on: the address of its sender, packed, in hex digits."""
 
 ORIGIN_ID_FIELD: Final = "lanemqOriginId"
 """Ext field of a send-back from a logical listener: the offset id that the consumer knows."""
@@ -48,8 +59,22 @@ def hops_of(frame: Frame) -> int:
     return int(text) if text.isdecimal() else HOPS_MAX
 
 
-def forwarded(frame: Frame, target: Segment) -> Frame:
-    """A new request for ``target`` with the message of ``frame``.
+def born_host_of(frame: Frame, peer: HostAddress) -> bytes:
+    """The packed address of a message's sender: the peer, or whoever that had it from.
+
+    What is no address is passed over.
+    """
+    given = frame.fields.get(BORN_HOST_FIELD)
+    if given is None:
+        return peer.packed
+    try:
+        return HostAddress.unpack(bytes.fromhex(given)).packed
+    except (ProtocolError, ValueError):
+        return peer.packed
+
+
+def forwarded(frame: Frame, target: Segment, peer: HostAddress) -> Frame:
+    """A new request for ``target`` with the message of ``frame``, which came from ``peer``.
 
     It says that its sender follows redirects. Raises ``Refused`` where it went too far already.
     """
@@ -63,6 +88,7 @@ def forwarded(frame: Frame, target: Segment) -> Frame:
         queue_field(code): str(target.queue_id),
         flags_field(code): str(sys_flag),
         SEGMENT_FIELD: segment_value(target.logical_index, target.offset_delta),
+        BORN_HOST_FIELD: born_host_of(frame, peer).hex(),
         HOPS_FIELD: str(hops),
     }
     return request(code, fields, frame.body, oneway=frame.is_oneway)
