@@ -37,9 +37,9 @@ class Producer:
         result = await self._send(message, mode, queue_id)
         return msgspec.convert(result, Sent)
 
-    async def send_oneway(self, message: Outgoing) -> None:
+    async def send_oneway(self, message: Outgoing, *, queue_id: int | None = None) -> None:
         """Send without an answer."""
-        await self._send(message, "oneway", None)
+        await self._send(message, "oneway", queue_id)
 
     async def _send(self, message: Outgoing, mode: str, queue_id: int | None) -> Any:  # noqa: ANN401
         chosen = {} if queue_id is None else {"queue_id": queue_id}
@@ -147,6 +147,10 @@ class Puller:
     async def offset(self, which: str, queue_id: int, **arguments: object) -> int:
         """Ask for an offset: ``which`` is min, max, search or committed."""
         return int(await self._ask(f"{which}_offset", queue_id=queue_id, **arguments))
+
+    async def earliest_time_ms(self, queue_id: int) -> int:
+        """Ask when the first message was stored; only of Java clients."""
+        return int(await self._ask("earliest_time", queue_id=queue_id))
 
     async def commit(self, queue_id: int, queue_offset: int) -> None:
         """Note that the group has read everything before ``queue_offset``."""

@@ -45,9 +45,9 @@ class Bench:
     def __init__(self, cluster: BrokersCluster, cell: Cell, admin: AdminClient) -> None:
         self.cluster, self.cell, self.admin = cluster, cell, admin
 
-    async def topic(self, queues: int = 2) -> str:
+    async def topic(self, queues: int = 2, *, name: str | None = None) -> str:
         """A topic with so many queues on each broker, all of them logical ones."""
-        topic = self.cell.name("topic")
+        topic = name or self.cell.name("topic")
         await self.cluster.control.create_topic(topic, queues)
         for number, address in enumerate(self.cluster.addresses.values()):
             for queue_id in range(queues):
