@@ -158,6 +158,9 @@ async def test_d27_a_queue_that_is_taken_out_is_an_ordinary_one_again(
     assert (await cluster.chain("broker1", 5))[0].to_logical(0) == 0
     # A queue with messages that still takes more is not taken out by mistake.
     assert (await cluster.map("broker1", 0, -1)).code == 1
+    assert (await cluster.map("broker1", 0, -1, force=True)).remark == "deleted"
+    assert not await cluster.chain("broker1", 5)
+    assert (await cluster.send(segment)).code == 0
 
 
 async def test_a_queue_moves_to_another_logical_queue_while_neither_has_a_history(

@@ -130,6 +130,14 @@ def test_one_queue_is_mapped_by_hand(console: Console) -> None:
     assert console.run(*by_hand, "-q", "0", "-i", "7") == [
         "queue 0 at 10.0.1.2:10911 is logical queue 7: set up"
     ]
+    taken_out = (*by_hand, "-q", "0", "-i", "-1")
+    console.cluster.by_name["broker-b"].queue(T, 0).records.append(b"x")
+    (line,) = console.run(*taken_out, status=1)
+    assert "has messages" in line
+    (line,) = console.run(*taken_out, "--force")
+    assert line == "queue 0 at 10.0.1.2:10911 is no logical queue: deleted"
+    (line,) = console.run(*by_hand, "-q", "0", "-i", "7", "--force", status=1)
+    assert "--force is for taking one queue out" in line
     (line,) = console.run(*by_hand, "-q", "0", status=1)
     assert "logicalQueueIndex and queueId must be specified together." in line
     (line,) = console.run(*by_hand, status=1)

@@ -248,18 +248,19 @@ class LogicalBroker(FakeBroker):
         if body.topic not in self.topics:
             raise Refused(ERROR, "topic not exist")
         if body.logical_index < 0:
-            return frame.reply(remark=self._call_off(body.topic, body.queue_id))
+            return frame.reply(remark=self._call_off(body))
         queue = MessageQueue(body.topic, self.name, body.queue_id)
         self._keep(body.topic, Segment(queue, body.logical_index, 0, broker_address=self.address))
         return frame.reply(remark="set up")
 
-    def _call_off(self, topic: str, queue_id: int) -> str:
+    def _call_off(self, body: UpdateLogicalQueueMapping) -> str:
         """The destination of a migration ends as it is, if it is empty."""
+        topic, queue_id = body.topic, body.queue_id
         segment = self._latest(topic, queue_id)
         if segment is None:
             return "already deleted"
         end = self.queue(topic, queue_id).max_offset
-        if end > segment.offset_delta:
+        if end > segment.offset_delta and not body.force:
             raise Refused(ERROR, f"message queue {queue_id} has messages")
         self._keep(topic, segment.with_delta(max(segment.delta, 0)).sealed(end))
         return "deleted"

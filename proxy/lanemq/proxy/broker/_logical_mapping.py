@@ -81,7 +81,9 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
         if latest is not None:
             name = "unmap", queue_id
             async with logical.operation(topic, latest.logical_index, name):
-                await logical.change(topic, lambda mapping: unmapped(mapping, queue_id))
+                await logical.change(
+                    topic, lambda mapping: unmapped(mapping, queue_id, forced=bool(asked.force))
+                )
         await broker.announced()
         return frame.reply(remark=DELETED)
 
@@ -102,9 +104,9 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
         await broker.announced()
         return frame.reply(remark=remark)
 
-    def unmapped(mapping: TopicMapping, queue_id: int) -> TopicMapping:
+    def unmapped(mapping: TopicMapping, queue_id: int, *, forced: bool) -> TopicMapping:
         end_offset = logical.end_offset(mapping.topic, queue_id)
-        return unmap_queue(mapping, queue_id, end_offset=end_offset)
+        return unmap_queue(mapping, queue_id, end_offset=end_offset, forced=forced)
 
     def query(header: QueryLogicalQueueMapping, frame: Frame, session: Session) -> Frame:
         """Answer all that is known of a topic; ``null`` where it has no logical queues."""

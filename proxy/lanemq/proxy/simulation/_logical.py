@@ -78,9 +78,11 @@ class LogicalCluster:
             code = RequestCode.UPDATE_AND_CREATE_TOPIC
             assert (await client.call(code, header.to_fields())).code == 0
 
-    async def map(self, name: str, queue_id: int, index: int, topic: str = TOPIC) -> Frame:
+    async def map(
+        self, name: str, queue_id: int, index: int, topic: str = TOPIC, *, force: bool = False
+    ) -> Frame:
         client = await self.at(name)
-        body = UpdateLogicalQueueMapping(topic, queue_id, index)
+        body = UpdateLogicalQueueMapping(topic, queue_id, index, force or None)
         return await client.call(RequestCode.UPDATE_TOPIC_LOGICAL_QUEUE_MAPPING, body=body.encode())
 
     async def map_all(self, *, queues: int, topic: str = TOPIC) -> None:

@@ -53,10 +53,16 @@ class LogicalQueueRequests:
         frame = await self._caller.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         return LogicalQueues.of_route(RouteData.decode(frame.body).extra)
 
-    async def map_queue(self, address: str, topic: str, queue_id: int, index: int) -> str:
+    async def map_queue(
+        self, address: str, topic: str, queue_id: int, index: int, *, force: bool = False
+    ) -> str:
         """Make a physical queue the logical queue ``index`` (411); a negative index takes it
-        out. Returns what the broker says: ``set up``, ``already set up`` or ``deleted``."""
-        body = UpdateLogicalQueueMapping(topic, queue_id, index).encode()
+        out. Returns what the broker says: ``set up``, ``already set up`` or ``deleted``.
+
+        An open queue with messages is taken out only by ``force``: readers of the logical queue
+        lose them, and readers of the physical one have them.
+        """
+        body = UpdateLogicalQueueMapping(topic, queue_id, index, force or None).encode()
         code = RequestCode.UPDATE_TOPIC_LOGICAL_QUEUE_MAPPING
         return (await self._caller.ask(address, code, body=body)).remark or ""
 

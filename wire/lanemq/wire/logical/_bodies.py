@@ -16,13 +16,17 @@ from ._segment import Segment, SegmentState
 
 @dataclass(frozen=True, slots=True)
 class UpdateLogicalQueueMapping(Body):
-    """UPDATE_TOPIC_LOGICAL_QUEUE_MAPPING 411; a negative index takes the queue out."""
+    """UPDATE_TOPIC_LOGICAL_QUEUE_MAPPING 411; a negative index takes the queue out.
+
+    ``force`` is lanemq's own member: take it out although it has messages.
+    """
 
     NAMES: ClassVar = {"logical_index": "logicalQueueIdx"}
 
     topic: str
     queue_id: int
     logical_index: int
+    force: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ CLUSTER = click.option("-c", "--clusterName", "cluster", help="All masters of th
 @click.option("-q", "--queue", "queue_id", type=int, help="With -b: the queue's id there.")
 @click.option("-i", "--index", type=int, help="With -b: its logical queue; below 0: none.")
 @click.option("-b", "--broker", "broker", help="Broker address.")
+@click.option("-f", "--force", is_flag=True, help="With -i below 0: although it has messages.")
 @CLUSTER
 async def update_mapping(
     admin: AdminClient,
@@ -34,15 +35,18 @@ async def update_mapping(
     queue_id: int | None,
     index: int | None,
     broker: str | None,
+    force: bool,
     cluster: str | None,
 ) -> object:
     """Make logical queues of a topic's queues: of one, or of all that are none yet."""
+    if force and (broker is None or index is None or index >= 0):
+        fail("--force is for taking one queue out: with -b, -q, and -i below 0")
     if broker is not None:
         if queue_id is None and index is None:
             fail("brokerAddr specified but no logicalQueueIndex and queueId found")
         if queue_id is None or index is None:
             fail("logicalQueueIndex and queueId must be specified together.")
-        remark = await admin.map_queue(broker.strip(), topic, queue_id, index)
+        remark = await admin.map_queue(broker.strip(), topic, queue_id, index, force=force)
         what = f"logical queue {index}" if index >= 0 else "no logical queue"
         out.line(f"queue {queue_id} at {broker} is {what}: {remark}")
         return {"broker": broker, "queueId": queue_id, "index": index, "remark": remark}

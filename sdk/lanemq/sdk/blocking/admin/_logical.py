@@ -23,10 +23,16 @@ class LogicalQueueRequests:
         without. Raises ``RefusedByBroker`` for a topic that does not exist."""
         return self._bridge.call(self._core.routed_logical_queues, topic)
 
-    def map_queue(self, address: str, topic: str, queue_id: int, index: int) -> str:
+    def map_queue(
+        self, address: str, topic: str, queue_id: int, index: int, *, force: bool = False
+    ) -> str:
         """Make a physical queue the logical queue ``index`` (411); a negative index takes it
-        out. Returns what the broker says: ``set up``, ``already set up`` or ``deleted``."""
-        return self._bridge.call(self._core.map_queue, address, topic, queue_id, index)
+        out. Returns what the broker says: ``set up``, ``already set up`` or ``deleted``.
+
+        An open queue with messages is taken out only by ``force``: readers of the logical queue
+        lose them, and readers of the physical one have them.
+        """
+        return self._bridge.call(self._core.map_queue, address, topic, queue_id, index, force=force)
 
     def delete_mapping(self, address: str, topic: str) -> str:
         """End the logical queues of a topic at a broker, where none has a segment left (422)."""
