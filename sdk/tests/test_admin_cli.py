@@ -50,6 +50,7 @@ OWN_COMMANDS = {
     "resumeMigrateTopicLogicalQueue",
     "abortMigrateTopicLogicalQueue",
     "drainBroker",
+    "forgetBroker",
     "balanceLogicalQueues",
 }
 NOWHERE = "127.0.0.1:1"  # nobody listens there

@@ -16,7 +16,7 @@ from lanemq.sdk._testing import Peer
 from lanemq.sdk._testing_logical import LogicalCluster
 from lanemq.sdk.admin import AdminClient, open_admin
 from lanemq.sdk.admin.cli import admin
-from lanemq.wire import Frame, Refused, RequestCode
+from lanemq.wire import Frame, Refused, RequestCode, UnregisterBroker
 from lanemq.wire.logical import SegmentState
 
 T = "T"
@@ -362,6 +362,24 @@ def test_a_broker_with_topics_of_other_kinds_is_not_called_empty(mapped: Console
     assert lines[-1] == "topics without logical queues are still there: plain"
     (line,) = mapped.run("drainBroker", "-b", "broker-z", status=1)
     assert "broker 'broker-z' not found: the masters that answer are: broker-a, broker-b" in line
+
+
+def test_only_a_broker_that_is_gone_is_forgotten(mapped: Console) -> None:
+    (line,) = mapped.run("forgetBroker", "-b", "broker-b", status=1)
+    assert "broker 'broker-b' is registered: `drainBroker -b broker-b`" in line
+    mapped.cluster.by_name["broker-b"].reachable = False
+    (server,) = mapped.cluster.name_server_nodes
+    asked: list[UnregisterBroker] = []
+
+    def take(frame: Frame, peer: Peer) -> Frame:
+        asked.append(UnregisterBroker.from_fields(frame.fields))
+        return frame.reply()
+
+    server.handlers[Code.UNREGISTER_BROKER] = take
+    assert mapped.run("forgetBroker", "-b", "broker-b") == [
+        "broker-b is forgotten: queues are shown without what was on it"
+    ]
+    assert asked == [UnregisterBroker("broker-b", "", "", 0, forget_logical_queues=True)]
 
 
 def test_a_drain_that_fails_in_part_goes_on_and_says_so(mapped: Console) -> None:

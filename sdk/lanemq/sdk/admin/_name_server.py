@@ -5,6 +5,7 @@ server (the answers).
 """
 
 from lanemq.wire import (
+    MASTER_ID,
     AddWritePermOfBroker,
     AddWritePermOfBrokerResponse,
     ClusterInfo,
@@ -21,6 +22,7 @@ from lanemq.wire import (
     ResponseCode,
     RouteData,
     TopicList,
+    UnregisterBroker,
     WipeWritePermOfBroker,
     WipeWritePermOfBrokerResponse,
 )
@@ -69,6 +71,21 @@ class NameServerRequests:
         header = DeleteTopicFromNamesrv(topic=topic, cluster_name=cluster)
         for address in self._caller.name_servers:
             await self._caller.ask(address, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
+
+    async def forget_broker(self, broker_name: str) -> None:
+        """Make every name server forget what a broker had of logical queues (104).
+
+        For one that will not come back. Name servers of Apache forget nothing by it.
+        """
+        header = UnregisterBroker(
+            broker_name=broker_name,
+            broker_addr="",
+            cluster_name="",
+            broker_id=MASTER_ID,
+            forget_logical_queues=True,
+        )
+        for address in self._caller.name_servers:
+            await self._caller.ask(address, RequestCode.UNREGISTER_BROKER, header)
 
     async def put_value(self, namespace: str, key: str, value: str) -> None:
         """Store a value at every name server (100)."""

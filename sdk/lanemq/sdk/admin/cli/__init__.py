@@ -6,6 +6,7 @@ from ._cluster import broker_status, cluster_list
 from ._command import Commands
 from ._consumer import consumer_progress, update_sub_group
 from ._export import export_metadata
+from ._forget import forget_broker
 from ._mapping import delete_mapping, query_mapping, update_mapping, update_number
 from ._message import (
     print_messages,
@@ -56,6 +57,7 @@ for _command in (
     resume_migration,
     abort_migration,
     drain_broker,
+    forget_broker,
     balance_logical_queues,
     check_rocksdb,
     rocksdb_config_to_json,

@@ -37,6 +37,13 @@ class NameServerRequests:
         """Make every name server forget the route of ``topic`` (216)."""
         await self._bridge.call(self._core.delete_route, topic, cluster=cluster)
 
+    async def forget_broker(self, broker_name: str) -> None:
+        """Make every name server forget what a broker had of logical queues (104).
+
+        For one that will not come back. Name servers of Apache forget nothing by it.
+        """
+        await self._bridge.call(self._core.forget_broker, broker_name)
+
     async def put_value(self, namespace: str, key: str, value: str) -> None:
         """Store a value at every name server (100)."""
         await self._bridge.call(self._core.put_value, namespace, key, value)
