@@ -94,3 +94,9 @@ async def test_a_cluster_that_half_started_is_ended(tmp_path: Path) -> None:
 def test_ports_are_out_of_the_way_of_outgoing_connections() -> None:
     for _ in range(20):
         assert LOWEST <= free_port(1, -2) < HIGHEST
+
+
+def test_ports_are_given_out_once_though_nobody_listens_there_yet() -> None:
+    given = [free_port(1, -2) for _ in range(100)]
+    ports = {port + distance for port in given for distance in (0, 1, -2)}
+    assert len(ports) == 3 * len(given)
