@@ -65,8 +65,8 @@ class Sends:
     def handler(self, code: RequestCode) -> Callable[[Frame, Session], Answer]:
         """The handler of one request code."""
         listener, pass_on, open_end = self._listener, self._pass_on, self._open_end
-        append, answer = listener.sends.quick[code], listener.sends.answer
-        answer_flushed = listener.sends.answer_flushed
+        append, answers = listener.sends.quick[code], listener.sends.answers
+        stored, flushed = answers.stored, answers.flushed
         id_field = queue_field(code)
         topic_field = "b" if id_field == "e" else "topic"
         host = listener.address.packed.hex().upper()
@@ -93,8 +93,8 @@ class Sends:
             message_id = f"{host}{tag_bits | put.log_position:016X}"
             values = message_id, index, segment.to_logical(put.queue_offset)
             if waits:
-                return answer_flushed(put.end, frame, values)
-            return answer(frame, values)
+                return flushed(put.end, frame, values)
+            return stored(frame, values)
 
         return send
 
