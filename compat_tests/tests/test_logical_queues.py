@@ -160,7 +160,7 @@ async def test_a35_clustering_consumers_go_on_while_queues_move(
                 assert sorted(map(int, consumer.bodies)) == list(range(120, 130))
 
 
-async def test_a06_a07_retention_expires_a_segment_and_its_queue_comes_back(
+async def test_a06_a07_a10_retention_expires_segments_and_a_queue_comes_back(
     tmp_path: Path,
 ) -> None:
     """Both clients at once: a broker begins to clean a minute after its start."""
@@ -183,12 +183,19 @@ async def _back_after_expiry(
             await fill(producer, topic, range(101))
             await at.migrate(topic, 0, "broker2")
             await fill(producer, topic, range(101, 201))
+            # The other queue has its middle at the broker that will clean.
+            await fill(producer, topic, range(101), index=1)
+            await at.migrate(topic, 1, "broker1")
+            await fill(producer, topic, range(101, 201), index=1)
+            await at.migrate(topic, 1, "broker2")
+            await fill(producer, topic, range(201, 251), index=1)
             for _ in range(40):  # so that the file with the first messages is not the last
                 await producer.send(Outgoing(filler, secrets.token_bytes(25_000)))
             await admin.delete_expired_log(cluster.addresses["broker1"])
 
             async def expired() -> bool:
-                return (await at.chain(topic, 0))[0].state is SegmentState.EXPIRED
+                parts = (await at.chain(topic, 0))[0], (await at.chain(topic, 1))[1]
+                return all(segment.state is SegmentState.EXPIRED for segment in parts)
 
             await until(expired, within_s=120)
             await trio.sleep(2)  # the client looks at its route every second
@@ -201,6 +208,9 @@ async def _back_after_expiry(
             )
             await fill(producer, topic, range(201, 251))
             assert await read(puller, 101, 251) == bodies(range(101, 251))
+            # Over the hole in the middle to all of the rest.
+            rest = await read(puller, 0, 251, index=1)
+            assert rest == bodies(range(101), range(201, 251))
 
 
 async def test_a09_the_shape_of_a_preview_tool_is_read_once(tmp_path: Path) -> None:

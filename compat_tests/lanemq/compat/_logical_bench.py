@@ -97,15 +97,17 @@ def client_of(producer: Producer) -> str:
     return producer._driver.client
 
 
-async def read(puller: Puller, begin: int, end: int, *, tags: str = "*") -> list[bytes]:
+async def read(
+    puller: Puller, begin: int, end: int, *, tags: str = "*", index: int = 0
+) -> list[bytes]:
     """Pull from ``begin`` to ``end``, checking every offset."""
     offset, bodies = begin, list[bytes]()
     with trio.fail_after(60):
         while offset < end:
-            pulled = await puller.pull(0, offset, tags=tags)
+            pulled = await puller.pull(index, offset, tags=tags)
             for message in pulled.messages:
                 assert offset <= message.queue_offset < pulled.next_offset
-                assert (message.broker_name, message.queue_id) == (LOGICAL_BROKER, 0)
+                assert (message.broker_name, message.queue_id) == (LOGICAL_BROKER, index)
                 bodies.append(message.body)
             assert pulled.next_offset > offset, pulled
             offset = pulled.next_offset
