@@ -151,7 +151,7 @@ async def migrate_and_die(at: Bench, load: Load, step: str, victim: str) -> None
     if step == "create" and victim != "source" and left is not None and left.delta < 0:
         await at.admin.resume_migration(topic, 0)  # the brokers do all that comes after
     await until_settled(at, topic, destination)
-    await load.more()
+    await load.more(least_offset=0)  # and clients know the place of what they send
 
 
 @pytest.mark.parametrize(("client", "deaths"), [(JAVA, SOME), (OLD, SOME), ("python", ALL)])
