@@ -29,3 +29,32 @@ async def test_a21_a_broker_that_goes_as_soon_as_its_queue_has_hinders_nobody(
         answer = await client.send("T", queue_id=0)
         assert (answer.code, answer.fields.get("queueOffset")) == (0, "2"), answer.remark
         assert trio.current_time() - begun_s < 1
+
+
+async def test_a14_the_places_of_messages_are_known_as_soon_as_name_servers_know_them(
+    autojump_clock: MockClock,
+) -> None:
+    """A destination takes messages while its source is away; at its own listener, and another."""
+    async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
+        await cluster.map_all(queues=1)
+        await cluster.fill(await cluster.normal(0), 10)
+        target = await cluster.destination(0, "broker2")
+        assert (await cluster.prepare(await cluster.normal(0), target)).code == 0
+        await cluster.brokers["broker1"].kill()
+        await trio.sleep(1)
+        dial = cluster.network.dialer(CLIENT_HOST)
+        clients = [
+            Client(Peer(await dial(cluster.brokers[name].host, LOGICAL_PORT)))
+            for name in ("broker2", "broker3")
+        ]
+        for client in clients:
+            answer = await client.send("T", queue_id=0)
+            assert (answer.code, answer.fields["queueOffset"]) == (0, "-1"), answer.remark
+        await cluster.brokers["broker1"].restart("kill")
+        cluster.forget()
+        while (await cluster.chain("broker2", 0))[-1].delta < 0:  # noqa: ASYNC110
+            await trio.sleep(0.1)
+        await trio.sleep(1)
+        for offset, client in enumerate(clients, 12):
+            answer = await client.send("T", queue_id=0)
+            assert (answer.code, answer.fields["queueOffset"]) == (0, str(offset))

@@ -174,12 +174,23 @@ class Sends:
                 await listener.routes.refresh(topic)
                 continue
             if not is_redirect(answer):
+                if segment.delta < 0:
+                    segment = await self._placed(segment)
                 return self._translated(frame, answer, segment)
             await listener.routes.redirected(topic, answer)
         if refusal is not None:
             raise refusal
         remark = f"topic[{topic}] queueId[{index}] takes no messages"
         raise Refused(ResponseCode.NO_PERMISSION, remark)
+
+    async def _placed(self, segment: Segment) -> Segment:
+        """A destination that was written to before its place was known; with that, if it is now."""
+        listener, topic = self._listener, segment.topic
+        await listener.routes.refresh(topic)
+        view = listener.routes.get(topic)
+        chain = view.chain(segment.logical_index) if view is not None else None
+        found = chain.find(segment.key) if chain is not None else None
+        return found or segment
 
     def _translated(self, asked: Frame, answer: Frame, segment: Segment) -> Frame:
         fields = dict(answer.fields)
