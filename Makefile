@@ -27,7 +27,7 @@ lint: $(READY)
 
 test: lint test-fast $(DOCS_READY)
 	@# Most of these wait for something most of the time. The matrix uses all cores by itself.
-	$(BIN)/pytest --numprocesses 2 --dist loadfile -m '(peers or slow) and not matrix'
+	$(BIN)/pytest --quiet --numprocesses 2 --dist loadfile -m '(peers or slow) and not matrix'
 	$(BIN)/pytest -m matrix
 
 test-fast: $(READY)
