@@ -9,6 +9,8 @@ import pytest
 from lanemq.compat import Cluster, Daemon, ServerFailed, running
 from lanemq.compat._ports import HIGHEST, LOWEST, free_port
 
+pytestmark = pytest.mark.slow  # processes, and their deadlines
+
 # Ready when its file is there; ends in an orderly way when asked to.
 GOOD = """
 import pathlib, signal, sys

@@ -138,6 +138,7 @@ def test_listeners_have_the_same_fields(name: str) -> None:
     assert getattr(lanemq.sdk.aio, name) is getattr(lanemq.sdk, name)
 
 
+@pytest.mark.slow
 def test_what_is_generated_is_as_it_would_be_generated() -> None:
     """If not: python sdk/tools/generate_faces.py."""
     done = subprocess.run(

@@ -6,10 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from lanemq.sdk.admin.cli import admin
 
+pytestmark = pytest.mark.slow
 DOCS = (Path(__file__).parents[2] / "docs" / "staged.md").read_text()
 
 

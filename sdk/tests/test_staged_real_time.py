@@ -21,6 +21,7 @@ from lanemq.sdk import (
 from lanemq.sdk.admin import open_admin, reset_offsets_by_time
 from lanemq.wire import StageRecord, TopicConfig, stage_group
 
+pytestmark = pytest.mark.slow
 FIRST = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
 SIZES, TAKES_S = [10, 20, 70], 0.1
 
@@ -105,7 +106,6 @@ async def test_the_proposals_example_ten_times_faster(name_server: str) -> None:
     assert min(times) <= 0.75
 
 
-@pytest.mark.slow
 async def test_an_orderly_listener_takes_as_long_as_all_messages_one_by_one(
     name_server: str,
 ) -> None:
