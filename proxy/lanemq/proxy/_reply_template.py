@@ -13,6 +13,10 @@ from lanemq.wire import FLAG_RESPONSE, VERSION, Frame, SerializeType, encode_fra
 _JSON = SerializeType.JSON
 
 
+PULL_FIELDS = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset")
+"""Of every answer to a pull: clients read all four unasked."""
+
+
 @final
 class ReplyTemplate:
     """Replies with response code ``code`` and the ext fields ``names``, then ``constants``.

@@ -10,6 +10,7 @@ old place stays there and is found, until something is committed at the new one.
 """
 
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import NamedTuple, final
 
 from lanemq.wire import MASTER_ID, MessageQueue
@@ -114,15 +115,11 @@ def lock_keeper(route: TopicRoute, queue: MessageQueue) -> str | None:
         return address
     segments = route.chain(queue) or ()
     # What never had a message may come before or behind what is there: it tells nothing.
-    for segment in sorted(segments, key=_is_empty):
+    for segment in sorted(segments, key=attrgetter("is_empty")):
         address = route.brokers.get(segment.broker_name, {}).get(MASTER_ID)
         if address is not None:
             return address
     return None
-
-
-def _is_empty(segment: Segment) -> bool:
-    return segment.is_sealed and not segment.count
 
 
 def _places(route: TopicRoute, queue: MessageQueue) -> Iterator[tuple[Segment, MessageQueue]]:

@@ -16,7 +16,6 @@ from lanemq.wire.logical import (
     REDIRECT_FIELD,
     SEGMENT_FIELD,
     Segment,
-    segment_value,
 )
 
 from ._client import Client
@@ -40,7 +39,7 @@ def mark(frame: Frame, segment: Segment) -> None:
     """Say in a send which segment it is for, and that its answer may be a redirect."""
     fields = frame.fields
     fields["f"] = str(int(fields["f"]) | LOGICAL_QUEUE_FLAG)
-    fields[SEGMENT_FIELD] = segment_value(segment.logical_index, segment.offset_delta)
+    fields[SEGMENT_FIELD] = segment.meant
 
 
 @final

@@ -43,7 +43,6 @@ from lanemq.wire.logical import (
     Segment,
     SegmentState,
     UpdateLogicalQueueMapping,
-    segment_value,
     with_logical_queues,
 )
 
@@ -113,10 +112,7 @@ class LogicalBroker(FakeBroker):
         segment = self._latest(header.topic, header.queue_id)
         understands = header.sys_flag & LOGICAL_QUEUE_FLAG
         meant = frame.fields.pop(SEGMENT_FIELD, None)
-        if segment is not None and meant not in (
-            None,
-            segment_value(segment.logical_index, segment.offset_delta),
-        ):
+        if segment is not None and meant not in (None, segment.meant):
             fields = {REDIRECT_FIELD: REDIRECT_VALUE}
             return frame.reply(ResponseCode.NO_PERMISSION, fields, b"", "another segment")
         frame.fields["f"] = str(header.sys_flag & ~LOGICAL_QUEUE_FLAG)

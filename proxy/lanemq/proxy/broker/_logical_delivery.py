@@ -34,7 +34,6 @@ from lanemq.wire.logical import (
     LogicalQueues,
     Redirect,
     Segment,
-    segment_value,
 )
 
 from ..logical import BORN_HOST_FIELD, HOPS_FIELD, SegmentClosed, merged
@@ -171,6 +170,6 @@ def _as_send(message: NewMessage, target: Segment) -> Frame:
     fields = header.to_letters() | {
         HOPS_FIELD: "1",
         BORN_HOST_FIELD: message.born_host.hex(),
-        SEGMENT_FIELD: segment_value(target.logical_index, target.offset_delta),
+        SEGMENT_FIELD: target.meant,
     }
     return request(RequestCode.SEND_MESSAGE_V2, fields, message.body)

@@ -19,6 +19,7 @@ from lanemq.wire.logical import (
     Segment,
 )
 
+from .._reply_template import PULL_FIELDS
 from ..logical import (
     EXCEEDS,
     REMOVED,
@@ -205,14 +206,8 @@ def answered(
     numbers: tuple[int, int, int, int],
     redirect: Redirect | None,
 ) -> Frame:
-    """An answer without messages. ``numbers``: suggested broker, next, least and end offset."""
-    suggested, next_offset, min_offset, max_offset = numbers
-    fields = {
-        "suggestWhichBrokerId": str(suggested),
-        "nextBeginOffset": str(next_offset),
-        "minOffset": str(min_offset),
-        "maxOffset": str(max_offset),
-    }
+    """An answer without messages. ``numbers``: as ``PULL_FIELDS``."""
+    fields = dict(zip(PULL_FIELDS, map(str, numbers), strict=True))
     if redirect is None:
         return frame.reply(code, fields)
     return frame.reply(code, fields | {REDIRECT_FIELD: REDIRECT_VALUE}, redirect.encode())

@@ -31,7 +31,6 @@ from lanemq.wire.logical import (
     LogicalQueues,
     Redirect,
     Segment,
-    segment_value,
     serves_java,
 )
 
@@ -66,7 +65,7 @@ class Elsewhere:
             return
         queue_id = int(fields[id_field])
         latest = mapping.latest(queue_id)
-        if latest is None or segment_value(latest.logical_index, latest.offset_delta) != meant:
+        if latest is None or latest.meant != meant:
             raise SegmentClosed(topic, queue_id, meant)
 
     def answer(self, closed: SegmentClosed, frame: Frame, session: Session, send: Send) -> Answer:
@@ -100,7 +99,7 @@ class Elsewhere:
         mapping = self._logical.mappings[topic]
         LOGGER.info("a sender takes %s/%d for segment %s", topic, queue_id, meant)
         for segment in mapping.of_queue(queue_id):
-            if segment_value(segment.logical_index, segment.offset_delta) == meant:
+            if segment.meant == meant:
                 target = mapping.open_end(segment.logical_index)
                 if target is not None:
                     return self._send_on(segment, target, frame, session, send)

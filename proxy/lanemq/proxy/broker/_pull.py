@@ -25,7 +25,7 @@ from lanemq.wire import (
 from lanemq.wire.headers import PullMessage
 
 from .._dispatch import Handlers, failure
-from .._reply_template import ReplyTemplate
+from .._reply_template import PULL_FIELDS, ReplyTemplate
 from .._session import Session
 from ..logical import Wait
 from ._context import BrokerContext
@@ -41,7 +41,6 @@ HOLD_MAX_S: Final = 300.0
 """No pull is parked longer, whatever it asks for; clients ask for 15 to 20 s."""
 
 MASTER_ID: Final = 0
-FIELDS: Final = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset")
 
 EMPTY: Final = frozenset({GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE})
 CODES: Final = {
@@ -65,7 +64,7 @@ class Pulls:
         self.reads = Reads(broker)
         # All four numbers belong into every one of these answers: clients read them unasked.
         self._replies = {
-            code: ReplyTemplate(FIELDS, code=code).encode
+            code: ReplyTemplate(PULL_FIELDS, code=code).encode
             for code in (*CODES.values(), ResponseCode.PULL_OFFSET_MOVED)
         }
         self._wake = trio.Event()

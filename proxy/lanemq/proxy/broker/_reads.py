@@ -139,6 +139,8 @@ class Reads:
         own = self._mappings[topic].latest(queue_id) if topic in self._mappings else None
         if own is None or own.state is not SegmentState.NORMAL or own.key != segment.key:
             return None
+        if queue_offset >= self._broker.store.bounds(topic, queue_id)[1]:
+            return None  # caught up: the pull is going to be parked
         group_name = fields["consumerGroup"]
         group = self.allowed(group_name, topic, queue_id, session)
         if group.extra:

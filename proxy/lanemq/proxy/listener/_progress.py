@@ -74,8 +74,7 @@ class Progress:
         """
         key = group, topic, index
         listener = self._listener
-        view = listener.routes.get(topic)
-        chain = view.chain(index) if view is not None else None
+        chain = listener.routes.chain(topic, index)
         last = chain[-1] if chain else None
         if last is not None and last.delta >= 0 and listener.brokers.is_own(last.broker_name):
             self._soon.pop(key, None)

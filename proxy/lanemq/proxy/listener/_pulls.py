@@ -23,7 +23,7 @@ from lanemq.wire import (
 from lanemq.wire.logical import READER_FIELD, Chain, Located, Segment
 
 from .._dispatch import Handlers
-from .._reply_template import ReplyTemplate
+from .._reply_template import PULL_FIELDS, ReplyTemplate
 from .._session import Session
 from ._context import ROUNDS_MAX, ListenerContext, is_redirect
 from ._progress import Progress
@@ -36,7 +36,6 @@ Code = ResponseCode
 _PULL_CODES: Final = frozenset(
     {Code.SUCCESS, Code.PULL_NOT_FOUND, Code.PULL_RETRY_IMMEDIATELY, Code.PULL_OFFSET_MOVED}
 )
-FIELDS: Final = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset")
 Answer = Frame | bytes
 NO_GROUP: Final = "the consumer's group info not exist"
 
@@ -48,7 +47,7 @@ class Pulls:
     def __init__(self, listener: ListenerContext, progress: Progress) -> None:
         self._listener = listener
         self._progress = progress
-        self._found = ReplyTemplate(FIELDS).encode
+        self._found = ReplyTemplate(PULL_FIELDS).encode
 
     def pull(self, frame: Frame, session: Session) -> Answer | Awaitable[Answer]:
         """Pass on. What the broker of this process has at once is answered at once."""
@@ -64,8 +63,7 @@ class Pulls:
                 )
         except (KeyError, ValueError) as error:
             raise RemoteProtocolError(f"a pull lacks a field or a number: {error}") from None
-        view = listener.routes.get(topic)
-        chain = view.chain(index) if view is not None else None
+        chain = listener.routes.chain(topic, index)
         located = chain.locate(offset) if chain is not None else None
         if (
             chain is None
@@ -182,7 +180,7 @@ class Pulls:
         if code == Code.SUCCESS:
             body = self._listener.records_of(answer.body, segment)
             return self._found(asked, values, body)
-        fields = dict(zip(FIELDS, map(str, values), strict=True))
+        fields = dict(zip(PULL_FIELDS, map(str, values), strict=True))
         return asked.reply(code, fields, b"", answer.remark)
 
 
@@ -205,13 +203,8 @@ def _elsewhere(asked: Frame, located: Located, offset: int, chain: Chain) -> Fra
 
 
 def _answer(asked: Frame, code: ResponseCode, next_offset: int, chain: Chain) -> Frame:
-    fields = {
-        "suggestWhichBrokerId": "0",
-        "nextBeginOffset": str(next_offset),
-        "minOffset": str(chain.min_offset),
-        "maxOffset": str(max(chain.known_end, next_offset)),
-    }
-    return asked.reply(code, fields)
+    values = MASTER_ID, next_offset, chain.min_offset, max(chain.known_end, next_offset)
+    return asked.reply(code, dict(zip(PULL_FIELDS, map(str, values), strict=True)))
 
 
 def register(handlers: Handlers, listener: ListenerContext, progress: Progress) -> None:

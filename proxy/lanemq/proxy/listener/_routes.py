@@ -90,6 +90,11 @@ class LogicalRoutes:
         known = self._known.get(topic)
         return None if known is None else known.view
 
+    def chain(self, topic: str, index: int) -> Chain | None:
+        """What is known of a logical queue; None for one that is not there, or not known."""
+        view = self.get(topic)
+        return None if view is None else view.chain(index)
+
     def is_fresh(self, topic: str, *, now_s: float) -> bool:
         """Whether ``get`` can be relied on without asking."""
         known = self._known.get(topic)

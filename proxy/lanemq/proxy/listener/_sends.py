@@ -27,7 +27,6 @@ from lanemq.wire.logical import (
     SEGMENT_FIELD,
     Chain,
     Segment,
-    segment_value,
 )
 
 from .._dispatch import Handlers
@@ -122,8 +121,7 @@ class Sends:
     ) -> Frame | Awaitable[Frame]:
         """Ask the broker. For the one of this process that need not take any waiting."""
         listener = self._listener
-        view = listener.routes.get(topic)
-        chain = view.chain(index) if view is not None else None
+        chain = listener.routes.chain(topic, index)
         segment = tail(chain) if chain is not None else None
         if segment is None or segment.delta < 0 or not listener.brokers.is_own(segment.broker_name):
             return self._search(topic, index, frame, session)
@@ -187,8 +185,7 @@ class Sends:
         """A destination that was written to before its place was known; with that, if it is now."""
         listener, topic = self._listener, segment.topic
         await listener.routes.refresh(topic)
-        view = listener.routes.get(topic)
-        chain = view.chain(segment.logical_index) if view is not None else None
+        chain = listener.routes.chain(topic, segment.logical_index)
         found = chain.find(segment.key) if chain is not None else None
         return found or segment
 
@@ -258,7 +255,7 @@ def _addressed(frame: Frame, segment: Segment, session: Session) -> Frame:
         **fields,
         queue_field(code): str(segment.queue_id),
         flags: str(sys_flag),
-        SEGMENT_FIELD: segment_value(segment.logical_index, segment.offset_delta),
+        SEGMENT_FIELD: segment.meant,
         BORN_HOST_FIELD: born_host_of(frame, session.peer).hex(),
     }
     return replace(frame, fields=asked)

@@ -20,7 +20,6 @@ from lanemq.wire.logical import (
     LOGICAL_QUEUE_FLAG,
     SEGMENT_FIELD,
     Segment,
-    segment_value,
 )
 
 HOPS_FIELD: Final = "lanemqHops"
@@ -87,7 +86,7 @@ def forwarded(frame: Frame, target: Segment, peer: HostAddress) -> Frame:
     fields = frame.fields | {
         queue_field(code): str(target.queue_id),
         flags_field(code): str(sys_flag),
-        SEGMENT_FIELD: segment_value(target.logical_index, target.offset_delta),
+        SEGMENT_FIELD: target.meant,
         BORN_HOST_FIELD: born_host_of(frame, peer).hex(),
         HOPS_FIELD: str(hops),
     }

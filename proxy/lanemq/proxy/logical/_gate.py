@@ -27,7 +27,7 @@ class SegmentClosed(Exception):  # noqa: N818 - what it is, not a fault
         self.queue_id = queue_id
         self.meant = meant
         """The segment for which the message is, where it is not the last one on the queue; a
-        ``segment_value``."""
+        ``Segment.meant``."""
 
 
 @final

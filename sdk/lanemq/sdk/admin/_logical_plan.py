@@ -151,7 +151,7 @@ def _take_own(chain: Chain, broker: BrokerView, free: list[int]) -> int | None:
         if last.queue_id in free:
             free.remove(last.queue_id)
             return last.queue_id
-        if last.is_sealed and not last.count and last.next_delta == chain.known_end:
+        if last.is_empty and last.next_delta == chain.known_end:
             return last.queue_id
     return free.pop(0) if free else None
 

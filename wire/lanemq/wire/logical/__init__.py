@@ -34,7 +34,6 @@ from ._names import (
     REDIRECT_VALUE,
     SEGMENT_FIELD,
     progress_topic,
-    segment_value,
 )
 from ._queues import (
     LogicalQueues,
@@ -101,7 +100,6 @@ __all__ = [
     "logical_queues_by_topic",
     "progress_topic",
     "segment_at",
-    "segment_value",
     "serves_java",
     "sort_key",
     "with_logical_queues",

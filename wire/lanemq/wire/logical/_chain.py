@@ -104,7 +104,7 @@ class Chain:
         What is left of migrations that were called off is passed over: it never had a message,
         and may stand before what has.
         """
-        first = next((s for s in self._segments if s.count or not s.is_sealed), None)
+        first = next((s for s in self._segments if not s.is_empty), None)
         return first if first is not None and not first.delta and not first.offset_delta else None
 
     @property

@@ -76,7 +76,7 @@ def check_queues(queues: LogicalQueues) -> list[Finding]:
 def check_physical_queue(segments: Iterable[Segment]) -> list[Finding]:
     """Findings I5: ``segments`` are all those of one physical queue."""
     findings = []
-    for before, after in pairwise(by_offset(s for s in segments if not _is_empty(s))):
+    for before, after in pairwise(by_offset(s for s in segments if not s.is_empty)):
         if before.is_writable:
             findings.append(
                 Finding(Invariant.QUEUE, f"{before} takes messages though {after} follows")
@@ -96,7 +96,7 @@ def check_change(before: LogicalQueues, after: LogicalQueues) -> list[Finding]:
     for index, chain in before.items():
         later = after.get(index)
         for segment in chain:
-            if _is_empty(segment):
+            if segment.is_empty:
                 continue
             now = None if later is None else later.find(segment.key)
             if now is not None and segment.is_sealed and now.offset_max != segment.offset_max:
@@ -106,11 +106,6 @@ def check_change(before: LogicalQueues, after: LogicalQueues) -> list[Finding]:
         if later is not None:
             findings += _reused(chain, later)
     return findings
-
-
-def _is_empty(segment: Segment) -> bool:
-    """Whether it was sealed without any message: it overlaps nothing, wherever it stands."""
-    return segment.is_sealed and segment.count == 0
 
 
 def _index(chain: Chain) -> list[Finding]:
@@ -136,7 +131,7 @@ def _placed(chain: Chain) -> list[Finding]:
 
 def _contiguous(chain: Chain) -> list[Finding]:
     findings = []
-    placed = [s for s in chain if s.delta >= 0 and not _is_empty(s)]
+    placed = [s for s in chain if s.delta >= 0 and not s.is_empty]
     for before, after in pairwise(placed):
         end = before.end_offset
         if end is None:

@@ -20,7 +20,7 @@ READER_FIELD: Final = "logicalQueue"
 redirects. Clients of 5.0.0-PREVIEW do not say it, and are known by their version."""
 
 SEGMENT_FIELD: Final = "lanemqSegment"
-"""Ext field of a send: the segment that its sender takes the queue for (``segment_value``).
+"""Ext field of a send: the segment that its sender takes the queue for (``Segment.meant``).
 
 The queue id alone does not tell: a sender with an old view may mean a segment that was sealed
 long ago, on a message queue that is part of another logical queue by now. Only lanemq's own
@@ -46,11 +46,6 @@ LOGICAL_QUEUES_MAP_MEMBER: Final = "logicalQueuesInfoMap"
 """Member of the topic tables that are registered, handed out and kept: topic -> logical queues."""
 
 PROGRESS_PREFIX: Final = "%LQ%"
-
-
-def segment_value(logical_index: int, offset_delta: int) -> str:
-    """The value of ``SEGMENT_FIELD``; beside topic, broker and queue id it names one segment."""
-    return f"{logical_index}:{offset_delta}"
 
 
 def progress_topic(topic: str, delta: int) -> str:

@@ -139,6 +139,16 @@ class Segment(Body):
         return 0
 
     @property
+    def is_empty(self) -> bool:
+        """Whether it was sealed without any message: it overlaps nothing, wherever it stands."""
+        return self.is_sealed and self.count == 0
+
+    @property
+    def meant(self) -> str:
+        """What names the segment beside topic, broker and queue id: a ``SEGMENT_FIELD``."""
+        return f"{self.logical_index}:{self.offset_delta}"
+
+    @property
     def next_delta(self) -> int:
         """The first logical offset behind a sealed segment: its end, and the successor's begin."""
         return self.delta + self.count
