@@ -1,16 +1,55 @@
 """What the commands of ``lanemq bench`` share."""
 
-from collections.abc import Awaitable, Callable
+import statistics
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeVar
 
 import click
+import msgspec
 import trio
+from rich.console import Console
 
 from lanemq.compat import CompatError
 
+from ._broker import Plan
 from ._results import Machine
 
 Result = TypeVar("Result")
+Command = TypeVar("Command", bound=Callable[..., object])
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+def sending_options(command: Command) -> Command:
+    """Options of the benches that fill a ``Plan``: how many rounds, and how long each sends."""
+    for option in (
+        click.option(
+            "--warm-up",
+            "warm_up_s",
+            default=Plan().warm_up_s,
+            show_default=True,
+            type=click.FloatRange(min=0.1),
+            help="Length of each sending measurement before the first round.",
+        ),
+        click.option(
+            "--seconds",
+            default=Plan().seconds,
+            show_default=True,
+            type=click.FloatRange(min=0.1),
+            help="Length of each sending measurement.",
+        ),
+        click.option("--rounds", default=5, show_default=True, type=click.IntRange(min=1)),
+    ):
+        command = option(command)
+    return command
+
+
+def report(result: Result, show: Callable[[Console, Result], object], *, as_json: bool) -> None:
+    """Print what a bench found, for machines or for people."""
+    if as_json:
+        click.echo(msgspec.json.encode(result).decode())
+    else:
+        show(Console(), result)
 
 
 def run_bench(measure: Callable[[], Awaitable[Result]]) -> Result:
@@ -28,6 +67,13 @@ def run_bench(measure: Callable[[], Awaitable[Result]]) -> Result:
             failure = failure.exceptions[0]
     notes = getattr(failure, "__notes__", ())
     raise click.ClickException("; ".join([str(failure), *notes]))
+
+
+def compared(rates: Sequence[Sequence[float]], ratio: float) -> Iterator[str]:
+    """Cells of a table: the median of each, the ratio, and the range of each."""
+    yield from (f"{statistics.median(samples):,.0f}" for samples in rates)
+    yield f"{ratio:.2f}"
+    yield from (f"{min(samples):,.0f} - {max(samples):,.0f}" for samples in rates)
 
 
 def machine_line(machine: Machine) -> str:

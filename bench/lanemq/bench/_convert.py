@@ -14,6 +14,7 @@ from rich.table import Table
 
 from lanemq.storage.bulk import Conversion, convert_to_files, convert_to_rocksdb
 
+from ._command import json_option, report
 from ._results import Machine, this_machine
 from ._store_maker import make_store
 
@@ -107,7 +108,7 @@ def _remove_database(root: Path) -> None:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Where the store is made; the log alone has some 250 bytes for each message.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def convert(
     messages: int, queues: int, body_bytes: int, rounds: int, folder: Path | None, as_json: bool
 ) -> None:
@@ -120,10 +121,7 @@ def convert(
         folder=folder,
         progress=Console(stderr=True).print,
     )
-    if as_json:
-        click.echo(msgspec.json.encode(result).decode())
-    else:
-        _show(Console(), result)
+    report(result, _show, as_json=as_json)
 
 
 def _show(console: Console, result: ConvertBench) -> None:

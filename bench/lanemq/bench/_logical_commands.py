@@ -4,47 +4,27 @@ import functools
 import statistics
 
 import click
-import msgspec
 from rich.console import Console
 from rich.table import Table
 
 from ._broker import Plan
-from ._command import machine_line, run_bench
+from ._command import compared, json_option, machine_line, report, run_bench, sending_options
 from ._logical import DIRECT, LISTENER, bench_logical
 from ._logical_results import LogicalBench, MigrateBench
 from ._migrate import CLIENTS, MigratePlan, bench_migrate, pause_figures
 
 
 @click.command()
-@click.option("--rounds", default=5, show_default=True, type=click.IntRange(min=1))
-@click.option(
-    "--seconds",
-    default=Plan().seconds,
-    show_default=True,
-    type=click.FloatRange(min=0.1),
-    help="Length of each sending measurement.",
-)
-@click.option(
-    "--warm-up",
-    "warm_up_s",
-    default=Plan().warm_up_s,
-    show_default=True,
-    type=click.FloatRange(min=0.1),
-    help="Length of each sending measurement before the first round.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@sending_options
+@json_option
 def logical(rounds: int, seconds: float, warm_up_s: float, as_json: bool) -> None:
     """Drive one broker directly and through its logical listener in turn.
 
     A ratio is the listener's median over the direct one: 1 is a translation that costs nothing.
     """
     plan = Plan(rounds=rounds, seconds=seconds, warm_up_s=warm_up_s)
-    progress = Console(stderr=True)
-    result = run_bench(functools.partial(bench_logical, plan, progress.print))
-    if as_json:
-        click.echo(msgspec.json.encode(result).decode())
-    else:
-        show_logical_bench(Console(), result)
+    result = run_bench(functools.partial(bench_logical, plan, Console(stderr=True).print))
+    report(result, show_logical_bench, as_json=as_json)
 
 
 @click.command()
@@ -68,16 +48,12 @@ def logical(rounds: int, seconds: float, warm_up_s: float, as_json: bool) -> Non
     type=click.IntRange(min=1),
     help="Senders to the queue.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def migrate(clients: tuple[str, ...], migrations: int, threads: int, as_json: bool) -> None:
     """Migrate a logical queue back and forth between two brokers while it is written to."""
     plan = MigratePlan(migrations=migrations, threads=threads, clients=clients or CLIENTS)
-    progress = Console(stderr=True)
-    result = run_bench(functools.partial(bench_migrate, plan, progress.print))
-    if as_json:
-        click.echo(msgspec.json.encode(result).decode())
-    else:
-        show_migrate_bench(Console(), result)
+    result = run_bench(functools.partial(bench_migrate, plan, Console(stderr=True).print))
+    report(result, show_migrate_bench, as_json=as_json)
 
 
 def show_logical_bench(console: Console, result: LogicalBench) -> None:
@@ -96,9 +72,7 @@ def show_logical_bench(console: Console, result: LogicalBench) -> None:
         rates = [result.samples[way][measure] for way in (LISTENER, DIRECT)]
         table.add_row(
             measure,
-            *(f"{statistics.median(samples):,.0f}" for samples in rates),
-            f"{ratio:.2f}",
-            *(f"{min(samples):,.0f} - {max(samples):,.0f}" for samples in rates),
+            *compared(rates, ratio),
             " / ".join(
                 f"{statistics.median(result.processor_us[way][measure]):.1f}"
                 for way in (LISTENER, DIRECT)

@@ -4,11 +4,10 @@ import functools
 from pathlib import Path
 
 import click
-import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from ._command import machine_line, run_bench
+from ._command import json_option, machine_line, report, run_bench
 from ._queues import MODES, SAMPLE, QueuesPlan, bench_queues
 from ._results import QueuesBench
 
@@ -45,7 +44,7 @@ QUEUE_FIGURES = {
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Where the stores are made; files need 4 KiB and two inodes for each queue.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def million_queues(
     queues: int, queues_per_topic: int, modes: tuple[str, ...], folder: Path | None, as_json: bool
 ) -> None:
@@ -56,12 +55,8 @@ def million_queues(
         modes=modes or QueuesPlan().modes,
         folder=folder,
     )
-    progress = Console(stderr=True)
-    result = run_bench(functools.partial(bench_queues, plan, progress.print))
-    if as_json:
-        click.echo(msgspec.json.encode(result).decode())
-    else:
-        show_queues_bench(Console(), result)
+    result = run_bench(functools.partial(bench_queues, plan, Console(stderr=True).print))
+    report(result, show_queues_bench, as_json=as_json)
 
 
 def show_queues_bench(console: Console, result: QueuesBench) -> None:

@@ -29,6 +29,8 @@ from lanemq.wire import (
     split_frames,
 )
 
+from ._command import json_option
+
 BODY: Final = b"x" * 256
 TOPIC: Final = "BenchTopic"
 PROPERTIES: Final = b"KEYS\x01order-4711\x02UNIQ_KEY\x01" + b"0" * 32 + b"\x02TAGS\x01TagA\x02"
@@ -209,7 +211,7 @@ def measure(*, count: int = 20_000, rounds: int = 7) -> dict[str, Any]:
 @click.command()
 @click.option("--count", default=20_000, show_default=True, type=click.IntRange(min=1))
 @click.option("--rounds", default=7, show_default=True, type=click.IntRange(min=1))
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def wire(count: int, rounds: int, as_json: bool) -> None:
     """Time the wire codec next to bare struct and msgspec."""
     result = measure(count=count, rounds=rounds)

@@ -4,12 +4,11 @@ import functools
 import statistics
 
 import click
-import msgspec
 from rich.console import Console
 from rich.table import Table
 
 from ._broker import Plan, bench_broker
-from ._command import machine_line, run_bench
+from ._command import compared, json_option, machine_line, report, run_bench, sending_options
 from ._convert import convert
 from ._logical_commands import logical, migrate
 from ._queues_command import million_queues
@@ -32,68 +31,30 @@ bench.add_command(million_queues)
 
 @bench.command()
 @click.option("--against", type=click.Choice(["apache"]), default="apache", show_default=True)
-@click.option("--rounds", default=5, show_default=True, type=click.IntRange(min=1))
-@click.option(
-    "--seconds",
-    default=Plan().seconds,
-    show_default=True,
-    type=click.FloatRange(min=0.1),
-    help="Length of each sending measurement.",
-)
-@click.option(
-    "--warm-up",
-    "warm_up_s",
-    default=Plan().warm_up_s,
-    show_default=True,
-    type=click.FloatRange(min=0.1),
-    help="Length of each sending measurement before the first round.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@sending_options
+@json_option
 def broker(against: str, rounds: int, seconds: float, warm_up_s: float, as_json: bool) -> None:
     """Drive lanemq and an Apache broker in turn with the same Java client program.
 
     A ratio is lanemq's median over Apache's: above 1 lanemq is better.
     """
     plan = Plan(rounds=rounds, seconds=seconds, warm_up_s=warm_up_s)
-    progress = Console(stderr=True)
-    result = run_bench(functools.partial(bench_broker, plan, progress.print))
-    if as_json:
-        click.echo(msgspec.json.encode(result).decode())
-    else:
-        show_broker_bench(Console(), result)
+    result = run_bench(functools.partial(bench_broker, plan, Console(stderr=True).print))
+    report(result, show_broker_bench, as_json=as_json)
 
 
 @bench.command()
 @click.option("--against", type=click.Choice(["java"]), default="java", show_default=True)
-@click.option("--rounds", default=5, show_default=True, type=click.IntRange(min=1))
-@click.option(
-    "--seconds",
-    default=Plan().seconds,
-    show_default=True,
-    type=click.FloatRange(min=0.1),
-    help="Length of each sending measurement.",
-)
-@click.option(
-    "--warm-up",
-    "warm_up_s",
-    default=Plan().warm_up_s,
-    show_default=True,
-    type=click.FloatRange(min=0.1),
-    help="Length of each sending measurement before the first round.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@sending_options
+@json_option
 def sdk(against: str, rounds: int, seconds: float, warm_up_s: float, as_json: bool) -> None:
     """Drive one Apache broker with the SDK and other clients in turn.
 
     A ratio is lanemq's median over the other client's: above 1 lanemq is better.
     """
     plan = Plan(rounds=rounds, seconds=seconds, warm_up_s=warm_up_s)
-    progress = Console(stderr=True)
-    result = run_bench(functools.partial(bench_sdk, plan, progress.print))
-    if as_json:
-        click.echo(msgspec.json.encode(result).decode())
-    else:
-        show_sdk_bench(Console(), result)
+    result = run_bench(functools.partial(bench_sdk, plan, Console(stderr=True).print))
+    report(result, show_sdk_bench, as_json=as_json)
 
 
 def show_sdk_bench(console: Console, result: SdkBench) -> None:
@@ -125,9 +86,7 @@ def show_broker_bench(console: Console, result: BrokerBench) -> None:
         rates = [result.samples[server][measure] for server in (ours, theirs)]
         table.add_row(
             measure,
-            *(f"{statistics.median(samples):,.0f}" for samples in rates),
-            f"{ratio:.2f}",
-            *(f"{min(samples):,.0f} - {max(samples):,.0f}" for samples in rates),
+            *compared(rates, ratio),
         )
     console.print(table)
     for server in (ours, theirs):
