@@ -294,7 +294,7 @@ async def follow(puller: Puller, offset: int, seen: list[bytes]) -> None:
         assert [m.queue_offset for m in pulled.messages] == list(range(offset, pulled.next_offset))
         seen += [message.body for message in pulled.messages]
         offset = pulled.next_offset
-        await trio.sleep(0.05)
+        await trio.sleep(0.05)  # these pulls do not wait at the broker
 
 
 async def until_seen(load: Load, seen: list[bytes]) -> None:

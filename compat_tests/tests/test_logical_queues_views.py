@@ -11,12 +11,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
 
-from lanemq.compat import Cell, Outgoing, open_client, running
+from lanemq.compat import Cell, Daemon, Outgoing, open_client, running
 from lanemq.compat._apache import apache_broker
 from lanemq.compat._cell import Consumer, Producer, Puller
 from lanemq.compat._driver import Driver, open_driver
@@ -241,7 +240,7 @@ async def _both_kinds(at: dict[str, Bench], topic: str) -> None:
             nursery.start_soon(produce, plain, "old", name)
         for turn in range(16):
             await new.migrate(topic, 0, f"broker{2 - turn % 2}")
-            await trio.sleep(0.2)
+            await trio.sleep(0.2)  # senders go on for a while at each place
         done.set()
     seen = {broker for body, (broker, _) in sent.items() if body.startswith(b"old")}
     assert seen == ({LOGICAL_BROKER} if topic == "translated" else {"broker1", "broker2"})
@@ -271,9 +270,15 @@ async def test_a26_a_topic_is_physical_until_the_last_broker_is_upgraded(tmp_pat
     cluster = several_brokers("lanemq", tmp_path, brokers=0)
     add_broker(cluster, "broker1")
 
-    def apache(folder: Path, port: int) -> Any:  # noqa: ANN401
-        place = {"port": port, "name_server": cluster.name_server, "name": "broker2"}
-        return apache_broker("4.9.7", folder, **place, store=folder / "store")  # type: ignore[arg-type]
+    def apache(folder: Path, port: int) -> Daemon:
+        return apache_broker(
+            "4.9.7",
+            folder,
+            port=port,
+            name_server=cluster.name_server,
+            name="broker2",
+            store=folder / "store",
+        )
 
     cluster.add("broker2", apache)
     async with (

@@ -65,7 +65,7 @@ async def test_all_brokers_are_one_set_of_queues_and_one_that_dies_comes_back(
         await producer.send(Message(topic="fresh", body=b"first"))
         async with open_admin(name_servers=facts["namesrv"]) as admin:
             with trio.fail_after(30):
-                while await shown(admin, "fresh") != 8:  # noqa: ASYNC110
+                while await shown(admin, "fresh") != 8:  # noqa: ASYNC110 - nobody is told
                     await trio.sleep(0.1)  # topics are looked for twice a second
     async with open_producer("p", name_servers=facts["namesrv"]) as producer:
         queues = await producer.publish_queues("fresh")

@@ -52,7 +52,7 @@ async def test_a14_the_places_of_messages_are_known_as_soon_as_name_servers_know
             assert (answer.code, answer.fields["queueOffset"]) == (0, "-1"), answer.remark
         await cluster.brokers["broker1"].restart("kill")
         cluster.forget()
-        while (await cluster.chain("broker2", 0))[-1].delta < 0:  # noqa: ASYNC110
+        while (await cluster.chain("broker2", 0))[-1].delta < 0:  # noqa: ASYNC110 - brokers tell nobody
             await trio.sleep(0.1)
         await trio.sleep(1)
         for offset, client in enumerate(clients, 12):

@@ -441,7 +441,7 @@ async def test_a_sender_whose_view_is_a_whole_reuse_behind_is_sent_on(
         assert (taken.code, taken.fields["queueOffset"]) == (0, "10")
         await meant(cluster, first, "0:0", b"one way", oneway=True)
         stored = [b"%d" % number for number in range(10)] + [b"now", b"one way"]
-        while await bodies(cluster, last) != stored:  # noqa: ASYNC110
+        while await bodies(cluster, last) != stored:  # noqa: ASYNC110 - a one-way send ends unseen
             await trio.sleep(0.01)
 
 

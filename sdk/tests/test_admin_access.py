@@ -84,8 +84,16 @@ def test_what_is_given_reaches_the_client_and_those_it_opens(
     seen: list[AdminClient] = []
 
     @asynccontextmanager
-    async def opened(**arguments: object) -> AsyncIterator[AdminClient]:
-        async with open_admin(**arguments) as client:  # type: ignore[arg-type]
+    async def opened(
+        *,
+        name_servers: str,
+        timeout_s: float,
+        credentials: Credentials | None,
+        tls: ssl.SSLContext | None,
+    ) -> AsyncIterator[AdminClient]:
+        async with open_admin(
+            name_servers=name_servers, timeout_s=timeout_s, credentials=credentials, tls=tls
+        ) as client:
             seen.append(client)
             yield client
 

@@ -35,7 +35,7 @@ async def servers(
 async def until(holds: Callable[[], Awaitable[bool]], *, within_s: float = 60.0) -> None:
     """Ask again and again: servers tell nobody when something has come about."""
     with trio.fail_after(within_s):
-        while not await holds():  # noqa: ASYNC110
+        while not await holds():  # noqa: ASYNC110 - see above
             await trio.sleep(0.1)
 
 

@@ -60,7 +60,7 @@ class Load:
             except CommandRefused as error:
                 now_s = trio.current_time()
                 self.attempts.append(Attempt(body, begun_s, now_s, None, str(error)))
-                await trio.sleep(0.1)
+                await trio.sleep(0.1)  # in an outage, not as often as it can
                 continue
             self.attempts.append(Attempt(body, begun_s, trio.current_time(), sent.queue_offset))
             number += 1

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import trio
@@ -98,20 +98,18 @@ async def open_store(
         await files.sync_path(root)
         move_aside_without_log(config, files=files, now_ms=clock_ms())
         try:
-            rows = open_rows(config, now_ms=clock_ms()) if config.stage is not Stage.FILES else None
-            # The tables may be converted once this works: the lock is held.
-            try:
+            with ExitStack() as undo:
+                rows = None
+                if config.stage is not Stage.FILES:
+                    rows = open_rows(config, now_ms=clock_ms())
+                    undo.callback(rows.close)
+                # The tables may be converted once this works: the lock is held.
                 store = Store(config, files=files, clock_ms=clock_ms, rows=rows)
-            except BaseException:
-                if rows is not None:
-                    rows.close()
-                raise
-            try:
+                undo.pop_all()  # the rows are the store's now
+                undo.callback(store.close_files)
                 store.load(clean=clean)
                 await store.housekeeping.keep_recovery()
-            except BaseException:
-                store.close_files()
-                raise
+                undo.pop_all()
         except (StartRefused, StoreLocked, ConfigInvalid):
             if clean:  # what was changed is as good as before
                 files.remove(abort)

@@ -59,8 +59,8 @@ def judge(
     problem = None
     before: Segment | None = None
     for segment in (s for s in chain if s.delta >= 0):
-        nobody_before = before is None or before.is_sealed or before.delta == segment.delta
-        if segment.is_empty and nobody_before:
+        overlaps_nothing = before is None or before.is_sealed or before.delta == segment.delta
+        if segment.is_empty and overlaps_nothing:
             shown.append(segment)  # without offsets it is in nobody's way
             continue
         if is_doubtful(segment.key):
