@@ -9,14 +9,15 @@ from typing import Any
 
 import msgspec
 import pytest
+import trio
 from click.testing import CliRunner
 from rich.console import Console
 
-from lanemq.bench._results import Machine, SdkBench
+from lanemq.bench._results import Machine, SdkBench, StagedBench
 from lanemq.bench._sdk import JAVA, MEASURES, PYROCKETMQ
 from lanemq.bench._sdk_client import answer
 from lanemq.bench.cli import bench, show_sdk_bench
-from lanemq.compat import CommandRefused
+from lanemq.compat import CommandRefused, Control
 
 RESULT = SdkBench(
     machine=Machine("a processor", 2, 7.7, "Linux", "3.11", 0.1),
@@ -27,6 +28,12 @@ RESULT = SdkBench(
     },
     ratios={JAVA: dict.fromkeys(MEASURES, 2.0)},
     missing={PYROCKETMQ: "not installable: no package index"},
+    staged=StagedBench(
+        rates={"concurrent": [1000.0], "staged": [950.0]},
+        processor_us={"concurrent": [8.0], "staged": [8.4]},
+        overhead=0.05,
+        example_s=[6.012, 6.1, 6.05],
+    ),
 )
 SERVE = "from lanemq.proxy.cli import main; main()"
 
@@ -40,6 +47,8 @@ def test_people_see_medians_ranges_ratios_and_who_is_missing() -> None:
     assert "2.00" in shown
     assert "100 - 300" in shown
     assert f"{PYROCKETMQ}: not installable" in shown
+    assert "staged listener: 950 messages/s, 8.4 us of its process each" in shown
+    assert "what stages cost: 5.0%; the proposal's example of six seconds: 6.050 s" in shown
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +80,18 @@ def test_the_client_program_sends_and_consumes(name_server: str) -> None:
     read = ask("consume", name_server=name_server, topic="T", group="g", count=count)
     assert read["result"]["messages"] == count
     assert read["result"]["seconds"] > 0
+
+
+def test_the_client_program_consumes_in_stages(name_server: str) -> None:
+    sent = ask("send", name_server=name_server, topic="S", threads=1, seconds=0.1)
+    count = sent["result"]["messages"] + 1
+    place = {"name_server": name_server, "topic": "S", "group": "stages"}
+    read = ask("consume", **place, count=count, stages=[2, 3])
+    assert read["result"]["messages"] == count
+    trio.run(Control(name_server).create_topic, "S1", 1)
+    place = {"name_server": name_server, "topic": "S1", "group": "example"}
+    staged = ask("stages", **place, stages=[1, 2], takes_s=0.1)
+    assert staged["result"]["messages"] == 3
 
 
 def test_the_client_program_says_what_went_wrong() -> None:
@@ -108,3 +129,6 @@ def test_a_short_run_measures_every_client() -> None:
     for ratios in printed["ratios"].values():
         assert set(ratios) == set(MEASURES)
         assert all(ratio > 0 for ratio in ratios.values())
+    staged = printed["staged"]
+    assert all(len(rates) == 1 for rates in staged["rates"].values())
+    assert staged["example_s"][0] >= 6

@@ -7,7 +7,6 @@ the queue is read from its first offset on, and compared with what was acknowled
 """
 
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -37,8 +36,8 @@ from ._pauses import (
     usual_gap_ns,
 )
 from ._results import this_machine
+from ._sdk import SDK_CLIENT
 
-SDK_CLIENT = [sys.executable, "-m", "lanemq.bench._sdk_client"]
 CLIENTS = ("java", "sdk")
 QUEUES, QUEUE_ID = 4, 0
 PARTS = ("here", "there", "migrating")

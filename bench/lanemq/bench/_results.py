@@ -42,6 +42,21 @@ class BrokerBench(msgspec.Struct, frozen=True):
     messages_stored: int
 
 
+class StagedBench(msgspec.Struct, frozen=True):
+    """What stages cost; part of the JSON of ``lanemq bench sdk``."""
+
+    rates: dict[str, list[float]]
+    """"concurrent" and "staged" -> messages per second, one for each round."""
+    processor_us: dict[str, list[float]]
+    """The same: what the client's process spent on a message, in microseconds. Other work on the
+    machine, the broker's too, changes it less than it does the rates."""
+    overhead: float
+    """What the staged listener spends on a message beyond the other, as a fraction of that: by
+    the medians of ``processor_us``."""
+    example_s: list[float]
+    """How long the proposal's example of six seconds took, one for each round."""
+
+
 class SdkBench(msgspec.Struct, frozen=True):
     """The JSON of ``lanemq bench sdk``."""
 
@@ -53,6 +68,7 @@ class SdkBench(msgspec.Struct, frozen=True):
     """Other client -> measure -> lanemq's median over its."""
     missing: dict[str, str]
     """Clients that could not be measured -> why."""
+    staged: StagedBench
 
 
 class QueuesMode(msgspec.Struct, frozen=True):

@@ -26,13 +26,15 @@ from lanemq.compat import (
 )
 from lanemq.compat._build import built, run_tool
 
-from ._broker import APACHE_VERSION, CLIENT, OPENS, Plan, compile_client
+from ._broker import APACHE_VERSION, CLIENT, Plan, client_command
 from ._results import SdkBench, median_ratios, this_machine
+from ._staged import bench_staged
 
 OURS = "lanemq"
 JAVA = "java-4.9.7"
 PYROCKETMQ = "pyrocketmq-0.3.4"
 PYROCKETMQ_PARTS = ("pyrocketmq==0.3.4", "JPype1==1.7.1")
+SDK_CLIENT = [sys.executable, "-m", "lanemq.bench._sdk_client"]
 MEASURES = ("send_1", "send_16", "send_64", "consume")
 STORED = 100_000
 """Messages that each consumer reads."""
@@ -65,6 +67,14 @@ async def bench_sdk(plan: Plan, say: Say) -> SdkBench:
             for client, reason in clients.missing.items():
                 say(f"{client}: {reason}")
             samples = await _measure(plan, say, cluster, clients.drivers)
+            staged = await bench_staged(
+                plan.rounds,
+                say,
+                cluster,
+                clients.drivers[OURS],
+                topic=CONSUME_TOPIC,
+                count=STORED,
+            )
     return SdkBench(
         machine=machine,
         rounds=plan.rounds,
@@ -75,19 +85,13 @@ async def bench_sdk(plan: Plan, say: Say) -> SdkBench:
             if client != OURS
         },
         missing=clients.missing,
+        staged=staged,
     )
 
 
 @asynccontextmanager
 async def _open_clients(folder: Path) -> AsyncIterator[_Clients]:
-    classpath = await trio.to_thread.run_sync(compile_client)
-    commands = {
-        OURS: [sys.executable, "-m", "lanemq.bench._sdk_client"],
-        JAVA: [
-            *("java", *OPENS, "-Xmx512m", "-Drocketmq.client.logUseSlf4j=false"),
-            *("-cp", classpath, "Bench"),
-        ],
-    }
+    commands = {OURS: SDK_CLIENT, JAVA: await trio.to_thread.run_sync(client_command)}
     missing = {}
     try:
         commands[PYROCKETMQ] = await trio.to_thread.run_sync(_pyrocketmq, folder)

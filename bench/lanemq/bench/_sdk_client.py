@@ -23,6 +23,7 @@ from lanemq.sdk import (
     ProducerOptions,
     PushOptions,
     ReceivedMessage,
+    StagedConcurrentListener,
     open_producer,
     open_push_consumer,
 )
@@ -59,32 +60,85 @@ async def send(*, name_server: str, topic: str, threads: int, seconds: float) ->
         return measured(sent, begun_s, time.perf_counter())
 
 
-async def consume(*, name_server: str, topic: str, group: str, count: int) -> Measured:
-    """A new group reads so many messages; the time runs from the first to the last of them."""
+async def consume(
+    *, name_server: str, topic: str, group: str, count: int, stages: list[int] | None = None
+) -> Measured:
+    """A new group reads so many messages; the time runs from the first to the last of them.
+
+    With ``stages`` the listener is a staged one.
+    """
     seen = 0
     first_s = last_s = 0.0
+    processor_s = 0.0  # of this process, up to the first message and then from it to the last
     done = trio.Event()
 
     async def handle(messages: Sequence[ReceivedMessage]) -> None:
-        nonlocal seen, first_s, last_s
+        nonlocal seen, first_s, last_s, processor_s
         if not seen:
-            first_s = time.perf_counter()
+            first_s, processor_s = time.perf_counter(), time.process_time()
         seen += len(messages)
         if seen >= count and not done.is_set():
-            last_s = time.perf_counter()
+            last_s, processor_s = time.perf_counter(), time.process_time() - processor_s
             done.set()
 
     async with open_push_consumer(
         group,
         name_servers=name_server,
         subscriptions={topic: "*"},
-        listener=ConcurrentListener(handle),
+        listener=ConcurrentListener(handle)
+        if stages is None
+        else StagedConcurrentListener(handle, stages),
         options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
     ):
         with trio.move_on_after(CONSUME_S):
             await done.wait()
     if seen < count:
         raise RuntimeError(f"{seen} of {count} messages came")
+    return measured(count, first_s, last_s) | {"processor_s": processor_s}
+
+
+async def stages(
+    *, name_server: str, topic: str, group: str, stages: list[int], takes_s: float
+) -> Measured:
+    """A group reads a new topic with one queue in stages; as many messages are sent before.
+
+    Each takes so long. The time runs from when the first is begun to when the last has ended.
+    Fails where a stage begins before the one before it has ended.
+    """
+    count, ended = sum(stages), 0
+    first_s = last_s = 0.0
+    done = trio.Event()
+    begins = [sum(stages[:number]) for number in range(len(stages))]
+
+    async def handle(messages: Sequence[ReceivedMessage]) -> None:
+        nonlocal ended, first_s, last_s
+        (message,) = messages
+        first_s = first_s or time.perf_counter()
+        before = max(begin for begin in begins if begin <= message.queue_offset)
+        if ended < before:
+            raise RuntimeError(f"{message} was begun when {ended} of {before} had ended")
+        await trio.sleep(takes_s)
+        ended += 1
+        if ended == count:
+            last_s = time.perf_counter()
+            done.set()
+
+    async with open_producer(
+        "bench_producer", name_servers=name_server, options=OPTIONS
+    ) as producer:
+        for number in range(count):
+            await producer.send(Message(topic=topic, body=b"%d" % number))
+    async with open_push_consumer(
+        group,
+        name_servers=name_server,
+        subscriptions={topic: "*"},
+        listener=StagedConcurrentListener(handle, stages),
+        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
+    ):
+        with trio.move_on_after(CONSUME_S):
+            await done.wait()
+    if ended < count:
+        raise RuntimeError(f"{ended} of {count} messages came")
     return measured(count, first_s, last_s)
 
 
@@ -143,6 +197,7 @@ async def load(
 COMMANDS: dict[str, Callable[..., Awaitable[Measured]]] = {
     "send": send,
     "consume": consume,
+    "stages": stages,
     "load": load,
 }
 

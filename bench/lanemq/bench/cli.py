@@ -75,6 +75,16 @@ def show_sdk_bench(console: Console, result: SdkBench) -> None:
     console.print(table)
     for client, reason in result.missing.items():
         console.print(f"{client}: {reason}")
+    staged = result.staged
+    for way, rates in staged.rates.items():
+        console.print(
+            f"{way} listener: {statistics.median(rates):,.0f} messages/s, "
+            f"{statistics.median(staged.processor_us[way]):.1f} us of its process each"
+        )
+    console.print(
+        f"what stages cost: {staged.overhead:.1%}; the proposal's example of six seconds: "
+        f"{statistics.median(staged.example_s):.3f} s"
+    )
 
 
 def show_broker_bench(console: Console, result: BrokerBench) -> None:
