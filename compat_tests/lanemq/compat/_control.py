@@ -5,7 +5,7 @@ spoil.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import trio
@@ -23,6 +23,7 @@ from lanemq.wire import (
 from ._errors import ServerFailed
 
 QUESTION_S = 5.0
+ROUTE_S = 30.0
 
 
 class Control:
@@ -81,10 +82,24 @@ class Control:
         masters = await self.masters()
         for address in masters:
             _accepted(await self.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, fields))
-        with trio.fail_after(30):
+        await self.until_routed(topic, masters)
+
+    async def until_routed(self, topic: str, masters: Collection[str] = ()) -> None:
+        """Wait until the name server routes ``topic`` to all of ``masters``, or to any broker.
+
+        Apache 4.9.7 registers a topic that a send or a dead letter creates with a oneway request
+        (``TopicConfigManager``): the sender may have its answer before the route is there.
+
+        Raises ``ServerFailed`` after 30 s.
+        """
+        with trio.move_on_after(ROUTE_S):
             # The name server tells nobody about a new route: asking again is the only way.
-            while not set(masters) <= set(await self.masters_of(topic)):  # noqa: ASYNC110
+            while True:
+                routed = await self.masters_of(topic)
+                if routed and set(masters) <= set(routed):
+                    return
                 await trio.sleep(0.05)
+        raise ServerFailed(f"no route for topic {topic} within {ROUTE_S:g} s")
 
     async def create_group(self, group: str, *, retry_max_times: int) -> None:
         """Create a consumer group on every master; that many retries, then its dead letters."""

@@ -1,7 +1,5 @@
 """Messages that a listener fails: back after a delay, at last among the dead letters."""
 
-import trio
-
 from .._cell import Cell, Producer
 from .._facts import shows_retry_topic
 from .._messages import Outgoing, Received, Sent
@@ -70,10 +68,7 @@ async def dead_letter(cell: Cell) -> None:
                 lambda: len(consumer.deliveries) > RETRIES,
                 within_s=100,
             )
-            with trio.fail_after(30):
-                # Created when the first message dies; nobody is told.
-                while not await control.masters_of(dead):  # noqa: ASYNC110
-                    await trio.sleep(0.1)
+            await control.until_routed(dead)  # created when the first message dies
             times = [delivery.message.reconsume_times for delivery in consumer.deliveries]
             expect_equal("attempts", times, list(range(RETRIES + 1)))
         async with cell.consumer(dead) as reader:

@@ -141,7 +141,7 @@ async def unknown_topic(cell: Cell) -> None:
     async def send_all(producer: Producer) -> None:
         results = [await producer.send(Outgoing(topic, body)) for body in bodies]
         _check_sent(results, queues=4)
-        expect(bool(await cell.cluster.control.masters_of(topic)), "a route for the new topic")
+        await cell.cluster.control.until_routed(topic)
 
     async with cell.producer() as producer:
         if insists_on_route(cell.client):
