@@ -66,6 +66,7 @@ class OrderedPool:
         self._turns: deque[Lane] = deque()
         self._workers: list[Worker] = []
         self._active = 0  # workers that are not parked
+        self._called = False  # one of them has yet to look for batches
         self._parked = trio.lowlevel.ParkingLot()
         self._closing = False
         self._quiet = trio.Event()
@@ -76,7 +77,7 @@ class OrderedPool:
         """Have ``messages``, the next of their queue, consumed when their turn comes."""
         lane = self._lane(held)
         lane.scheduler.put(messages, held.messages.next_offset)
-        self._kick(lane, lane.scheduler.width)
+        self._kick(lane)
 
     def passed(self, held: HeldQueue) -> None:
         """A pull found nothing for the listener, but the next offset may have moved."""
@@ -135,34 +136,37 @@ class OrderedPool:
         self._turns.append(lane)
         return True
 
-    def _kick(self, lane: Lane, batches: int = 1) -> None:
-        """Have workers look at ``lane`` now, for so many batches, if some are free."""
+    def _kick(self, lane: Lane) -> None:
+        """Have a worker look at ``lane`` now, if one is free."""
         if self._line_up(lane):
-            self._wake_workers(batches)
+            self._call_worker()
 
-    def _wake_workers(self, count: int) -> None:
-        woken = len(self._parked.unpark(count=count))
-        self._active += woken
-        for _ in range(min(count - woken, self.concurrency - len(self._workers))):
-            if not self._closing:
-                self._hire()
+    def _call_worker(self) -> None:
+        """While lanes wait, have one more worker on its way, as far as allowed.
 
-    def _hire(self) -> None:
-        self._active += 1
-        worker = Worker()
-        self._workers.append(worker)
-        self._nursery.start_soon(self._work, worker)
+        It calls the next when it takes a batch: to wake all of them for each pull would cost
+        more than a listener that never waits.
+        """
+        if self._called or self._closing or not self._turns:
+            return
+        if self._parked:
+            self._called = True
+            self._active += len(self._parked.unpark(count=1))
+        elif len(self._workers) < self.concurrency:
+            self._called = True
+            self._active += 1
+            worker = Worker()
+            self._workers.append(worker)
+            self._nursery.start_soon(self._work, worker)
 
     def resize(self, concurrency: int) -> None:
         """Let ``concurrency`` listeners run at once from now on; those that run finish."""
         assert concurrency > 0
-        more = min(concurrency - len(self._workers), len(self._turns))
         self.concurrency = concurrency
-        for _ in range(0 if self._closing else more):
-            self._hire()
         excess = len(self._workers) - concurrency
         if excess > 0:
             self._active += len(self._parked.unpark(count=excess))
+        self._call_worker()
 
     def _goes_on(self) -> bool:
         """Whether a worker that has nothing in hand is to stay."""
@@ -180,8 +184,6 @@ class OrderedPool:
                 if batch is not None and scheduler.has_more:
                     if len(turns) > 1:
                         turns.rotate(-1)
-                    if self._active < self.concurrency:
-                        self._wake_workers(1)
                     return lane, batch
                 if scheduler.must_save and not lane.saving:
                     lane.saving = True
@@ -215,6 +217,7 @@ class OrderedPool:
                     worker.cancel()
 
     async def _work(self, worker: Worker) -> None:
+        self._called = False
         while self._goes_on():
             worker.cancelled = False
             with trio.CancelScope() as worker.scope:
@@ -223,9 +226,8 @@ class OrderedPool:
                 self._settle(*worker.job, worker.outcome)
                 worker.job = None
         self._workers.remove(worker)
-        if self._turns and not self._closing:  # it may have lined up what others must look at
-            self._active += len(self._parked.unpark(count=1))
         self._rest()
+        self._call_worker()  # it may have lined up what others must look at, or been called
 
     def _rest(self) -> None:
         self._active -= 1
@@ -240,10 +242,13 @@ class OrderedPool:
             if job is None:
                 self._rest()
                 await self._parked.park()
+                self._called = False
                 now_s = trio.current_time()
                 continue
+            if self._turns and not self._called:
+                self._call_worker()
             lane, batch = job
-            now_s = await self._consume(worker, lane, batch)
+            now_s = await self._consume(worker, lane, batch, now_s)
             if worker.cancelled:
                 return  # perhaps with an outcome: a new scope is needed all the same
             self._settle(lane, batch, worker.outcome)
@@ -253,12 +258,14 @@ class OrderedPool:
                 await trio.lowlevel.checkpoint()
                 now_s = trio.current_time()
 
-    async def _consume(self, worker: Worker, lane: Lane, batch: Messages) -> float:
+    async def _consume(
+        self, worker: Worker, lane: Lane, batch: Messages, started_s: float
+    ) -> float:
         """Run the listener over a batch; when it ended, in seconds."""
         lane.held.last_consume_ms = self._clock_ms()
         lane.running += 1
         worker.outcome = Outcome.SUSPEND_CURRENT_QUEUE  # what a cancellation leaves behind
-        worker.since_s = started_s = trio.current_time()
+        worker.since_s = started_s
         try:
             worker.outcome = await self._listener.handle(batch.messages)
         except AbandonMessage as error:

@@ -230,13 +230,6 @@ class StageScheduler(Generic[M]):
         self._end = self._end_of(self._number)
 
     @property
-    def width(self) -> int:
-        """How many batches ``take`` might have one after the other, at least 1."""
-        if self._serial:
-            return 1
-        return max(1, min(len(self._waiting), self._end - self._number) // self._batch_messages)
-
-    @property
     def has_more(self) -> bool:
         """Whether ``take`` may have another batch, after it had one."""
         if self._waiting and self._number < self._end:
