@@ -40,13 +40,12 @@ class HeldQueue:
         self.messages.clear()
         self.scope.cancel()
 
-    def settle(self, messages: Iterable[ReceivedMessage]) -> int:
-        """Let messages go; return the offset to commit."""
-        offset = self.messages.settle(messages)
+    def settle(self, messages: Iterable[ReceivedMessage]) -> None:
+        """Let messages go; ``messages.commit_offset`` may be further on now."""
+        self.messages.settle(messages)
         if self._settled is not None:
             self._settled.set()
             self._settled = None
-        return offset
 
     async def wait_settled(self) -> None:
         """Wait until something is let go."""

@@ -217,7 +217,8 @@ class LitePullConsumer:
                 taken = list(messages)
             else:
                 taken = [messages.popleft() for _ in range(limit)]
-            self._positions[held.queue] = held.settle(taken)
+            held.settle(taken)
+            self._positions[held.queue] = held.messages.commit_offset
             if self._options.client.telemetry:
                 from ._telemetry import received  # may not be installed
 

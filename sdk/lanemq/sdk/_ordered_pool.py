@@ -308,9 +308,10 @@ class OrderedPool:
     ) -> None:
         """``messages`` of ``batch``, all of them if None, need nothing more."""
         lane.scheduler.finish(batch, messages)
-        offset = lane.held.settle(batch.messages if messages is None else messages)
+        held = lane.held
+        held.settle(batch.messages if messages is None else messages)
         if self._commit is not None:
-            self._commit(lane.held.queue, offset)
+            self._commit(held.queue, held.messages.commit_offset)
 
     def _fail(self, lane: Lane, batch: Messages) -> None:
         limit = self._listener.max_reconsume_times

@@ -66,14 +66,13 @@ class ProcessQueue(Generic[M]):
         insort(order, offset)
         self._order = deque(order)
 
-    def settle(self, messages: Iterable[M]) -> int:
-        """Let ``messages`` go; return the offset to commit. Unknown ones are passed over."""
+    def settle(self, messages: Iterable[M]) -> None:
+        """Let ``messages`` go. Unknown ones are passed over."""
         held = self._held
         for message in messages:
             gone = held.pop(message.queue_offset, None)
             if gone is not None:
                 self.size_bytes -= gone.size_bytes
-        return self.commit_offset
 
     @property
     def commit_offset(self) -> int:

@@ -115,7 +115,8 @@ class _Settling:
         self._deliver = deliver
 
     def succeed(self, held: HeldQueue, messages: Sequence[ReceivedMessage]) -> None:
-        self._core.offsets.update(held.queue, held.settle(messages))
+        held.settle(messages)
+        self._core.offsets.update(held.queue, held.messages.commit_offset)
 
     async def retry(
         self, held: HeldQueue, messages: Sequence[ReceivedMessage], timed_out: bool
