@@ -67,6 +67,7 @@ async def test_a01_a03_a04_the_preview_client_on_its_own_servers(tmp_path: Path)
                 2,
             )
             offset, bodies = 0, []
+            await puller.until_readable(0, 102)
             while offset < 102:
                 pulled = await puller.pull(0, offset)
                 assert pulled.status == "FOUND"

@@ -22,6 +22,8 @@ from ._servers import Cluster
 RECEIVE_S = 60.0
 """How long a message may take to a listener: clients look for new queues every 20 s only."""
 CLOSE_S = 30.0
+READABLE_S = 10.0
+"""Apache's broker answers a send before it has written the consume queue."""
 
 
 class Producer:
@@ -147,6 +149,13 @@ class Puller:
     async def offset(self, which: str, queue_id: int, **arguments: object) -> int:
         """Ask for an offset: ``which`` is min, max, search or committed."""
         return int(await self._ask(f"{which}_offset", queue_id=queue_id, **arguments))
+
+    async def until_readable(self, queue_id: int, end: int) -> None:
+        """Wait until the queue reaches to ``end``, or had time enough to."""
+        with trio.move_on_after(READABLE_S):
+            # Nobody tells a client; it asks again.
+            while await self.offset("max", queue_id) < end:  # noqa: ASYNC110
+                await trio.sleep(0.05)
 
     async def earliest_time_ms(self, queue_id: int) -> int:
         """Ask when the first message was stored; only of Java clients."""

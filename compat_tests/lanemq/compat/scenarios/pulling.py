@@ -18,6 +18,7 @@ async def pull(cell: Cell) -> None:
         for number in range(10):
             message = Outgoing(topic, b"%d" % number, tags="AB"[number % 2])
             await producer.send(message, queue_id=1)
+        await puller.until_readable(1, 10)
         expect_equal("empty queue", await puller.offset("max", 0), 0)
         bounds = (await puller.offset("min", 1), await puller.offset("max", 1))
         expect_equal("bounds", bounds, (0, 10))
@@ -72,6 +73,7 @@ async def offset_by_time(cell: Cell) -> None:
         for number in range(5):
             await producer.send(Outgoing(topic, b"%d" % number), queue_id=0)
             await trio.sleep(0.03)  # so that no two messages share a millisecond
+        await puller.until_readable(0, 5)
         stored = [m.store_timestamp_ms for m in (await puller.pull(0, 0)).messages]
         expect_equal("messages", len(stored), 5)
         for number, timestamp_ms in enumerate(stored):
