@@ -74,7 +74,7 @@ async def step(rng: random.Random, store: Store, model: Model) -> None:
         case 0 | 1 | 2 | 3 | 4:
             put_some(rng, store, model)
         case 5:
-            await store.housekeeping.flush_all()
+            await store._parts.housekeeping.flush_all()
             put_some(rng, store, model)
             if store.queue_rows is not None:  # which then run ahead of the log
                 await store.in_rocksdb(store.max_position)

@@ -3,6 +3,7 @@
 Byte for byte what Apache RocketMQ 4.9 and 5.3 read and write.
 """
 
+from ._clock import system_clock_ms
 from ._config import FlushMode, Stage, StoreConfig, StoreType, parse_delay_levels
 from ._consume_queue import Unit
 from ._document import Document
@@ -19,7 +20,7 @@ from ._files import Files
 from ._messages import Boundary, GetStatus, Got, NewMessage, Put, QueryResult
 from ._open import open_store
 from ._statistics import RocksProgress, StoreStatistics
-from ._store import Store, system_clock_ms
+from ._store import Store
 from ._tables import ConfigTables, DelayOffsetTable, GroupTable, OffsetTable, TopicTable
 
 __all__ = [

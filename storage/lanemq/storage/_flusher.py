@@ -25,7 +25,6 @@ class Flusher:
         *,
         last_store_ms: Callable[[], int],
         on_failure: Callable[[str], None],
-        on_flushed: Callable[[], None],
         interval_s: float,
         least_bytes: int,
         thorough_interval_s: float,
@@ -33,7 +32,8 @@ class Flusher:
         self._log = log
         self._last_store_ms = last_store_ms
         self._on_failure = on_failure
-        self._on_flushed = on_flushed
+        self.on_flushed: list[Callable[[], None]] = []
+        """Called when more has become durable, before those who wait for it hear of it."""
         self._interval_s = interval_s
         self._least_bytes = least_bytes
         self._thorough_interval_s = thorough_interval_s
@@ -72,7 +72,8 @@ class Flusher:
                     self._wake()
                     raise StoreUnwritable(self._failure) from error
                 self.flushed, self.flushed_store_ms = target, store_ms
-                self._on_flushed()
+                for flushed in self.on_flushed:
+                    flushed()
         self._wake()
 
     def _wake(self) -> None:

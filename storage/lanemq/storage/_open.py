@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from ._clock import system_clock_ms
 from ._config import Stage, StoreConfig
 from ._errors import ConfigInvalid, StartRefused, StoreCorrupted, StoreLocked
 from ._files import Files, RealFiles
+from ._parts import Parts
 from ._segments import is_segment_name
-from ._store import Store, system_clock_ms
+from ._store import Store
 from ._tables import check_tables
 from ._watermarks import WatermarkFile, watermark_path
 
@@ -104,11 +106,12 @@ async def open_store(
                     rows = open_rows(config, now_ms=clock_ms())
                     undo.callback(rows.close)
                 # The tables may be converted once this works: the lock is held.
-                store = Store(config, files=files, clock_ms=clock_ms, rows=rows)
-                undo.pop_all()  # the rows are the store's now
-                undo.callback(store.close_files)
-                store.load(clean=clean)
-                await store.housekeeping.keep_recovery()
+                parts = Parts(config, files=files, clock_ms=clock_ms, rows=rows)
+                undo.pop_all()  # the rows are among the parts now
+                undo.callback(parts.close)
+                store = Store(parts)
+                parts.load(clean=clean)
+                await parts.housekeeping.keep_recovery()
                 undo.pop_all()
         except (StartRefused, StoreLocked, ConfigInvalid):
             if clean:  # what was changed is as good as before
@@ -117,7 +120,7 @@ async def open_store(
         is_clean = False
         try:
             async with trio.open_nursery() as nursery:
-                store.housekeeping.start(nursery)
+                parts.housekeeping.start(nursery)
                 try:
                     yield store
                 finally:
@@ -129,8 +132,8 @@ async def open_store(
             raise
         finally:
             with trio.CancelScope(shield=True):
-                is_clean = await store.housekeeping.close()
-                store.close_files()
+                is_clean = await parts.housekeeping.close()
+                parts.close()
                 if is_clean:
                     files.remove(abort)
                     await files.sync_path(root)

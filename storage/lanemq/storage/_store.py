@@ -1,48 +1,23 @@
 """The store as its users see it."""
 
-import logging
-import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, final
 
 from lanemq.wire import StoredMessage, decode_message
 
-from ._appender import Appender, Arrival
-from ._authority import KnownByFiles
-from ._checkpoint import Checkpoint
-from ._commit_log import CommitLog
-from ._config import FlushMode, Stage, StoreConfig, parse_delay_levels
+from ._appender import Arrival
+from ._config import FlushMode, Stage
 from ._consume_queue import Unit
 from ._document import Document
 from ._errors import StoreUnwritable
-from ._files import Files
-from ._flusher import Flusher
-from ._housekeeping import Housekeeping
-from ._index import Index
 from ._messages import Boundary, Got, NewMessage, Put, QueryResult
-from ._places import Places
-from ._queues import Queues, QueueTable
-from ._reader import WARM_BYTES_MAX, Reader
-from ._retention import Retention
+from ._parts import Parts
+from ._reader import WARM_BYTES_MAX
 from ._rocks_check import RocksCheck
-from ._rocks_follower import RocksFollower
-from ._segments import Segments
-from ._startup import Startup
-from ._statistics import Counters, RocksProgress, StoreStatistics
-from ._tables import ConfigTables
-from ._tags import TagsCodes
-from ._watermarks import Progress, WatermarkFile
+from ._statistics import RocksProgress, StoreStatistics
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
-    from ._rocks_index import RocksIndex
     from .rocks import DiffReport, QueueRows
-
-LOGGER = logging.getLogger(__name__)
-
-
-def system_clock_ms() -> int:
-    """Unix time in milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 @final
@@ -54,167 +29,18 @@ class Store:
     Source: RocketMQ 4.9.8, DefaultMessageStore.
     """
 
-    def __init__(
-        self,
-        config: StoreConfig,
-        *,
-        files: Files,
-        clock_ms: Callable[[], int] = system_clock_ms,
-        rows: "QueueRows | None" = None,
-    ) -> None:
-        self.config = config
-        self._files = files
-        self._clock_ms = clock_ms
-        root = config.root
-        counters = self._counters = Counters()
-        self._checkpoint = Checkpoint(files, root / "checkpoint")
-        self._log = log = CommitLog(
-            Segments(files, config.commit_log_path, config.commit_log_file_bytes),
-            tail_cache_bytes=config.tail_cache_bytes,
-        )
-        self._file_queues = QueueTable(
-            files, root / "consumequeue", file_bytes=config.consume_queue_file_bytes
-        )
-        self._index = index = self._new_index() if config.index_enabled else None
-        self._progress = progress = Progress(WatermarkFile(files, root), config.stage)
-        self._tags = TagsCodes(parse_delay_levels(config.delay_levels))
-        self._places = Places(multi_dispatch=config.multi_dispatch, deleted=progress.deleted)
-        self._known_by_files = KnownByFiles(self._file_queues)
-        self._rocks = rocks = self._new_rocks(rows) if rows is not None else None
-        self._queues: Queues = self._file_queues
-        if rocks is not None and config.stage is Stage.ROCKSDB:
-            self._queues = rocks.table
-        queues = self._queues
+    def __init__(self, parts: Parts) -> None:
+        self.config = parts.config
+        self.tables = parts.tables
+        """Topics, groups and offsets."""
         self.on_durable: list[Callable[[], None]] = []
         """Called when ``dispatch`` has followed a flush by itself (``FlushMode.SYNC``)."""
-        self._appender = Appender(
-            log=log,
-            queues=queues,
-            index=index,
-            tags=self._tags,
-            clock_ms=clock_ms,
-            max_message_bytes=config.max_message_bytes,
-            multi_dispatch=config.multi_dispatch,
-            counters=counters,
-        )
-        if rocks is not None:
-            self._appender.on_dispatch.append(rocks.offer)
-        self._reader = Reader(
-            log=log,
-            queues=queues,
-            index=index,
-            counters=counters,
-            cold_bytes=int(config.memory_bytes * config.cold_memory_ratio),
-        )
-        self._flusher = Flusher(
-            log,
-            last_store_ms=lambda: self._appender.last_store_ms,
-            on_failure=self._appender.refuse,
-            on_flushed=self._became_durable,
-            interval_s=config.flush_interval_s,
-            least_bytes=config.flush_least_bytes,
-            thorough_interval_s=config.flush_thorough_interval_s,
-        )
-        self._retention = Retention(
-            config,
-            files=files,
-            log=log,
-            queue_directory=root / "consumequeue",
-            cleaners=self._cleaners(),
-            index=index,
-            clock_ms=clock_ms,
-            flushed=lambda: self._flusher.flushed,
-        )
-        self.tables = ConfigTables(config, files, clock_ms)
-        """Topics, groups and offsets."""
-        self.housekeeping = Housekeeping(
-            config,
-            appender=self._appender,
-            log=log,
-            queues=queues,
-            rocks=self._new_follower(rocks) if rocks is not None else None,
-            index=index,
-            checkpoint=self._checkpoint,
-            progress=progress,
-            flusher=self._flusher,
-            retention=self._retention,
-            tables=self.tables,
-        )
-        """The tasks that ``open_store`` runs."""
-
-    def _new_rocks(self, rows: "QueueRows") -> "RocksIndex":
-        from ._rocks_index import RocksIndex
-        from ._rocks_queues import RocksQueueTable
-        from ._rocks_redo import RocksRedo
-
-        redo = RocksRedo(rows, tags=self._tags, places=self._places, belongs=self._known_by_files)
-        table = RocksQueueTable(rows, log_begin=lambda: self._log.segments.begin)
-        return RocksIndex(rows, redo, table)
-
-    def _new_follower(self, rocks: "RocksIndex") -> RocksFollower:
-        return RocksFollower(rocks, self._log.segments, rate=self.config.rocksdb_backfill_rate)
-
-    def _cleaners(self) -> list[Callable[[int], Awaitable[None]]]:
-        cleaners: list[Callable[[int], Awaitable[None]]] = []
-        if self.config.stage is not Stage.ROCKSDB:
-            cleaners.append(self._file_queues.clean)
-        if self._rocks is not None:
-            cleaners.append(self._rocks.table.clean)
-        return cleaners
-
-    def _new_index(self) -> Index:
-        def on_full(end_ms: int) -> None:
-            self._checkpoint.index_ms = end_ms
-
-        return Index(
-            self._files,
-            self.config.root / "index",
-            slots=self.config.max_hash_slots,
-            entries=self.config.max_index_entries,
-            clock_ms=self._clock_ms,
-            on_full=on_full,
-        )
-
-    def load(self, *, clean: bool) -> None:
-        """Read everything and make it agree; ``clean`` tells how the last run ended.
-
-        Only ``open_store`` calls it. Raises ``StoreCorrupted``, ``ConfigInvalid``, ``OSError``.
-        """
-        startup = Startup(
-            self.config,
-            files=self._files,
-            log=self._log,
-            queues=self._file_queues,
-            rocks=self._rocks,
-            index=self._index,
-            checkpoint=self._checkpoint,
-            progress=self._progress,
-            tags=self._tags,
-            places=self._places,
-            known_by_files=self._known_by_files,
-        )
-        startup.run(clean=clean)
-        self._appender.start_at(self._log.end, startup.last_store_ms)
-        self._flusher.start_at(
-            self._log.end if startup.durable_to is None else startup.durable_to,
-            startup.last_store_ms,
-        )
-        # After the queues, which may refuse the start: tables may be converted here.
-        self.tables.load(after_crash=not clean)
-
-    def close_files(self) -> None:
-        """Only ``open_store`` calls it, last."""
-        self._log.segments.close()
-        self._file_queues.close()
-        if self._index is not None:
-            self._index.close()
-        self._checkpoint.close()
-        self.tables.close()
-        if self._rocks is not None:
-            try:
-                self._rocks.rows.close()
-            except OSError as error:  # what had to be durable is so, or the stop is not clean
-                LOGGER.error("RocksDB could not be closed: %s", error)
+        self._parts = parts
+        # Looked up for every message.
+        self._log, self._queues = parts.log, parts.queues
+        self._appender, self._reader = parts.appender, parts.reader
+        self._flusher, self._retention = parts.flusher, parts.retention
+        parts.flusher.on_flushed.append(self._became_durable)
 
     # Writing
 
@@ -400,10 +226,10 @@ class Store:
 
     def document(self, name: str) -> Document:
         """A JSON file under ``config`` that belongs to its user, who writes and syncs it."""
-        return Document(self._files, self.config.root / "config" / name)
+        return Document(self._parts.files, self.config.root / "config" / name)
 
     def statistics(self) -> StoreStatistics:
-        counters = self._counters
+        counters = self._parts.counters
         return StoreStatistics(
             put_messages_total=counters.put_total,
             put_bytes_total=counters.put_bytes,
@@ -416,7 +242,7 @@ class Store:
             max_position=self.max_position,
             flushed_position=self.flushed_position,
             dispatch_behind_bytes=self._log.next - self._log.end,
-            index_backlog=len(self._index.backlog) if self._index is not None else 0,
+            index_backlog=len(self._parts.index.backlog) if self._parts.index is not None else 0,
             queues=len(self._queues),
             log_files=len(self._log.segments),
         )
@@ -427,16 +253,16 @@ class Store:
 
         In double writing the newest rows may be missing: see ``in_rocksdb``.
         """
-        return self._rocks.rows if self._rocks is not None else None
+        return self._parts.rocks.rows if self._parts.rocks is not None else None
 
     def rocksdb_progress(self) -> RocksProgress | None:
         """How much of the log is in RocksDB; None where the store has none open."""
-        if self._rocks is None:
+        if self._parts.rocks is None:
             return None
         return RocksProgress(
-            begin=self._rocks.begin,
-            filled=self._rocks.filled,
-            end=self._rocks.watermark,
+            begin=self._parts.rocks.begin,
+            filled=self._parts.rocks.filled,
+            end=self._parts.rocks.watermark,
             log_begin=self._log.segments.begin,
             log_end=self._log.end,
         )
@@ -446,8 +272,8 @@ class Store:
 
         That may take as long as history takes to be filled in.
         """
-        if self._rocks is not None:
-            await self._rocks.wait(position)
+        if self._parts.rocks is not None:
+            await self._parts.rocks.wait(position)
 
     async def check_rocksdb(
         self, topic: str = "", *, check_from_ms: int = 0
@@ -457,11 +283,11 @@ class Store:
         None where the store does not write both. Messages stored before ``check_from_ms`` may
         be missing without that a queue counts as not ready. Raises ``OSError``.
         """
-        if self._rocks is None or self.config.stage is not Stage.BOTH:
+        if self._parts.rocks is None or self.config.stage is not Stage.BOTH:
             return None
         check = RocksCheck(
-            queues=self._file_queues,
-            rocks=self._rocks,
+            queues=self._parts.file_queues,
+            rocks=self._parts.rocks,
             log=self._log,
             offsets=self.tables.consumer_offsets,
         )
@@ -474,10 +300,10 @@ class Store:
         ``OSError``, and ``StoreUnwritable`` as ``commit`` does.
         """
         self._appender.commit()  # what is under way to the topic goes with it
-        self._progress.note_deleted(topic, self._log.end)
-        removed = self._file_queues.remove_topic(topic)
-        if self._rocks is not None:
-            removed = max(removed, self._rocks.remove_topic(topic))
+        self._parts.progress.note_deleted(topic, self._log.end)
+        removed = self._parts.file_queues.remove_topic(topic)
+        if self._parts.rocks is not None:
+            removed = max(removed, self._parts.rocks.remove_topic(topic))
         self._appender.forget_queues()
         return removed
 

@@ -13,12 +13,12 @@ from typing import Final, final
 
 from lanemq.wire import LMQ_PREFIX
 
+from .._clock import system_clock_ms
 from .._config import DELAY_LEVELS, parse_delay_levels
 from .._consume_queue import FileConsumeQueue
 from .._errors import MessageIllegal, StoreCorrupted
 from .._places import Places
 from .._queues import check_names
-from .._store import system_clock_ms
 from .._tags import TagsCodes
 from ..rocks import QueueDatabase, QueueRows, RowsOfQueue, is_present
 from ..tools._directory import look_into

@@ -13,10 +13,10 @@ from typing import Final, final
 
 from lanemq.wire import LMQ_PREFIX
 
+from .._clock import system_clock_ms
 from .._config import DELAY_LEVELS, parse_delay_levels
 from .._errors import StoreCorrupted
 from .._places import Places
-from .._store import system_clock_ms
 from .._tags import TagsCodes
 from .._watermarks import RocksCover
 from ..rocks import QueueDatabase, QueueRows, move_aside

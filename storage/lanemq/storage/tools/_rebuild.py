@@ -5,12 +5,12 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final, final
 
+from .._clock import system_clock_ms
 from .._config import DELAY_LEVELS, parse_delay_levels
 from .._errors import StoreCorrupted
 from .._files import RealFiles
 from .._index import Index
 from .._records import Record
-from .._store import system_clock_ms
 from .._tags import TagsCodes
 from ..rocks import OffsetRow
 from ._build_queues import QueueBuilder

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, final
 
+from .._clock import system_clock_ms
 from .._cut import cut_log
 from .._files import RealFiles
 from .._layouts import UNIT_BYTES
 from .._segments import Segments
-from .._store import system_clock_ms
 from ._build_queues import sync
 from ._build_rows import finish_swap, swap_database
 from ._directory import TEMPORARY, StoreDirectory, look_into, read_store

@@ -1,0 +1,8 @@
+"""The time of day."""
+
+import time
+
+
+def system_clock_ms() -> int:
+    """Unix time in milliseconds."""
+    return time.time_ns() // 1_000_000
