@@ -149,7 +149,12 @@ async def test_a35_clustering_consumers_go_on_while_queues_move(
                     await at.migrate(topic, 0, broker)
                 await consumer.receive(120)
                 assert sorted(map(int, consumer.bodies)) == list(range(120))
-                await trio.sleep(2)  # we hear of a delivery before the client has its answer
+
+                async def committed() -> bool:
+                    found = (await at.admin.progress(group, topic=topic)).offset_table
+                    return sum(progress.consumer_offset for progress in found.values()) == 120
+
+                await until(committed)  # we hear of a delivery before the client has its answer
             await fill(producer, topic, range(120, 130))
             found = (await at.admin.progress(group, topic=topic)).offset_table
             assert set(found) == {MessageQueue(topic, LOGICAL_BROKER, n) for n in range(2)}
@@ -198,9 +203,12 @@ async def _back_after_expiry(
                 return all(segment.state is SegmentState.EXPIRED for segment in parts)
 
             await until(expired, within_s=120)
-            await trio.sleep(2)  # the client looks at its route every second
-            pulled = await puller.pull(0, 50)
-            assert (pulled.status, pulled.next_offset) == ("OFFSET_ILLEGAL", 101)
+
+            async def passed_over() -> bool:  # the client looks at its route every second
+                pulled = await puller.pull(0, 50)
+                return (pulled.status, pulled.next_offset) == ("OFFSET_ILLEGAL", 101)
+
+            await until(passed_over, within_s=10)
             assert await puller.offset("min", 0) == 101
             assert places(await at.migrate(topic, 0, "broker1"))[-1] == (
                 *("broker1/0", 201, 101),
@@ -387,12 +395,10 @@ async def test_a17_a18_a_source_is_down_and_comes_back(client: str, tmp_path: Pa
             await source.start()
 
             async def sealed() -> bool:
-                return (await at.chain(topic, 0))[0].is_sealed
+                states = [segment.state.value for segment in await at.chain(topic, 0)]
+                return states == ["ReadOnly", "Normal"]
 
             await until(sealed)
-            await trio.sleep(2)
-            chain = await at.chain(topic, 0)
-            assert [s.state.value for s in chain] == ["ReadOnly", "Normal"]
             assert await read(puller, 0, 150) == bodies(range(150))
             assert await read(puller, 200, 202) == [b"early", b"late"]
 

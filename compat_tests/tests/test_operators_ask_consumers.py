@@ -63,7 +63,7 @@ async def test_a_listener_tells_operators_the_truth(
     ):
         (broker,) = await admin.masters("DefaultCluster")
         await admin.put_topic(broker, TopicConfig(TOPIC, 1, 1))
-        await trio.sleep(1)
+        await cluster.control.until_routed(TOPIC)
         async with open_producer("asked_senders", name_servers=cluster.name_server) as producer:
             sent = [
                 await producer.send(Message(topic=TOPIC, body=b"%d" % n, properties={"a": str(n)}))
@@ -80,10 +80,14 @@ async def test_a_listener_tells_operators_the_truth(
         ) as consumer:
             with trio.fail_after(60):
                 await four.wait()
-            await trio.sleep(2)  # the pull that passes over the last one
             (queue,) = [queue for queue in consumer.queues if queue.topic == TOPIC]
-            offsets = await admin.consumer_offsets(broker, GROUP, TOPIC)
-            assert offsets == {consumer.client_id: {queue: 5}}
+            with trio.fail_after(30):
+                # A pull passes over the last one, and nobody tells.
+                while True:
+                    offsets = await admin.consumer_offsets(broker, GROUP, TOPIC)
+                    if offsets == {consumer.client_id: {queue: 5}}:
+                        break
+                    await trio.sleep(0.1)
 
             status = await tools.run(
                 *("consumerStatus", "-n", cluster.name_server, "-g", GROUP),
@@ -133,7 +137,7 @@ async def test_a_reader_tells_operators_the_truth(server: str, tmp_path: Path) -
     ):
         (broker,) = await admin.masters("DefaultCluster")
         await admin.put_topic(broker, TopicConfig(TOPIC, 1, 1))
-        await trio.sleep(1)
+        await cluster.control.until_routed(TOPIC)
         async with open_producer("asked_senders", name_servers=cluster.name_server) as producer:
             for n in range(5):
                 await producer.send(Message(topic=TOPIC, body=b"%d" % n))

@@ -96,19 +96,19 @@ async def test_stages_stay_apart_over_several_consumers_of_a_group(server: str) 
 
 @pytest.mark.parametrize("server", ["lanemq", *(f"apache-{v}" for v in APACHE_VERSIONS)])
 async def test_orderly_consumers_share_queues_by_their_locks(server: str) -> None:
-    topic = "orderly"
+    topic, each = "orderly", 60  # three seconds and more: time for the second to join
     async with run_server(server, logs=Path("compat-logs")) as cluster:
         await cluster.control.create_topic(topic, 4)
         address = cluster.name_server
         async with open_producer("senders", name_servers=address) as producer:
             queues = await producer.publish_queues(topic)
-            for number in range(30):
+            for number in range(each):
                 for queue in queues:
                     message = Message(topic=topic, body=b"%d" % number, tags="Counts")
                     await producer.send(message, queue=queue)
         seen: dict[int, list[int]] = {queue.queue_id: [] for queue in queues}
         owners: dict[int, set[int]] = {queue.queue_id: set() for queue in queues}
-        done = trio.Event()
+        begun, done = trio.Event(), trio.Event()
         failed: set[tuple[int, int]] = set()
 
         def listener_of(owner: int) -> OrderlyListener:
@@ -121,7 +121,8 @@ async def test_orderly_consumers_share_queues_by_their_locks(server: str) -> Non
                     return Outcome.SUSPEND_CURRENT_QUEUE
                 seen[queue_id].append(number)
                 owners[queue_id].add(owner)
-                if sum(map(len, seen.values())) == 120:
+                begun.set()
+                if sum(map(len, seen.values())) == each * len(queues):
                     done.set()
                 return Outcome.SUCCESS
 
@@ -129,9 +130,9 @@ async def test_orderly_consumers_share_queues_by_their_locks(server: str) -> Non
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(consume, address, topic, listener_of(0), done)
-            await trio.sleep(1)
+            await begun.wait()
             nursery.start_soon(consume, address, topic, listener_of(1), done)
-        assert seen == {queue_id: list(range(30)) for queue_id in seen}
+        assert seen == {queue_id: list(range(each)) for queue_id in seen}
         assert set().union(*owners.values()) == {0, 1}
 
 
