@@ -50,7 +50,7 @@ APACHE = (pytest.mark.peers, pytest.mark.slow)
 
 @pytest.fixture(
     params=[
-        "lanemq",
+        pytest.param("lanemq", marks=pytest.mark.slow),
         pytest.param("apache-4.9.7", marks=APACHE),
         pytest.param("apache-5.3.3", marks=APACHE),
     ]

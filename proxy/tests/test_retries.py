@@ -51,8 +51,12 @@ async def waited_for(client: Client, topic: str, queue_id: int = 0) -> StoredMes
                 return found[0]
 
 
+# Simulated, but with all that a broker does meanwhile.
+TWO_HOURS = pytest.param(18, marks=pytest.mark.slow)
+
+
 class TestDelay:
-    @pytest.mark.parametrize("level", [1, 2, 3, 5, 18])
+    @pytest.mark.parametrize("level", [1, 2, 3, 5, TWO_HOURS])
     async def test_a_message_comes_when_its_level_says(
         self, client: Client, level: int, autojump_clock: MockClock
     ) -> None:
@@ -197,7 +201,12 @@ class TestSendBack:
 
     @pytest.mark.parametrize(
         ("reconsumed", "level", "waits_s"),
-        [(0, "0", 10), (1, "0", 30), (15, "0", 7200), (3, "2", 5)],
+        [
+            (0, "0", 10),
+            (1, "0", 30),
+            pytest.param(15, "0", 7200, marks=pytest.mark.slow),
+            (3, "2", 5),
+        ],
     )
     async def test_the_delay_grows_with_the_times_unless_one_is_given(
         self, client: Client, reconsumed: int, level: str, waits_s: int, autojump_clock: MockClock
