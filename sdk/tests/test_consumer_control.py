@@ -204,7 +204,8 @@ async def test_operators_can_see_where_every_task_is(
         dump = ConsumerRunningInfo.decode(answer.body).jstack
         assert dump is not None
         assert "await trio.sleep(self.spent_s)" in dump
-        assert "ListenerPool._work" in dump
+        assert "Crew._serve" in dump
+        assert "_listener_pool.py" in dump
 
 
 class TestPauses:

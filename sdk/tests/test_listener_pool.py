@@ -9,7 +9,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from lanemq.sdk import ConcurrentListener, MessageQueue, Outcome, ReceivedMessage
 from lanemq.sdk._consume_stats import TopicStats
 from lanemq.sdk._held_queue import HeldQueue
-from lanemq.sdk._listener import Handle, ListenerPool
+from lanemq.sdk._listener import Handle
+from lanemq.sdk._listener_pool import ListenerPool
 from lanemq.sdk._testing import clock_ms
 from lanemq.wire import HostAddress, StoredMessage
 
@@ -98,7 +99,7 @@ async def test_a_listener_that_never_waits_needs_few_workers() -> None:
         for _ in range(10):
             pool.submit(HeldQueue(QUEUE, 0), messages_of(32))
             await wait_all_tasks_blocked()
-        assert len(pool._workers) <= 3
+        assert len(pool._crew.workers) <= 3
         nursery.cancel_scope.cancel()
     assert len(settled) == 320
 

@@ -1,14 +1,12 @@
-"""What the pool of an orderly or staged listener keeps of each queue and of each of its tasks."""
+"""What the pool of an orderly or staged listener keeps of each queue."""
 
-from math import inf
 from typing import final
 
 import trio
 
 from ._consume_stats import TopicStats
 from ._held_queue import HeldQueue
-from ._messages import Outcome, ReceivedMessage
-from ._ordered_listeners import AbandonMessage
+from ._messages import ReceivedMessage
 from ._queue_locks import Lease
 from ._stage_scheduler import Batch, StageScheduler
 
@@ -65,22 +63,3 @@ class Lane:
         self.retired = False  # nothing is handed out any more
         self.saving = False
         self.idle: trio.Event | None = None
-
-
-@final
-class Worker:
-    """One task of the pool, and what it is at."""
-
-    __slots__ = ("cancelled", "job", "outcome", "scope", "since_s")
-
-    def __init__(self) -> None:
-        self.scope = trio.CancelScope()
-        self.cancelled = False  # what the scope says as well, but slowly
-        self.job: tuple[Lane, Messages] | None = None
-        self.outcome: Outcome | AbandonMessage | None = None
-        self.since_s = inf  # when the listener was called; inf while it does not run
-
-    def cancel(self) -> None:
-        """Cancel the listener that runs."""
-        self.cancelled = True
-        self.scope.cancel()

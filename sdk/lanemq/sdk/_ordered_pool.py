@@ -13,15 +13,17 @@ import trio
 from lanemq.wire import MessageQueue
 
 from ._consume_stats import TopicStats
+from ._crew import BATCHES_PER_TURN, Crew, Worker
 from ._held_queue import HeldQueue
-from ._lanes import Lane, Messages, Place, Scheduler, Worker
-from ._listener import BATCHES_PER_TURN
+from ._lanes import Lane, Messages, Place, Scheduler
 from ._log import get_logger
 from ._messages import Outcome, ReceivedMessage
 from ._ordered_listeners import AbandonMessage, OrderlyListener, StagedConcurrentListener
 from ._queue_locks import Lease
 
 LOGGER = get_logger("lanemq.sdk.listener")
+
+Job = tuple[Lane, Messages]
 
 # A record that has to last before anything goes on could not be saved: again after this.
 SAVE_RETRY_S = 1.0
@@ -52,8 +54,6 @@ class OrderedPool:
     ) -> None:
         self._nursery = nursery
         self._listener = listener
-        self.concurrency = listener.concurrency
-        """How many listeners may run at once; ``resize`` changes it."""
         self._schedule = schedule
         self._lease = lease
         self._commit = commit
@@ -64,12 +64,7 @@ class OrderedPool:
         self._timeout_s = timeout_s
         self._places: dict[MessageQueue, Place] = {}
         self._turns: deque[Lane] = deque()
-        self._workers: list[Worker] = []
-        self._active = 0  # workers that are not parked
-        self._called = False  # one of them has yet to look for batches
-        self._parked = trio.lowlevel.ParkingLot()
-        self._closing = False
-        self._quiet = trio.Event()
+        self._crew = Crew(nursery, self._turns, self._work, listener.concurrency)
 
     # What pulls bring
 
@@ -115,18 +110,28 @@ class OrderedPool:
     def cancel(self, held: HeldQueue) -> None:
         """Cancel the handlers that run for a queue that was lost."""
         assert held.dropped
-        for worker in self._workers:
+        for worker in self._crew.workers:
             if worker.job is not None and worker.job[0].held is held and worker.since_s != inf:
                 worker.cancel()
 
+    # Workers
+
+    @property
+    def concurrency(self) -> int:
+        """How many listeners may run at once."""
+        return self._crew.concurrency
+
+    def resize(self, concurrency: int) -> None:
+        """Let ``concurrency`` listeners run at once from now on; those that run finish."""
+        self._crew.resize(concurrency)
+
+    async def watch(self) -> None:
+        """Cancel listeners that take too long; runs until cancelled."""
+        await self._crew.watch(self._timeout_s)
+
     async def close(self) -> None:
         """Begin nothing more, and return when the listeners that run have returned."""
-        self._closing = True
-        while self._active:
-            self._quiet = trio.Event()
-            await self._quiet.wait()
-
-    # Workers
+        await self._crew.close()
 
     def _line_up(self, lane: Lane) -> bool:
         """Let ``lane`` be looked at by the next worker that looks; whether it was not yet."""
@@ -139,38 +144,7 @@ class OrderedPool:
     def _kick(self, lane: Lane) -> None:
         """Have a worker look at ``lane`` now, if one is free."""
         if self._line_up(lane):
-            self._call_worker()
-
-    def _call_worker(self) -> None:
-        """While lanes wait, have one more worker on its way, as far as allowed.
-
-        It calls the next when it takes a batch: to wake all of them for each pull would cost
-        more than a listener that never waits.
-        """
-        if self._called or self._closing or not self._turns:
-            return
-        if self._parked:
-            self._called = True
-            self._active += len(self._parked.unpark(count=1))
-        elif len(self._workers) < self.concurrency:
-            self._called = True
-            self._active += 1
-            worker = Worker()
-            self._workers.append(worker)
-            self._nursery.start_soon(self._work, worker)
-
-    def resize(self, concurrency: int) -> None:
-        """Let ``concurrency`` listeners run at once from now on; those that run finish."""
-        assert concurrency > 0
-        self.concurrency = concurrency
-        excess = len(self._workers) - concurrency
-        if excess > 0:
-            self._active += len(self._parked.unpark(count=excess))
-        self._call_worker()
-
-    def _goes_on(self) -> bool:
-        """Whether a worker that has nothing in hand is to stay."""
-        return not self._closing and len(self._workers) <= self.concurrency
+            self._crew.call()
 
     def _next(self, now_s: float) -> tuple[Lane, Messages] | None:
         """The next batch that may run, of the lanes in turn."""
@@ -204,51 +178,37 @@ class OrderedPool:
                 return
             await trio.sleep(SAVE_RETRY_S)
 
-    async def watch(self) -> None:
-        """Cancel listeners that take too long; runs until cancelled."""
-        while True:
-            oldest_s = min((worker.since_s for worker in self._workers), default=inf)
-            # One that starts after this look cannot be late before the next.
-            await trio.sleep_until(min(oldest_s, trio.current_time()) + self._timeout_s)
-            now_s = trio.current_time()
-            for worker in self._workers:
-                if now_s - worker.since_s >= self._timeout_s:
-                    LOGGER.warning("the listener took too long on %s", worker.job)
-                    worker.cancel()
+    async def _work(self, worker: Worker[Job]) -> None:
+        with trio.CancelScope() as worker.scope:
+            await self._run_batches(worker)
+        if worker.cancelled and worker.job is not None:
+            self._settle(*worker.job, worker.outcome)
+            worker.job = None
 
-    async def _work(self, worker: Worker) -> None:
-        self._called = False
-        while self._goes_on():
-            worker.cancelled = False
-            with trio.CancelScope() as worker.scope:
-                await self._run_batches(worker)
-            if worker.cancelled and worker.job is not None:
-                self._settle(*worker.job, worker.outcome)
-                worker.job = None
-        self._workers.remove(worker)
-        self._rest()
-        self._call_worker()  # it may have lined up what others must look at, or been called
-
-    def _rest(self) -> None:
-        self._active -= 1
-        if not self._active:
-            self._quiet.set()
-
-    async def _run_batches(self, worker: Worker) -> None:
+    async def _run_batches(self, worker: Worker[Job]) -> None:
         """Run the listener until the pool closes, or until it was cancelled."""
-        turn, now_s = 0, trio.current_time()
-        while self._goes_on():
+        crew, turns, handle, turn = self._crew, self._turns, self._listener.handle, 0
+        now_s = trio.current_time()
+        while crew.goes_on():
             job = worker.job = self._next(now_s)
             if job is None:
-                self._rest()
-                await self._parked.park()
-                self._called = False
-                now_s = trio.current_time()
+                now_s = await crew.rest()
                 continue
-            if self._turns and not self._called:
-                self._call_worker()
+            if turns and not crew.called:
+                crew.call()
             lane, batch = job
-            now_s = await self._consume(worker, lane, batch, now_s)
+            lane.running += 1
+            try:
+                now_s = await worker.run(
+                    handle,
+                    lane.held,
+                    batch.messages,
+                    stats=lane.stats,
+                    clock_ms=self._clock_ms,
+                    now_s=now_s,
+                )
+            finally:
+                lane.running -= 1
             if worker.cancelled:
                 return  # perhaps with an outcome: a new scope is needed all the same
             self._settle(lane, batch, worker.outcome)
@@ -257,28 +217,6 @@ class OrderedPool:
             if turn % BATCHES_PER_TURN == 0:
                 await trio.lowlevel.checkpoint()
                 now_s = trio.current_time()
-
-    async def _consume(
-        self, worker: Worker, lane: Lane, batch: Messages, started_s: float
-    ) -> float:
-        """Run the listener over a batch; when it ended, in seconds."""
-        lane.held.last_consume_ms = self._clock_ms()
-        lane.running += 1
-        worker.outcome = Outcome.SUSPEND_CURRENT_QUEUE  # what a cancellation leaves behind
-        worker.since_s = started_s
-        try:
-            worker.outcome = await self._listener.handle(batch.messages)
-        except AbandonMessage as error:
-            worker.outcome = error
-        except Exception:  # the application's own; Cancelled is no Exception
-            LOGGER.exception("the listener failed on %s; it will have it again", batch.messages)
-        finally:
-            worker.since_s = inf
-            now_s = trio.current_time()
-            ok = worker.outcome is None or worker.outcome is Outcome.SUCCESS
-            lane.stats.consumed(now_s, len(batch.messages), now_s - started_s, ok=ok)
-            lane.running -= 1
-        return now_s
 
     # What becomes of batches
 

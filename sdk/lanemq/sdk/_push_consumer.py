@@ -21,7 +21,8 @@ from ._errors import InvalidName
 from ._expressions import Expression
 from ._held_queue import HeldQueue
 from ._link import Dial
-from ._listener import ConcurrentListener, ListenerPool
+from ._listener import ConcurrentListener
+from ._listener_pool import ListenerPool
 from ._log import get_logger
 from ._messages import ReceivedMessage
 from ._namespace import in_namespace, queue_in, queue_out
