@@ -71,6 +71,7 @@ def ask(command: str, **arguments: object) -> dict[str, Any]:
     return answer(msgspec.json.encode({"id": 7, "command": command, **arguments}))
 
 
+@pytest.mark.slow
 def test_the_client_program_sends_and_consumes(name_server: str) -> None:
     sent = ask("send", name_server=name_server, topic="T", threads=3, seconds=0.2)
     assert sent["id"] == 7
@@ -82,6 +83,7 @@ def test_the_client_program_sends_and_consumes(name_server: str) -> None:
     assert read["result"]["seconds"] > 0
 
 
+@pytest.mark.slow
 def test_the_client_program_consumes_in_stages(name_server: str) -> None:
     sent = ask("send", name_server=name_server, topic="S", threads=1, seconds=0.1)
     count = sent["result"]["messages"] + 1

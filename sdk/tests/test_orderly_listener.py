@@ -266,6 +266,7 @@ FAILS = st.dictionaries(st.integers(0, 9), st.integers(1, 3), max_size=5)
 QUICK = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.slow
 @given(fails=FAILS, max_times=st.sampled_from([None, 0, 1, 2]), takes_s=st.sampled_from([0, 0.5]))
 @QUICK
 def test_stages_of_one_equal_an_orderly_listener_message_for_message(
@@ -282,6 +283,7 @@ def test_stages_of_one_equal_an_orderly_listener_message_for_message(
     assert staged.times() == orderly.times()
 
 
+@pytest.mark.slow
 @given(fails=FAILS, takes_s=st.sampled_from([0, 0.5]))
 @QUICK
 def test_no_stages_equal_a_concurrent_listener_message_for_message(

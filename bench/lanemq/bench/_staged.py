@@ -48,6 +48,8 @@ async def bench_staged(
                 rates[way].append(rate)
                 processor_us[way].append(round(float(answer["processor_s"]) * 1e6 / count, 2))
                 say(f"round {number + 1}: {way} listener {rate:,.0f} messages/s")
+        if number < 0:
+            continue
         example = f"bench-example-{number + 1}"
         await cluster.control.create_topic(example, 1)
         answer = await driver.call(
@@ -58,9 +60,8 @@ async def bench_staged(
             stages=EXAMPLE_STAGES,
             takes_s=EXAMPLE_TAKES_S,
         )
-        if number >= 0:
-            example_s.append(round(float(answer["seconds"]), 3))
-            say(f"round {number + 1}: the proposal's example {example_s[-1]:.3f} s")
+        example_s.append(round(float(answer["seconds"]), 3))
+        say(f"round {number + 1}: the proposal's example {example_s[-1]:.3f} s")
     staged, concurrent = (statistics.median(processor_us[way]) for way in (STAGED, CONCURRENT))
     return StagedBench(
         rates=rates,
