@@ -112,10 +112,10 @@ public final class Bench {
                 @Override
                 public void run() {
                     try {
-                        while (System.nanoTime() < end) {
+                        do { // once at least, however late this thread is
                             producer.send(new Message(topic, BODY));
                             sent.incrementAndGet();
-                        }
+                        } while (System.nanoTime() < end);
                     } catch (Exception error) {
                         error.printStackTrace();
                         failed.incrementAndGet();
@@ -147,10 +147,10 @@ public final class Bench {
         long sent = 0;
         long begun = System.nanoTime();
         long end = begun + (long) (request.getDoubleValue("seconds") * 1e9);
-        while (System.nanoTime() < end) {
+        do {
             producer.send(batchOf(request.getString("topic"), size));
             sent += size;
-        }
+        } while (System.nanoTime() < end);
         return measured(sent, begun, System.nanoTime());
     }
 
