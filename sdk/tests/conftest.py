@@ -1,5 +1,6 @@
 """A cluster in memory for every test that wants one; a real server for the few that need it."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,13 @@ import trio
 from lanemq.sdk._testing import FakeCluster
 
 SERVE = "from lanemq.proxy.cli import main; main()"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interruptions_arrive() -> None:
+    """A shell starts what runs behind its back deaf to SIGINT; tests of it could not but fail."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
