@@ -4,9 +4,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 DOCS_READY := .venv/.docs-ready
-PARTS := wire storage sdk proxy compat_tests bench examples
+SPARK_READY := .venv/.spark-ready
+PARTS := wire storage sdk proxy spark compat_tests bench testkit tools examples
 
-.PHONY: demo test test-fast lint serve bench sim docs clean
+# Byte code is kept in .venv: collecting the tests takes a third of the time then.
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: demo test test-fast lint serve bench bench-kv sim fuzz docs clean
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lanemq needs Python 3.11 or newer; set PYTHON=/path/to/it")'
@@ -18,20 +23,31 @@ $(DOCS_READY): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
-lint: $(READY)
+# The Spark part needs some 500 MB of packages, which the inner loop goes without.
+$(SPARK_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[spark]'
+	@touch $@
+
+lint: $(SPARK_READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@# One run per part: each has a tests/conftest.py, which mypy takes for the same module.
 	@for part in $(PARTS); do $(BIN)/mypy $$part || exit 1; done
 	$(BIN)/lint-imports
+	$(BIN)/lint-imports --config spark/importlinter.toml
+	$(BIN)/python tools/check_sizes.py
+	$(BIN)/python tools/check_silencers.py
+	$(BIN)/python sdk/tools/generate_faces.py --check
 
-test: lint test-fast $(DOCS_READY)
+test: lint $(DOCS_READY)
+	$(BIN)/pytest --quiet --numprocesses auto --dist worksteal -m 'not peers and not slow'
 	@# Most of these wait for something most of the time. The matrix uses all cores by itself.
-	$(BIN)/pytest --quiet --numprocesses 2 --dist loadfile -m '(peers or slow) and not matrix'
+	$(BIN)/pytest --quiet --numprocesses 2 --dist loadfile --no-loadscope-reorder -m '(peers or slow) and not matrix'
 	$(BIN)/pytest -m matrix
 
+# A fifth of the examples of property tests; make test tries them all.
 test-fast: $(READY)
-	$(BIN)/pytest --quiet --numprocesses auto --dist worksteal -m 'not peers and not slow'
+	LANEMQ_TESTS=quick $(BIN)/pytest --quiet --numprocesses auto --dist worksteal -m 'not peers and not slow'
 
 serve: $(READY)
 	$(BIN)/lanemq serve
@@ -42,12 +58,22 @@ demo: $(READY)
 bench: $(READY)
 	$(BIN)/lanemq bench broker --against apache
 
-# One simulated cluster; SEED and STEPS repeat a run.
-sim: $(READY)
-	$(BIN)/python -m lanemq.proxy.simulation $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS))
+# Keys beside etcd (where there is one), and ten million entries. Takes a quarter of an hour.
+bench-kv: $(READY)
+	$(BIN)/lanemq bench kv --against etcd --entries $(or $(ENTRIES),10000000)
 
+# One simulated cluster; SEED and STEPS repeat a run, ONLY=go_past lets nothing else happen in it.
+sim: $(READY)
+	$(BIN)/python -m lanemq.testkit.simulation $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) $(if $(ONLY),--only $(ONLY)) $(if $(TRANSACTIONS),--transactions)
+
+# Requests that are almost right, at real servers. SEED repeats what a run sent.
+fuzz: $(READY)
+	$(BIN)/python -m lanemq.testkit.fuzz --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
+
+# The pictures in docs/pictures are drawn beforehand, by tools/draw_pictures.py.
 docs: $(DOCS_READY)
-	$(BIN)/mkdocs build --strict
+	$(BIN)/python tools/draw_pictures.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf .venv .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis build

@@ -5,7 +5,8 @@ lanemq serve                                      # in another terminal
 NAMESRV_ADDR=127.0.0.1:9876 uvicorn asyncio_web:app --app-dir examples
 curl -d '3 umbrellas' localhost:8000/orders; curl localhost:8000/done
 
-Run as a program (asyncio_web.py HOST:PORT of a name server) it tries itself out; that needs httpx.
+Run as a program it tries itself out; that needs httpx. It asks 127.0.0.1:9876, or asyncio_web.py
+HOST:PORT of a name server.
 """
 
 import asyncio
@@ -62,7 +63,7 @@ async def order(request: Request) -> JSONResponse:
 
 
 async def done(request: Request) -> JSONResponse:
-    """What has been worked on."""
+    """The orders worked on so far."""
     return JSONResponse(request.app.state.done)
 
 
@@ -83,7 +84,7 @@ async def try_out() -> None:
         orders = [f"{number} umbrellas" for number in range(10)]
         answers = await asyncio.gather(*(users.post("/orders", content=text) for text in orders))
         print(*(answer.status_code for answer in answers))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             finished: list[str] = []
             while not set(orders) <= set(finished):
                 await asyncio.sleep(0.1)
@@ -92,6 +93,5 @@ async def try_out() -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        os.environ["NAMESRV_ADDR"] = sys.argv[1]
+    os.environ["NAMESRV_ADDR"] = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
     asyncio.run(try_out())

@@ -26,7 +26,7 @@ TOPIC = "BlockingTopic"
 
 def main() -> None:
     missing = {b"task %d" % number for number in range(10)}
-    guard = threading.Lock()  # listeners run in several threads at once
+    guard = threading.Lock()  # the listener runs in up to four worker threads at once
     all_there = threading.Event()
 
     def handle(messages: Sequence[ReceivedMessage]) -> None:

@@ -10,6 +10,7 @@ import trio
 from lanemq.sdk import (
     ClientOptions,
     ConcurrentListener,
+    ConsumeFrom,
     Message,
     MessageModel,
     PushConsumer,
@@ -42,6 +43,8 @@ async def main() -> None:
             listener=ConcurrentListener(partial(handle, name)),
             options=PushOptions(
                 message_model=MessageModel.BROADCASTING,
+                # Else what is sent while a consumer is still looking for its queues is missed.
+                consume_from=ConsumeFrom.FIRST_OFFSET,
                 client=ClientOptions(instance=name),  # its progress file needs a name of its own
             ),
         )
@@ -51,7 +54,7 @@ async def main() -> None:
         async with consumer("first"), consumer("second"):
             for number in range(3):
                 await producer.send(Message(topic=TOPIC, body=f"news {number}".encode()))
-            with trio.fail_after(30):
+            with trio.fail_after(60):
                 await all_there.wait()
     print("both have everything")
 

@@ -13,12 +13,12 @@ from lanemq.sdk import (
 )
 
 NAME_SERVERS = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
-TOPIC = "LitePullTopic"
+TOPIC, COUNT = "LitePullTopic", 20
 
 
 async def main() -> None:
     async with open_producer("lite-pull-producer", name_servers=NAME_SERVERS) as producer:
-        for number in range(20):
+        for number in range(COUNT):
             await producer.send(Message(topic=TOPIC, body=f"line {number}".encode()))
 
     options = LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET, auto_commit=False)
@@ -27,16 +27,18 @@ async def main() -> None:
     ) as consumer:
         queues = await consumer.queues_of(TOPIC)
         await consumer.assign(queues)
-        while messages := await consumer.poll(timeout_s=2):
-            for message in messages:
+        seen = 0
+        while seen < COUNT:
+            for message in await consumer.poll():  # [] where nothing comes for a while
                 print(f"queue {message.queue.queue_id}, offset {message.queue_offset}:", end=" ")
                 print(message.body.decode())
+                seen += 1
             await consumer.commit()
         for queue in queues:
             print(f"queue {queue.queue_id} is read up to {await consumer.committed(queue)}")
 
         await consumer.seek_to_begin(queues[0])  # once more from the start
-        again = await consumer.poll(timeout_s=2)
+        again = await consumer.poll(timeout_s=30)
         print(f"{len(again)} messages of queue {queues[0].queue_id} again")
 
 

@@ -1,4 +1,4 @@
-"""Ask, and wait for the answer. Needs an Apache broker, 4.6 or newer."""
+"""Ask, and wait for the answer. Apache's brokers know this from 4.6 on."""
 
 import sys
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Tell others about an order if, and only if, it is in the database. Needs an Apache broker.
+"""Tell others about an order if, and only if, it is in the database.
 
 The message is with the broker before the order is written, hidden from consumers, and delivered
 once the order is there. If this process dies in between, the broker asks another of its group.

@@ -8,8 +8,12 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from lanemq.bench._logical import LOGICAL_MEASURES
-from lanemq.bench._logical_commands import show_logical_bench, show_migrate_bench
-from lanemq.bench._logical_results import LogicalBench, MigrateBench, Migrations
+from lanemq.bench._logical_commands import (
+    show_listeners_bench,
+    show_logical_bench,
+    show_migrate_bench,
+)
+from lanemq.bench._logical_results import ListenersBench, LogicalBench, MigrateBench, Migrations
 from lanemq.bench._migrate import pause_figures
 from lanemq.bench._pauses import (
     account,
@@ -89,6 +93,19 @@ def test_people_see_the_listener_beside_the_direct_way() -> None:
     assert "12.5 / 12.5" in capture.get()
 
 
+def test_people_see_what_two_listeners_carry_beside_one() -> None:
+    rates = {"one": [1000.0, 1100.0, 900.0], "two": [1500.0, 1400.0, 1600.0]}
+    spent = {"one": [80.0], "two": [75.5]}
+    console = Console(width=200, force_terminal=False)
+    with console.capture() as capture:
+        show_listeners_bench(console, ListenersBench(MACHINE, 3, 4, rates, 1.5, spent))
+    shown = capture.get()
+    assert "4 clients" in shown
+    assert "1.50" in shown
+    assert "1,400 - 1,600" in shown
+    assert "75.5 / 80.0" in shown
+
+
 def test_people_see_pauses_with_and_without_migrations_and_what_was_lost() -> None:
     seen = Migrations(
         took_ms=[50.0],
@@ -143,3 +160,17 @@ def test_a_short_run_measures_the_listener_beside_the_direct_way() -> None:
     printed = json.loads(result.stdout)
     assert list(printed["ratios"]) == list(LOGICAL_MEASURES)
     assert set(printed["samples"]) == {"listener", "direct"}
+
+
+@pytest.mark.peers
+@pytest.mark.slow
+@pytest.mark.usefixtures("java")
+def test_a_short_run_measures_two_listeners_beside_one() -> None:
+    arguments = ["listeners", "--clients", "2", "--rounds", "1", "--seconds", "0.5"]
+    result = CliRunner().invoke(
+        bench, [*arguments, "--warm-up", "0.3", "--json"], catch_exceptions=False
+    )
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.stdout)
+    assert {side: len(rates) for side, rates in printed["rates"].items()} == {"one": 1, "two": 1}
+    assert printed["ratio"] > 0

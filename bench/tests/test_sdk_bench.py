@@ -64,7 +64,7 @@ def name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         assert process.stdout is not None
         yield msgspec.json.decode(process.stdout.readline())["namesrv"]
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
 
 
 def ask(command: str, **arguments: object) -> dict[str, Any]:
@@ -73,10 +73,10 @@ def ask(command: str, **arguments: object) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_the_client_program_sends_and_consumes(name_server: str) -> None:
-    sent = ask("send", name_server=name_server, topic="T", threads=3, seconds=0.2)
+    sent = ask("send", name_server=name_server, topic="T", threads=3, seconds=1)
     assert sent["id"] == 7
     assert sent["result"]["messages"] > 3
-    assert 0.2 <= sent["result"]["seconds"] < 5
+    assert 1 <= sent["result"]["seconds"] < 60
     count = sent["result"]["messages"] + 1  # one before the clock runs
     read = ask("consume", name_server=name_server, topic="T", group="g", count=count)
     assert read["result"]["messages"] == count
@@ -120,7 +120,8 @@ def test_a_client_that_fails_ends_the_bench_with_one_line(monkeypatch: pytest.Mo
 @pytest.mark.peers
 @pytest.mark.slow
 @pytest.mark.usefixtures("java")
-def test_a_short_run_measures_every_client() -> None:
+def test_a_short_run_measures_every_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lanemq.bench._sdk.STORED", 10_000)
     arguments = ["sdk", "--rounds", "1", "--seconds", "0.3", "--warm-up", "0.3", "--json"]
     result = CliRunner().invoke(bench, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output

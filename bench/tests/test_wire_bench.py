@@ -14,7 +14,9 @@ from lanemq.bench._wire import (
     measure,
     wire,
 )
-from lanemq.wire import SendMessageV2, decode_frame, decode_message
+from lanemq.wire.frame import decode_frame
+from lanemq.wire.headers import SendMessageV2
+from lanemq.wire.message import decode_message
 
 STEPS = {"read send request", "write send answer", "read stored message", "write stored message"}
 

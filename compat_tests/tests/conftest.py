@@ -1,24 +1,17 @@
-"""What tests with real peers share."""
+"""The fixtures of tests with real peers."""
 
 import pytest
 
-from lanemq.compat import missing_tools, peers_required
-
-
-def _require(kind: str) -> None:
-    if missing := missing_tools(kind):
-        if peers_required():
-            pytest.fail(missing)
-        pytest.skip(missing)
+from lanemq.testkit.peers import require_tools
 
 
 @pytest.fixture(scope="session")
 def java() -> None:
     """Skip without a JDK and Maven; fail if LANEMQ_REQUIRE_PEERS insists on them."""
-    _require("java")
+    require_tools("java")
 
 
 @pytest.fixture(scope="session")
 def go() -> None:
     """As ``java``, for the Go client."""
-    _require("go")
+    require_tools("go")

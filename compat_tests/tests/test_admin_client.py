@@ -1,7 +1,7 @@
 """Every request of AdminClient, answered by lanemq and by Apache in the same way."""
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from lanemq.compat import (
     lanemq_cluster,
     running,
 )
+from lanemq.compat._waiting import PATIENT_S, until
 from lanemq.sdk import (
     ClientOptions,
     ConcurrentListener,
@@ -37,11 +38,10 @@ from lanemq.sdk.admin import (
     reset_offsets_by_time,
     tracks_of,
 )
-from lanemq.wire import MessageQueue, SubscriptionGroupConfig, TopicConfig
+from lanemq.wire.bodies import MessageQueue, SubscriptionGroupConfig, TopicConfig
 
 TOPIC, GROUP = "T", "g"
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
-WAIT_S = 60.0
 HOUR_MS = 3_600_000
 
 
@@ -71,19 +71,16 @@ async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         yield cluster
 
 
-async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
-    with trio.fail_after(WAIT_S):
-        while not await condition():  # noqa: ASYNC110 - another process cannot set an event here
-            await trio.sleep(0.05)
-
-
 @asynccontextmanager
 async def consumer(cluster: Cluster) -> AsyncIterator[None]:
     async def handle(messages: Sequence[ReceivedMessage]) -> None:
         pass
 
     options = PushOptions(
-        consume_from=ConsumeFrom.FIRST_OFFSET, offset_persist_interval_s=0.5, pull_suspend_s=0.5
+        consume_from=ConsumeFrom.FIRST_OFFSET,
+        offset_persist_interval_s=0.5,
+        pull_suspend_s=0.5,
+        client=ClientOptions(call_timeout_s=PATIENT_S),
     )
     async with open_push_consumer(
         GROUP,
@@ -96,7 +93,7 @@ async def consumer(cluster: Cluster) -> AsyncIterator[None]:
 
 
 async def test_an_administrator_can_do_everything(cluster: Cluster) -> None:
-    async with open_admin(name_servers=cluster.name_server) as admin:
+    async with open_admin(name_servers=cluster.name_server, timeout_s=PATIENT_S) as admin:
         [broker] = await admin.masters("DefaultCluster")
         assert await admin.broker_addresses("DefaultCluster") == [broker]
         assert await admin.broker_name(broker) == "broker-a"
@@ -118,7 +115,7 @@ async def topics(admin: AdminClient, broker: str) -> None:
     async def routed() -> bool:
         return TOPIC in await admin.topics()
 
-    await eventually(routed)
+    await until(routed)
     assert TOPIC in await admin.topics_of_cluster("DefaultCluster")
     route = await admin.route(TOPIC)
     assert [broker.broker_name for broker in route.broker_datas] == ["broker-a"]
@@ -144,7 +141,8 @@ async def groups(admin: AdminClient, broker: str) -> None:
 
 
 async def messages(admin: AdminClient, broker: str, cluster: Cluster) -> None:
-    options = ProducerOptions(client=ClientOptions(heartbeat_interval_s=0.2))
+    client = ClientOptions(heartbeat_interval_s=0.2, call_timeout_s=PATIENT_S)
+    options = ProducerOptions(client=client, send_timeout_s=PATIENT_S)
     async with open_producer("pg", name_servers=cluster.name_server, options=options) as producer:
         for n in range(3):
             message = Message(topic=TOPIC, body=b"%d" % n, tags=f"t{n}", keys=("key", f"k{n}"))
@@ -153,14 +151,14 @@ async def messages(admin: AdminClient, broker: str, cluster: Cluster) -> None:
         async def registered() -> bool:
             return "pg" in (await admin.producers(broker)).data
 
-        await eventually(registered)
+        await until(registered)
         [connection] = (await admin.producer_connections(broker, "pg")).connection_set
         assert connection.client_id
 
     async def indexed() -> bool:
         return len(await admin.messages_by_key(TOPIC, "key")) == 3
 
-    await eventually(indexed)
+    await until(indexed)
     [found] = await admin.messages_by_key(TOPIC, "k2")
     assert message_id(found) == sent.message_id
     assert await admin.messages_by_key(TOPIC, "k") == []
@@ -197,17 +195,29 @@ async def messages(admin: AdminClient, broker: str, cluster: Cluster) -> None:
         except RefusedByBroker:
             return False  # 4.9 has nothing to report in its first second
 
-    await eventually(reported)
+    await until(reported)
+
+    async def counted() -> bool:  # soon, for they are forgotten after a minute
+        try:
+            data = await admin.statistics(broker, "TOPIC_PUT_NUMS", TOPIC)
+        except RefusedByBroker:
+            return False
+        return data.stats_minute.sum == 3  # Apache's are up to ten seconds late
+
+    await until(counted)
 
 
 async def progress(admin: AdminClient, broker: str, cluster: Cluster) -> None:
     async with consumer(cluster):
 
         async def consumed() -> bool:
-            table = (await admin.progress(GROUP, topic=TOPIC)).offset_table
+            try:
+                table = (await admin.progress(GROUP, topic=TOPIC)).offset_table
+            except NoRoute:
+                return False  # the name server is told of the group's retries by and by
             return QUEUE in table and table[QUEUE].consumer_offset == 3
 
-        await eventually(consumed)
+        await until(consumed)
         connections = await admin.connections(GROUP)
         assert connections is not None
         [member] = connections.connection_set
@@ -234,7 +244,7 @@ async def progress(admin: AdminClient, broker: str, cluster: Cluster) -> None:
     async def nobody() -> bool:
         return await admin.connections(GROUP) is None
 
-    await eventually(nobody)
+    await until(nobody)
     [newest] = await admin.messages_by_key(TOPIC, "k2")
     tracks = {track.group: track.type for track in await tracks_of(admin, newest)}
     assert tracks[GROUP] is TrackType.NOT_ONLINE
@@ -243,15 +253,6 @@ async def progress(admin: AdminClient, broker: str, cluster: Cluster) -> None:
         assert (done.online or {}).get(QUEUE, offset) == offset
         table = (await admin.consume_stats(broker, GROUP, topic=TOPIC)).offset_table
         assert table[QUEUE].consumer_offset == offset
-
-    async def counted() -> bool:
-        try:
-            data = await admin.statistics(broker, "TOPIC_PUT_NUMS", TOPIC)
-        except RefusedByBroker:
-            return False
-        return data.stats_minute.sum == 3  # Apache's are up to ten seconds late
-
-    await eventually(counted)
 
 
 async def configuration(admin: AdminClient, broker: str) -> None:

@@ -1,4 +1,4 @@
-"""What is fetched or built is built once, whole, and from the sources that are there."""
+"""Things fetched or built are built once, whole, and from the sources that are there."""
 
 from pathlib import Path
 

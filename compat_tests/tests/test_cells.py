@@ -1,15 +1,17 @@
-"""How cells are chosen and run, with clients that are a few lines of Python."""
+"""Cells are chosen and run, with clients that are a few lines of Python."""
 
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from lanemq.compat import CLIENTS, SERVER_NAMES, Cell, CellResult, Cluster, NotApplicable, Selection
 from lanemq.compat._clients import ClientFamily
-from lanemq.compat._matrix import UnknownName, run_cells, run_matrix
+from lanemq.compat._matrix import CELL_S, UnknownName, run_cells, run_matrix
 from lanemq.compat._scenario import Scenario, expect, expect_equal
 from lanemq.compat.scenarios import SCENARIOS
 
@@ -63,10 +65,15 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(SCENARIOS, name, Scenario(name, name, run, False))
 
 
-async def run(folder: Path, *scenarios: str, jobs: int = 1) -> list[CellResult]:
+async def run(
+    folder: Path,
+    *scenarios: str,
+    jobs: int = 1,
+    on_result: Callable[[CellResult], None] = lambda _: None,
+) -> list[CellResult]:
     selection = Selection.of(clients=["fake"], scenarios=scenarios)
     cluster = Cluster("nowhere", "127.0.0.1:1", folder, [])
-    return await run_cells(cluster, selection, jobs=jobs, logs=folder / "logs")
+    return await run_cells(cluster, selection, jobs=jobs, logs=folder / "logs", on_result=on_result)
 
 
 @pytest.mark.usefixtures("fake")
@@ -100,13 +107,17 @@ async def test_a_driver_that_died_is_started_again_for_the_next_cell(tmp_path: P
 
 @pytest.mark.usefixtures("fake")
 async def test_a_cell_that_never_ends_fails_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mock_clock: MockClock
 ) -> None:
     monkeypatch.setitem(SCENARIOS, "never_ends", Scenario("never_ends", "", never_ends, False))
-    monkeypatch.setattr("lanemq.compat._matrix.CELL_S", 0.2)
-    results = await run(tmp_path, "never_ends", "passes", jobs=2)
+
+    def time_passes(result: CellResult) -> None:
+        if result.scenario == "passes":
+            mock_clock.jump(CELL_S)
+
+    results = await run(tmp_path, "never_ends", "passes", jobs=2, on_result=time_passes)
     assert [result.outcome for result in results] == ["failed", "passed"]
-    assert results[0].reason == "not done after 0.2 s"
+    assert results[0].reason == f"not done after {CELL_S:g} s"
 
 
 @pytest.mark.usefixtures("fake")

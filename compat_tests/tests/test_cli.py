@@ -1,6 +1,8 @@
 """The command line: names are listed, mistakes are named, the exit status tells."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,18 @@ from lanemq.compat.scenarios import SCENARIOS
 def invoke(*arguments: str) -> tuple[int, str]:
     result = CliRunner().invoke(compat, list(arguments), env={"COLUMNS": "200"})
     return result.exit_code, result.output
+
+
+@pytest.mark.parametrize("missing", ["click", "rich"])
+def test_without_its_packages_the_command_says_which_extra_has_them(missing: str) -> None:
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        "from lanemq.compat._entry import main; main()"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 1
+    says = f"lanemq-compat: {missing} is not installed; pip install 'lanemq[compat]'\n"
+    assert result.stderr == says
 
 
 def test_list_names_every_client_server_and_scenario() -> None:

@@ -1,6 +1,8 @@
 """Server processes: started, found ready, stopped, killed, started again."""
 
+import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,17 +15,18 @@ pytestmark = pytest.mark.slow  # processes, and their deadlines
 
 # Ready when its file is there; ends in an orderly way when asked to.
 GOOD = """
-import pathlib, signal, sys
-signal.signal(signal.SIGTERM, lambda *_: (print("bye"), sys.exit(0)))
+import pathlib, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGUSR1])
 print("hello", flush=True)
 pathlib.Path("ready").touch()
-while True: signal.pause()
+signal.sigwait([signal.SIGTERM])
+print("bye")
 """
 BAD = "print('no such key'); raise SystemExit(2)"
-STUBBORN = GOOD.replace('lambda *_: (print("bye"), sys.exit(0))', "signal.SIG_IGN")
+STUBBORN = GOOD.replace("sigwait([signal.SIGTERM])", "sigwait([signal.SIGUSR1])")
 
 
-def daemon(folder: Path, script: str, *, start_s: float = 20.0) -> Daemon:
+def daemon(folder: Path, script: str, *, start_s: float = 120.0) -> Daemon:
     async def ready() -> bool:
         return (folder / "ready").exists()
 
@@ -102,3 +105,39 @@ def test_ports_are_given_out_once_though_nobody_listens_there_yet() -> None:
     given = [free_port(1, -2) for _ in range(100)]
     ports = {port + distance for port in given for distance in (0, 1, -2)}
     assert len(ports) == 3 * len(given)
+
+
+def test_a_broker_has_its_logical_ports_to_itself() -> None:
+    given = [free_port(1, -2) for _ in range(100)]
+    ports = {port + distance for port in given for distance in (0, 1, -2, 10, 8)}
+    assert len(ports) == 5 * len(given)
+
+
+def test_no_other_process_is_given_the_ports_of_a_server_that_is_down() -> None:
+    code = (
+        "import sys; from lanemq.compat import free_port\n"
+        "print(*(free_port(1, -2) for _ in range(40)), *(free_port() for _ in range(40)))\n"
+        "sys.stdout.flush(); sys.stdin.read()"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        theirs = [int(port) for port in other.stdout.readline().split()]
+        assert len(theirs) == 80
+        whole = {port + distance for port in theirs[:40] for distance in (0, 1, -2, 10, 8)}
+        ours = {free_port(1, -2) + distance for _ in range(80) for distance in (0, 1, -2, 10, 8)}
+        ours |= {free_port() for _ in range(80)}
+        assert ours & (whole | set(theirs)) == set()
+        other.stdin.close()
+
+
+def test_distances_beyond_a_block_are_refused() -> None:
+    with pytest.raises(ValueError, match="no room"):
+        free_port(1, 20)

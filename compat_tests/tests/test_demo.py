@@ -1,5 +1,7 @@
 """The demo tells the truth with its exit status."""
 
+import importlib.util
+import re
 import shutil
 from dataclasses import replace
 from typing import Any
@@ -10,6 +12,7 @@ from rich.console import Console
 from lanemq.compat import PeersMissing
 from lanemq.compat._demo import run_demo
 from lanemq.compat._demo_migration import Moved
+from lanemq.compat._demo_stages import STAGES, Staged
 
 
 async def shown_by_demo() -> tuple[int, str]:
@@ -27,10 +30,19 @@ async def test_java_and_python_understand_each_other() -> None:
     assert status == 0, shown
     assert shown.count("3 of 3") == 3
     assert shown.count("equal") == 3
+    assert re.search(r"order between stages +│ kept", shown)
+    assert re.search(r"compare and set, twice +│ done, refused", shown)
+    assert re.search(r"a watch from the begin +│ hello, good day", shown)
     assert "a queue that moves" in shown
     assert "broker-a -> broker-b -> broker-a" in shown
     assert "Java 4.9.7" in shown
     assert "unnoticed" in shown
+    if importlib.util.find_spec("pyspark") is None:
+        assert "without Spark: lanemq[spark] is not installed" in shown
+    else:
+        found = re.search(r"Spark read ([\d,]+) rows from the store, all there are", shown)
+        assert found is not None, shown
+        assert int(found[1].replace(",", "")) > 3 * 3
 
 
 @pytest.mark.slow
@@ -81,3 +93,23 @@ def test_whatever_a_client_notices_of_a_move_is_named(
         longest_s=0.1,
     )
     assert replace(moved, **changed).verdict == verdict
+
+
+def in_stages(**changed: tuple[float, float]) -> Staged:
+    """Stages 0-1, 2-4 and 5-11, each a second long, but for messages that took other times."""
+    times = {
+        number: (float(stage), stage + 1.0)
+        for number, stage in enumerate(
+            stage for stage, size in enumerate(STAGES) for _ in range(size)
+        )
+    }
+    times |= {int(name.removeprefix("message")): at for name, at in changed.items()}
+    return Staged(tuple((number, *at) for number, at in times.items()))
+
+
+def test_the_demo_says_whether_stages_kept_their_order() -> None:
+    assert in_stages().verdict == "kept"
+    assert in_stages().took_s == 3.0
+    assert in_stages(message4=(0.9, 2.0)).verdict == "message 2 and on began too early"
+    assert in_stages(message3=(1.0, 2.5)).verdict == "message 5 and on began too early"
+    assert Staged(in_stages().handled[:-1]).verdict == "11 of 12 messages"

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(*command: str | Path, ok: bool = True) -> str:
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert (result.returncode == 0) is ok, result.stdout + result.stderr
     return result.stdout + result.stderr
 
@@ -34,6 +34,9 @@ def test_the_sdk_and_the_wire_are_there(bare: Path) -> None:
 @pytest.mark.slow
 def test_the_command_line_says_how_to_get_it(bare: Path) -> None:
     assert "pip install 'lanemq[server]'" in run(bare / "lanemq", "serve", ok=False)
+    says = run(bare / "lanemq-compat", "list", ok=False)
+    assert "pip install 'lanemq[compat]'" in says
+    assert "Traceback" not in says
 
 
 @pytest.mark.slow
@@ -42,3 +45,19 @@ def test_sources_that_the_harness_builds_are_in_the_package(bare: Path) -> None:
     printed = run(bare / "python", "-c", code)
     for name in ("Driver.java", "driver.js", "main.go", "Shell.java", "report.html.j2"):
         assert name in printed
+
+
+@pytest.mark.slow
+def test_the_fakes_of_our_own_tests_are_not_in_the_package(bare: Path) -> None:
+    code = "from importlib.util import find_spec; print(find_spec('lanemq.testkit'))"
+    assert run(bare / "python", "-c", code) == "None\n"
+
+
+@pytest.mark.slow
+def test_a_server_for_tests_is_there_with_its_pytest_plugin(bare: Path) -> None:
+    code = (
+        "from importlib.metadata import entry_points; from lanemq.testing import open_test_server\n"
+        "(plugin,) = (one for one in entry_points(group='pytest11') if one.name == 'lanemq')\n"
+        "with open_test_server() as server: server.advance(1); print(plugin.value)"
+    )
+    assert run(bare / "python", "-W", "error", "-c", code) == "lanemq.pytest_plugin\n"

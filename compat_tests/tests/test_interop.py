@@ -17,6 +17,7 @@ from lanemq.compat import (
     open_client,
     running,
 )
+from lanemq.compat._waiting import until
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
@@ -72,4 +73,8 @@ async def test_a_stopping_lanemq_broker_leaves_the_name_server(tmp_path: Path) -
     async with running(Cluster("leaving", address, tmp_path, [name_server, broker])) as cluster:
         assert await cluster.control.masters() == [f"127.0.0.1:{port}"]
         assert await broker.stop() == 0
-        assert await cluster.control.masters() == []
+
+        async def gone() -> bool:
+            return await cluster.control.masters() == []
+
+        await until(gone)

@@ -1,10 +1,11 @@
-"""What lanemq writes about logical queues, the classes of 5.0.0-PREVIEW read, and the reverse."""
+"""The classes of 5.0.0-PREVIEW read the JSON of lanemq about logical queues, and the reverse."""
 
 import pytest
 
 from lanemq.compat._logical_cases import cases
 from lanemq.compat._oracle import ask_oracle
-from lanemq.wire import RegisterBrokerBody, RouteData, fastjson
+from lanemq.wire import fastjson
+from lanemq.wire.bodies import RegisterBrokerBody, RouteData
 from lanemq.wire.logical import LogicalQueues, Segment, logical_queues_by_topic, sort_key
 
 pytestmark = pytest.mark.peers

@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.peers,
     pytest.mark.slow,
     pytest.mark.matrix,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
 ]
 LOGS = Path("compat-logs")
 

@@ -14,7 +14,7 @@ from lanemq.compat._mqadmin import MqadminShell, open_mqadmin
 from lanemq.sdk.admin import open_admin
 from lanemq.sdk.admin.cli import admin as admin_commands
 from lanemq.storage import StoreConfig, StoreType, open_store
-from lanemq.wire import SubscriptionGroupConfig, TopicConfig
+from lanemq.wire.bodies import SubscriptionGroupConfig, TopicConfig
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]
 

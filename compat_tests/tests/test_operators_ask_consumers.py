@@ -1,4 +1,4 @@
-"""What operators ask a consumer through its broker: the real mqadmin asks, the SDK answers."""
+"""Operators ask a consumer through its broker: the real mqadmin asks, the SDK answers."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,6 +8,7 @@ import trio
 
 from lanemq.compat import Cluster, apache_cluster, lanemq_cluster, running
 from lanemq.compat._mqadmin import open_mqadmin
+from lanemq.compat._waiting import until
 from lanemq.sdk import (
     ClientOptions,
     ConcurrentListener,
@@ -24,7 +25,7 @@ from lanemq.sdk import (
     open_push_consumer,
 )
 from lanemq.sdk.admin import open_admin
-from lanemq.wire import TopicConfig
+from lanemq.wire.bodies import TopicConfig
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
@@ -81,13 +82,12 @@ async def test_a_listener_tells_operators_the_truth(
             with trio.fail_after(60):
                 await four.wait()
             (queue,) = [queue for queue in consumer.queues if queue.topic == TOPIC]
-            with trio.fail_after(30):
-                # A pull passes over the last one, and nobody tells.
-                while True:
-                    offsets = await admin.consumer_offsets(broker, GROUP, TOPIC)
-                    if offsets == {consumer.client_id: {queue: 5}}:
-                        break
-                    await trio.sleep(0.1)
+
+            async def passed_over() -> bool:  # the last one, by a pull of its own
+                offsets = await admin.consumer_offsets(broker, GROUP, TOPIC)
+                return offsets == {consumer.client_id: {queue: 5}}
+
+            await until(passed_over, within_s=60)
 
             status = await tools.run(
                 *("consumerStatus", "-n", cluster.name_server, "-g", GROUP),
@@ -147,7 +147,7 @@ async def test_a_reader_tells_operators_the_truth(server: str, tmp_path: Path) -
         ) as consumer:
             await consumer.subscribe(TOPIC)
             seen = 0
-            with trio.fail_after(30):
+            with trio.fail_after(60):
                 async for _ in consumer:
                     seen += 1
                     if seen == 3:

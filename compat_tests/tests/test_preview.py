@@ -54,6 +54,7 @@ async def test_a01_a03_a04_the_preview_client_on_its_own_servers(tmp_path: Path)
                 assert (sent.origin_broker, sent.origin_queue_id) == ("broker1", 0)
                 assert sent.queue_offset == number
 
+            await puller.until_readable(0, 101)
             await operator.migrate(topic, 0, "broker1", "broker2")
             chain = await operator.chain("broker1", topic, 0)
             assert [row(segment) for segment in chain] == [
@@ -103,8 +104,9 @@ async def test_d04_preview_expires_a_queue_of_one_message(tmp_path: Path) -> Non
         operator, cell = Operator(driver, cluster), Cell("one", driver, cluster)
         topic = cell.name("topic")
         await operator.make(topic, queues=1)
-        async with cell.producer() as producer:
+        async with cell.producer() as producer, cell.puller(topic) as puller:
             await producer.send(Outgoing(topic, b"only"), queue_id=0)
+            await puller.until_readable(0, 1)
         await operator.migrate(topic, 0, "broker1", "broker2")
         first, _ = await operator.chain("broker1", topic, 0)
         assert row(first) == ("broker1/0", 0, 0, 1, "Expired")

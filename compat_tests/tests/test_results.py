@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from lanemq.compat import CellResult
-from lanemq.compat._results import count_outcomes, decode_report, encode_report, write_report
+from lanemq.compat._report_file import write_report
+from lanemq.compat._results import count_outcomes, decode_report, encode_report
 from lanemq.compat._show import show_matrix
 
 CELLS = [

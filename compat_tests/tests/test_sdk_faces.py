@@ -1,4 +1,4 @@
-"""What users do works the same over trio, asyncio and threads, against Apache's brokers too."""
+"""The SDK works the same over trio, asyncio and threads, against Apache's brokers too."""
 
 from functools import partial
 
@@ -7,8 +7,8 @@ import trio
 
 from lanemq.compat import run_server
 from lanemq.compat._apache import APACHE_VERSIONS
-from lanemq.sdk._testing_faces import FACES, run_scenario
-from lanemq.sdk._testing_scenarios import SCENARIOS, TRANSACTION_SCENARIOS
+from lanemq.testkit.sdk.faces import FACES, run_scenario
+from lanemq.testkit.sdk.scenarios import SCENARIOS, TRANSACTION_SCENARIOS
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]
 

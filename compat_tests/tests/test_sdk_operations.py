@@ -1,4 +1,4 @@
-"""What operators put in front of brokers, Apache's own: signatures that are checked, TLS."""
+"""Protection that operators put in front of brokers: signatures that are checked, and TLS."""
 
 import ssl
 from collections.abc import AsyncIterator, Sequence
@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from lanemq.compat import Cluster, apache_cluster, running
+from lanemq.compat import Cluster, apache_cluster, lanemq_cluster, running
 from lanemq.compat._apache import TEST_STORE
+from lanemq.compat._servers import TEST_SETTINGS
 from lanemq.sdk import (
     ClientOptions,
     ConcurrentListener,
@@ -18,6 +19,7 @@ from lanemq.sdk import (
     LanemqError,
     LitePullOptions,
     Message,
+    NoRoute,
     ProducerOptions,
     PushOptions,
     ReceivedMessage,
@@ -27,7 +29,7 @@ from lanemq.sdk import (
     open_push_consumer,
 )
 from lanemq.sdk.admin import open_admin
-from lanemq.wire import TopicConfig
+from lanemq.wire.bodies import TopicConfig
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
@@ -54,13 +56,19 @@ accounts:
 
 
 @asynccontextmanager
-async def checking_cluster(folder: Path) -> AsyncIterator[Cluster]:
-    """Apache 4.9.7 that lets in who signs."""
-    settings = {**TEST_STORE, "aclEnable": "true"}
-    cluster = await trio.to_thread.run_sync(
-        lambda: apache_cluster("4.9.7", folder, settings=settings)
-    )
-    (folder / "home" / "conf" / "plain_acl.yml").write_text(ACCOUNTS)
+async def checking_cluster(server: str, folder: Path) -> AsyncIterator[Cluster]:
+    """Apache 4.9.7 or lanemq that lets in who signs."""
+    conf = folder / "home" / "conf"
+    conf.mkdir(parents=True)
+    if server == "lanemq":
+        own = {"aclEnable": "true", "rocketmqHome": str(conf.parent)}
+        cluster = lanemq_cluster(folder, settings={**TEST_SETTINGS, **own})
+    else:
+        settings = {**TEST_STORE, "aclEnable": "true"}
+        cluster = await trio.to_thread.run_sync(
+            lambda: apache_cluster(server, folder, settings=settings)
+        )
+    (conf / "plain_acl.yml").write_text(ACCOUNTS)
     async with running(cluster, graceful=False):
         yield cluster
 
@@ -123,7 +131,7 @@ async def round_trip(cluster: Cluster, client: ClientOptions) -> None:
         listener=ConcurrentListener(handle),
         options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=client),
     ):
-        with trio.fail_after(90):
+        with trio.fail_after(120):
             await complete.wait()
     assert sorted(body for body, _ in heard) == sorted(BODIES)
     assert (b"7", 1) in heard
@@ -137,18 +145,19 @@ async def create_topic(
     ) as admin:
         (address,) = await admin.masters("DefaultCluster")
         await admin.put_topic(address, TopicConfig(TOPIC, 4, 4))
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             while True:
                 try:
                     await admin.route(TOPIC)
-                except RefusedByBroker:
+                except (NoRoute, RefusedByBroker):  # lanemq's broker answers before it registers
                     await trio.sleep(0.1)
                 else:
                     return
 
 
-async def test_whoever_signs_with_the_right_key_is_let_in(tmp_path: Path) -> None:
-    async with checking_cluster(tmp_path) as cluster:
+@pytest.mark.parametrize("server", ["4.9.7", "lanemq"])
+async def test_whoever_signs_with_the_right_key_is_let_in(tmp_path: Path, server: str) -> None:
+    async with checking_cluster(server, tmp_path) as cluster:
         await create_topic(cluster, credentials=CHIEF)
         await round_trip(cluster, ClientOptions(credentials=CLERK))
         # The same, and the broker says no.

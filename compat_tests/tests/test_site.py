@@ -13,6 +13,7 @@ import lanemq.sdk.admin
 import lanemq.sdk.aio
 import lanemq.sdk.blocking
 import lanemq.storage
+import lanemq.testing
 import lanemq.wire
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +22,7 @@ COMPLETE = {
     "admin.html": lanemq.sdk.admin,
     "wire.html": lanemq.wire,
     "storage.html": lanemq.storage,
+    "testing.html": lanemq.testing,
 }
 FACES = (lanemq.sdk.aio, lanemq.sdk.blocking)
 
@@ -30,7 +32,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The pages, built as `make docs` does, which also installs what it takes."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 

@@ -21,13 +21,16 @@ from lanemq.sdk import (
     open_push_consumer,
 )
 from lanemq.sdk.admin import open_admin
-from lanemq.wire import StageRecord, SubscriptionGroupConfig, stage_group
+from lanemq.wire.bodies import SubscriptionGroupConfig
+from lanemq.wire.message import StageRecord, stage_group
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
 SIZES, COUNT = [5, 10, 25], 60
 STAGES = Stages(SIZES)
-OPTIONS = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, offset_persist_interval_s=0.2)
+# A consumer commits when it gives a queue up, and not now and then before: Apache's brokers may
+# take two commits of an offset in the wrong order.
+OPTIONS = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, offset_persist_interval_s=3600)
 
 
 class Witness:
@@ -56,7 +59,7 @@ class Witness:
 
 
 async def consume(name_server: str, topic: str, listener: object, done: trio.Event) -> None:
-    with trio.fail_after(90):
+    with trio.fail_after(150):
         async with open_push_consumer(
             "stagers",
             name_servers=name_server,
@@ -96,20 +99,35 @@ async def test_stages_stay_apart_over_several_consumers_of_a_group(server: str) 
 
 @pytest.mark.parametrize("server", ["lanemq", *(f"apache-{v}" for v in APACHE_VERSIONS)])
 async def test_orderly_consumers_share_queues_by_their_locks(server: str) -> None:
-    topic, each = "orderly", 60  # three seconds and more: time for the second to join
+    topic = "orderly"
     async with run_server(server, logs=Path("compat-logs")) as cluster:
         await cluster.control.create_topic(topic, 4)
         address = cluster.name_server
         async with open_producer("senders", name_servers=address) as producer:
             queues = await producer.publish_queues(topic)
-            for number in range(each):
-                for queue in queues:
-                    message = Message(topic=topic, body=b"%d" % number, tags="Counts")
-                    await producer.send(message, queue=queue)
         seen: dict[int, list[int]] = {queue.queue_id: [] for queue in queues}
-        owners: dict[int, set[int]] = {queue.queue_id: set() for queue in queues}
-        begun, done = trio.Event(), trio.Event()
+        owner_of: dict[int, int] = {}
+        owners: set[int] = set()
+        each = 0
+        begun, done, all_sent = trio.Event(), trio.Event(), trio.Event()
         failed: set[tuple[int, int]] = set()
+
+        def look() -> None:
+            if all_sent.is_set() and sum(map(len, seen.values())) == each * len(queues):
+                done.set()
+
+        async def send() -> None:
+            """Send until both consumers have been given some, and for a while."""
+            nonlocal each
+            async with open_producer("senders", name_servers=address) as producer:
+                while each < 60 or owners != {0, 1}:
+                    for queue in queues:
+                        message = Message(topic=topic, body=b"%d" % each, tags="Counts")
+                        await producer.send(message, queue=queue)
+                    each += 1
+                    await trio.sleep(0.03)
+            all_sent.set()
+            look()
 
         def listener_of(owner: int) -> OrderlyListener:
             async def handle(messages: Sequence[ReceivedMessage]) -> Outcome:
@@ -119,21 +137,28 @@ async def test_orderly_consumers_share_queues_by_their_locks(server: str) -> Non
                 if number % 10 == 7 and (queue_id, number) not in failed:
                     failed.add((queue_id, number))
                     return Outcome.SUSPEND_CURRENT_QUEUE
+                # Apache's brokers may take two commits of an offset in the wrong order: then the
+                # next owner is given the last messages once more.
+                is_handed_over = owner_of.get(queue_id, owner) != owner
+                owner_of[queue_id] = owner
+                if is_handed_over and server != "lanemq":
+                    if done.is_set():
+                        return Outcome.SUCCESS
+                    del seen[queue_id][number:]
                 seen[queue_id].append(number)
-                owners[queue_id].add(owner)
+                owners.add(owner)
                 begun.set()
-                if sum(map(len, seen.values())) == each * len(queues):
-                    done.set()
+                look()
                 return Outcome.SUCCESS
 
             return OrderlyListener(handle, suspend_s=0.1)
 
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
             nursery.start_soon(consume, address, topic, listener_of(0), done)
             await begun.wait()
             nursery.start_soon(consume, address, topic, listener_of(1), done)
         assert seen == {queue_id: list(range(each)) for queue_id in seen}
-        assert set().union(*owners.values()) == {0, 1}
 
 
 @pytest.mark.parametrize("client", ["java-3.2.6", "java-4.9.7"])

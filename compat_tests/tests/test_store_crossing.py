@@ -22,6 +22,7 @@ from lanemq.compat import (
     open_client,
     running,
 )
+from lanemq.compat.scenarios.queries import eventually
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
@@ -67,9 +68,12 @@ async def write(cell: Cell) -> None:
     async with cell.producer() as producer, cell.puller(TOPIC, group=GROUP) as puller:
         for number, message in enumerate(messages(40)):
             await producer.send(message, queue_id=number % QUEUES)
-        await producer.send_batch([Outgoing(TOPIC, b"batch %d" % n, tags="B") for n in range(10)])
+        batch = [Outgoing(TOPIC, b"batch %d" % n, tags="B") for n in range(10)]
+        sent = await producer.send_batch(batch)
+        for queue_id in range(QUEUES):
+            await puller.until_readable(queue_id, 30 if queue_id == sent.queue_id else 20)
         await puller.commit(1, COMMITTED)
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             while await puller.offset("committed", 1) != COMMITTED:  # noqa: ASYNC110
                 await trio.sleep(0.1)
 
@@ -130,7 +134,7 @@ async def the_reader_shows_what_the_writer_showed(
             async with cell.puller(TOPIC, group=GROUP) as puller:
                 assert await puller.offset("committed", 1) == COMMITTED
         async with cell.producer() as producer:
-            found = await producer.query_by_key(TOPIC, "key-3")
+            found = await eventually(lambda: producer.query_by_key(TOPIC, "key-3"))
             assert [message.body for message in found] == [messages(4)[3].body]
             # And it goes on where the other stopped.
             sent = await producer.send(Outgoing(TOPIC, b"after"), queue_id=0)

@@ -1,4 +1,4 @@
-"""What Apache 5.3.3 does wrong in the upgrade to RocksDB and on the way back, seen there.
+"""Mistakes of Apache 5.3.3 in the upgrade to RocksDB and on the way back, seen there.
 
 Each control shows the fault on the real broker. Then lanemq does the same with the same store,
 and repairs the store that Apache has left.
@@ -12,7 +12,7 @@ import trio
 
 from lanemq.compat import StoreStand, walk_log, walk_rows
 from lanemq.storage import Stage
-from lanemq.wire import ConsumerOffsetTable
+from lanemq.wire.bodies import ConsumerOffsetTable
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
@@ -112,7 +112,7 @@ async def test_scenario_03_at_apache_a_crash_in_stage_2_leaves_a_hole_that_nobod
         await trio.sleep(3.5)  # recovery goes back three seconds behind the checkpoint
         await stand.send("T", 0, [b"y" * 40 * KIB] * 26)
         newest = max(record.store_timestamp_ms for record in walk_log(stand.store))
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             while min(_checkpoint_ms(stand.store)) < newest:  # noqa: ASYNC110 - another process
                 await trio.sleep(0.1)
     assert walk_rows(stand.store).units == {}

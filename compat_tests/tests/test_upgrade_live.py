@@ -44,7 +44,7 @@ AWAKE_AFTER_KILL = ("java-5.3.3", "python")
 JOURNEY = (Stage.FILES, Stage.BOTH, Stage.ROCKSDB, Stage.BOTH, Stage.FILES)
 TOPIC, QUEUES = "live", 4
 SETTINGS = {"flushConsumerOffsetInterval": "300"}
-PERSISTED_S = 2.0
+PERSISTED_S = 5.0
 """An offset that the broker has known for so long is on its disk, whatever happens to it."""
 GOING_ON = 10
 """Messages of each sender that each group must get before the next restart."""
@@ -92,7 +92,7 @@ class Group:
 
     @property
     def repeated(self) -> int:
-        """How many messages came again."""
+        """The number of messages that came again."""
         return sum(len(offsets) - len(set(offsets)) for offsets in self.offsets.values())
 
 

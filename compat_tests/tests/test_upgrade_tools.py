@@ -18,6 +18,7 @@ from lanemq.compat import (
     running,
 )
 from lanemq.compat._mqadmin import MqadminShell, open_mqadmin
+from lanemq.compat._waiting import until
 from lanemq.sdk.admin.cli import admin as admin_commands
 from lanemq.storage import Stage
 from lanemq.wire import RequestCode, fastjson
@@ -41,7 +42,8 @@ STATUS = {Stage.FILES: 1, Stage.ROCKSDB: 0}
 
 def logged_results(log: Path) -> list[Mapping[str, object]]:
     """Return what a broker, Apache's or ours, has put into its log about the check."""
-    found = re.findall(r"checkRocksdbCqWriteProgress result: (.*)", log.read_text())
+    # Whole lines: it may be writing one.
+    found = re.findall(r"checkRocksdbCqWriteProgress result: (.*)\n", log.read_text())
     return [json.loads(text) for text in found]
 
 
@@ -51,7 +53,7 @@ async def check(stand: StoreStand, broker: Daemon, topic: str) -> Mapping[str, o
     fields = {"topic": topic, "checkStoreTime": "0"}
     reply = await stand.ask(RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, fields)
     assert (reply.code, reply.body) == (0, b'{"checkStatus":2}'), "it has only begun"
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         while len(results := logged_results(broker.log)) == known:  # noqa: ASYNC110
             await trio.sleep(0.05)
     return results[known]
@@ -69,6 +71,16 @@ async def check_all(stand: StoreStand, broker: Daemon, stage: Stage) -> str:
         for result in (of_all, of_one, of_none):
             assert result == {"checkResult": NOT_BOTH[stage], "checkStatus": STATUS[stage]}
     return str(of_one["checkResult"])
+
+
+async def until_both_are_written(stand: StoreStand, broker: Daemon) -> None:
+    """Wait until RocksDB has what the file queues have, which Apache's broker writes before."""
+
+    async def ready() -> bool:
+        result = await check(stand, broker, "")
+        return re.fullmatch(ALL_READY, str(result["checkResult"])) is not None
+
+    await until(ready)
 
 
 async def export(stand: StoreStand) -> None:
@@ -101,6 +113,7 @@ async def test_scenario_14_both_brokers_answer_354_and_355_alike_in_every_stage(
                 await theirs.make_topic("T", 2)
                 await theirs.send("T", 0, [b"a", b"bb", b"ccc"], tags="tag")
                 await theirs.send("T", 1, [b"dddd"])
+                await until_both_are_written(theirs, broker)
             texts.append(await check_all(theirs, broker, stage))
             await export(theirs)
         ours = ours or theirs.copy(tmp_path / "ours")
@@ -155,7 +168,7 @@ async def test_scenario_11_mqadmin_5_3_3_has_lanemq_export_and_the_next_stage_1_
             printed = await both_tools(shell, "checkRocksdbCqWriteProgress", *in_cluster)
             doing = "broker-a check doing, please wait and get the result from log... \n"
             assert printed == doing
-            with trio.fail_after(20):
+            with trio.fail_after(60):
                 while not logged_results(broker.log):  # noqa: ASYNC110
                     await trio.sleep(0.05)
             (result,) = logged_results(broker.log)

@@ -13,11 +13,41 @@ import pytest
 import trio
 from trio.testing import memory_stream_pair
 
-from lanemq.proxy._server import Server
-from lanemq.proxy._testing import Connect, Dial, Peer, Recorded
+from lanemq.proxy.net._server import Server
+from lanemq.testkit.clocks import StandingClock
+from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker
+from lanemq.testkit.proxy.peers import Connect, Dial, Peer, Recorded
+from lanemq.testkit.proxy.turns import Turns, turns_measured_by
 from lanemq.wire import HostAddress
 
 FRAMES = Path(__file__).parents[2] / "compat_tests" / "vectors" / "frames"
+
+
+@pytest.fixture(autouse=True)
+def turns() -> Iterator[Turns]:
+    """Turns of the loop take no time, however busy the machine is, unless a test says so."""
+    clock = Turns()
+    with turns_measured_by(clock.now_s):
+        yield clock
+
+
+@pytest.fixture
+def clock() -> StandingClock:
+    """The time of day of ``broker``."""
+    return StandingClock()
+
+
+@pytest.fixture
+async def broker(tmp_path: Path, clock: StandingClock) -> AsyncIterator[TestBroker]:
+    """A broker whose time of day only the test moves."""
+    async with open_test_broker(tmp_path, now_ms=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def client(broker: TestBroker) -> Client:
+    """A connection to ``broker``."""
+    return broker.connect()
 
 
 @pytest.fixture

@@ -1,21 +1,26 @@
 """Groups as operators see them: settings, members, tables of offsets."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
-from lanemq.proxy.broker._testing import open_test_broker
-from lanemq.wire import (
+import pytest
+
+from lanemq.proxy.broker.state import _groups
+from lanemq.testkit.proxy.brokers import Client, open_test_broker
+from lanemq.wire import RequestCode
+from lanemq.wire.bodies import (
     ConsumerConnection,
     ConsumerOffsetTable,
     DelayOffsetTable,
     ProducerConnection,
     ProducerTable,
-    RequestCode,
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
     TopicConfig,
     TopicList,
 )
+from lanemq.wire.frame import Frame
 
 
 async def test_a_group_can_be_made_looked_at_and_deleted(tmp_path: Path) -> None:
@@ -43,6 +48,85 @@ async def test_a_group_with_an_illegal_name_is_refused(tmp_path: Path) -> None:
         )
         assert answer.code == 1
         assert answer.remark
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        b'"ring":{"$ref":"$"}',
+        b'"a":[[[]]],"ring":{"$ref":"$.a[0]"},"deep":' + b"[" * 200 + b"]" * 200,
+        b'"retryQueueNums":2147483648',
+        b'"retryMaxTimes":-2147483649',
+        b'"brokerId":1e30',
+    ],
+)
+async def test_what_could_not_be_kept_is_refused_and_the_broker_goes_on(
+    tmp_path: Path, member: bytes
+) -> None:
+    async with open_test_broker(tmp_path) as broker:
+        client = broker.connect()
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        answer = await client.call(code, body=b'{"groupName":"g",' + member + b"}")
+        assert answer.code == 1
+        assert broker.context.groups.get("g") is None
+        broker.context.store.tables.groups.put(SubscriptionGroupConfig("h"))
+    async with open_test_broker(tmp_path) as broker:
+        assert broker.context.groups.get("h") is not None
+
+
+async def put_group(client: Client, name: str, extra: Mapping[str, object]) -> Frame:
+    code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+    return await client.call(code, body=SubscriptionGroupConfig(name, extra=extra).encode())
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"note": "x" * 33_000},
+        {"note": [0] * 5000},
+        {"note": [[]] * 5000},
+        {"note": {str(number): [] for number in range(2500)}},
+    ],
+)
+async def test_settings_longer_than_any_group_needs_are_not_kept(
+    tmp_path: Path, extra: Mapping[str, object]
+) -> None:
+    """All groups' settings are written together, at each change of one."""
+    async with open_test_broker(tmp_path) as broker:
+        client = broker.connect()
+        assert (await put_group(client, "g", {"note": "kept"})).code == 0
+        answer = await put_group(client, "g", extra)
+        assert answer.code == 1
+        assert "at most 32768" in (answer.remark or "")
+        kept = broker.context.groups.get("g")
+        assert kept is not None
+        assert kept.extra == {"note": "kept"}
+        short = b'{"groupName":"h","a":[' + b"[]," * 500 + b"[]]"
+        shared = short + b',"b":[' + b'{"$ref":"$.a"},' * 60 + b"0]}"
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        assert (await client.call(code, body=shared)).code == 1, "it is long once it is written out"
+        assert broker.context.groups.get("h") is None
+
+
+async def test_large_settings_of_all_groups_have_a_bound_over_restarts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_groups, "LARGE_SETTINGS_BYTES_MAX", 50_000)
+    async with open_test_broker(tmp_path) as broker:
+        client = broker.connect()
+        for name in ("a", "b", "a"):
+            assert (await put_group(client, name, {"note": "x" * 20_000})).code == 0
+    async with open_test_broker(tmp_path) as broker:
+        client = broker.connect()
+        answer = await put_group(client, "c", {"note": "x" * 20_000})
+        assert (answer.code, broker.context.groups.get("c")) == (1, None)
+        assert "delete groups" in (answer.remark or "")
+        for number in range(100):
+            assert (await put_group(client, f"usual-{number}", {"note": "x" * 500})).code == 0
+        await client.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "a"})
+        assert (await put_group(client, "b", {"note": "short"})).code == 0
+        for name in ("c", "d"):
+            assert (await put_group(client, name, {"note": "x" * 20_000})).code == 0
 
 
 async def test_deleting_a_group_takes_its_offsets_only_on_demand(tmp_path: Path) -> None:

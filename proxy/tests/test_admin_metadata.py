@@ -3,15 +3,13 @@
 import json
 from pathlib import Path
 
-from lanemq.proxy.broker._testing import open_test_broker
+import pytest
+
 from lanemq.storage import StoreType
-from lanemq.wire import (
-    ExportRocksdbConfigToJson,
-    RequestCode,
-    ResponseCode,
-    SubscriptionGroupConfig,
-    TopicConfig,
-)
+from lanemq.testkit.proxy.brokers import open_test_broker
+from lanemq.wire import RequestCode, ResponseCode
+from lanemq.wire.bodies import SubscriptionGroupConfig, TopicConfig
+from lanemq.wire.headers import ExportRocksdbConfigToJson
 
 EXPORT = RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON
 
@@ -58,7 +56,7 @@ async def test_a_broker_with_files_has_nothing_to_export_and_says_done(tmp_path:
 
 
 async def test_an_unknown_table_and_a_full_disk_are_refused_with_their_names(
-    tmp_path: Path,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_test_broker(tmp_path, store_type=StoreType.ROCKSDB) as broker:
         client = broker.connect()
@@ -68,5 +66,6 @@ async def test_an_unknown_table_and_a_full_disk_are_refused_with_their_names(
         (tmp_path / "config" / "topics.json.tmp").mkdir()  # nothing can be written there
         answer = await client.call(EXPORT, {"configType": "topics"})
         assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert "topics.json.tmp" in (answer.remark or "")
+        assert answer.remark == "the tables cannot be exported: Is a directory"
+        assert "topics.json.tmp" in caplog.text
         (tmp_path / "config" / "topics.json.tmp").rmdir()

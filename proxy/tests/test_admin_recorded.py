@@ -12,9 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from lanemq.proxy._testing import Recorded
-from lanemq.proxy.broker._testing import TestBroker, open_test_broker
-from lanemq.wire import Frame, RequestCode, TopicConfig, encode_frame, fastjson
+from lanemq.testkit.proxy.brokers import TestBroker, open_test_broker
+from lanemq.testkit.proxy.peers import Recorded
+from lanemq.wire import RequestCode, fastjson
+from lanemq.wire.bodies import TopicConfig
+from lanemq.wire.frame import Frame, encode_frame
 
 RECORDINGS = ["tools497", "tools497bin", "tools533", "tools533bin"]
 

@@ -7,20 +7,20 @@ from pathlib import Path
 import trio
 from trio.testing import MockClock
 
-from lanemq.proxy.broker._testing import Client, TestBroker, open_test_broker
-from lanemq.wire import (
+from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker
+from lanemq.wire import RequestCode
+from lanemq.wire.bodies import (
     ConsumerData,
-    Frame,
     GetConsumerStatusBody,
     HeartbeatData,
     MessageQueue,
-    RequestCode,
     ResetOffsetBody,
     ResetOffsetListBody,
     SubscriptionData,
     TopicConfig,
-    decode_message,
 )
+from lanemq.wire.frame import Frame
+from lanemq.wire.message import decode_message
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 Answer = Callable[[Frame], Awaitable[Frame | None]]

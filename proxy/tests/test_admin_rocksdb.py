@@ -8,16 +8,16 @@ from typing import Any, final
 import pytest
 import trio
 
-from lanemq.proxy.broker._testing import Client, open_test_broker
 from lanemq.storage import Store, StoreType
-from lanemq.wire import (
-    CheckRocksdbCqWriteProgress,
+from lanemq.testkit.proxy.brokers import Client, open_test_broker
+from lanemq.wire import RequestCode
+from lanemq.wire.bodies import (
     CheckRocksdbCqWriteProgressBody,
     CheckRocksdbCqWriteResult,
     CheckStatus,
-    RequestCode,
     TopicConfig,
 )
+from lanemq.wire.headers import CheckRocksdbCqWriteProgress
 
 CHECK = RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS
 UNIT = "CqUnit{queueOffset=%d, size=%d, pos=%d, batchNum=1, tagsCode=0, compactedOffset=0}"
@@ -149,7 +149,7 @@ async def test_a_tool_of_5_3_3_gets_status_2_and_the_log_the_result(
         answer = await client.call(CHECK, {"topic": "", "checkStoreTime": "5"})
         assert answer.code == 0
         assert json.loads(answer.body) == {"checkStatus": 2}
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             await logged.seen.wait()
     logger.removeHandler(logged)
     prefix, text = logged.line.split("result: ")

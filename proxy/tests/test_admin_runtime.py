@@ -1,4 +1,4 @@
-"""What a broker reports about itself, and its configuration, in the form tools compute with."""
+"""A broker's report about itself, and its configuration, in the form tools compute with."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -6,9 +6,10 @@ from pathlib import Path
 
 from trio.testing import MockClock
 
-from lanemq.proxy._testing import Recorded
-from lanemq.proxy.broker._testing import Client, open_test_broker
-from lanemq.wire import KVTable, RequestCode, decode_properties_text, encode_properties_text
+from lanemq.testkit.proxy.brokers import Client, open_test_broker
+from lanemq.testkit.proxy.peers import Recorded
+from lanemq.wire import RequestCode, decode_properties_text, encode_properties_text
+from lanemq.wire.bodies import KVTable
 
 
 async def runtime(client: Client) -> dict[str, str]:
@@ -74,7 +75,7 @@ async def test_rates_are_three_numbers_in_either_spelling(
             assert [float(part) for part in table[key].split(" ")] == [0.0, 0.0, 0.0]
 
 
-async def test_the_report_counts_what_happened(tmp_path: Path) -> None:
+async def test_the_report_counts_what_happened(tmp_path: Path, mock_clock: MockClock) -> None:
     async with open_test_broker(tmp_path) as broker:
         client = broker.connect()
         for _ in range(3):

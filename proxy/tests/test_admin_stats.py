@@ -6,8 +6,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.proxy.broker._testing import TestBroker, open_test_broker
-from lanemq.wire import (
+from lanemq.testkit.proxy.brokers import TestBroker, open_test_broker
+from lanemq.wire import RequestCode, tags_code
+from lanemq.wire.bodies import (
     BrokerStatsData,
     ConsumeStats,
     ConsumeStatsList,
@@ -16,10 +17,8 @@ from lanemq.wire import (
     QueryConsumeQueueBody,
     QueryConsumeTimeSpanBody,
     QueryCorrectionOffsetBody,
-    RequestCode,
     TopicConfig,
     TopicStatsTable,
-    tags_code,
 )
 
 NOW_MS = 1_700_000_000_000

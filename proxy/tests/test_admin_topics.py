@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from lanemq.proxy.broker._testing import Client, open_test_broker
-from lanemq.wire import (
-    Frame,
+from lanemq.testkit.proxy.brokers import Client, open_test_broker
+from lanemq.wire import RequestCode
+from lanemq.wire.bodies import (
     GroupList,
     MessageQueue,
-    RequestCode,
     TopicConfig,
     TopicConfigWrapper,
     TopicList,
     TopicOffset,
     TopicStatsTable,
 )
+from lanemq.wire.frame import Frame
 from lanemq.wire.headers import CreateTopic
 
 
@@ -68,6 +68,19 @@ async def test_neither_illegal_names_nor_system_topics_can_be_created_or_deleted
         deleted = await client.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
         assert (created.code, deleted.code) == (1, 1)
         assert created.remark
+
+
+@pytest.mark.parametrize("filter_type", ["", "single_tag", "TAG", "x" * 70_000])
+async def test_a_filter_type_that_apaches_brokers_do_not_know_is_refused(
+    tmp_path: Path, filter_type: str
+) -> None:
+    """One that is kept is in every registration, and no broker of Apache reads the store."""
+    async with open_test_broker(tmp_path) as broker:
+        answer = await create(broker.connect(), topic_filter_type=filter_type)
+        assert answer.code == 1
+        assert "SINGLE_TAG or MULTI_TAG" in (answer.remark or "")
+        assert len(answer.remark or "") < 200
+        assert broker.context.topics.get("T") is None
 
 
 async def test_a_deleted_topic_is_gone_with_its_messages(tmp_path: Path) -> None:
@@ -141,3 +154,37 @@ async def test_a_demand_to_clean_up_is_granted(tmp_path: Path, code: int) -> Non
     async with open_test_broker(tmp_path) as broker:
         answer = await broker.connect().call(code)
         assert (answer.code, answer.body) == (0, b"")
+
+
+@pytest.mark.parametrize("number", ["2049", "2147483647", "-1"])
+async def test_a_topic_has_no_more_queues_than_requests_can_look_at(
+    tmp_path: Path, number: str
+) -> None:
+    async with open_test_broker(tmp_path) as broker:
+        client = broker.connect()
+        for name in ("readQueueNums", "writeQueueNums"):
+            header = CreateTopic("T", "TBW102", 4, 4, 6, "SINGLE_TAG", order=False)
+            answer = await client.call(
+                RequestCode.UPDATE_AND_CREATE_TOPIC, header.to_fields() | {name: number}
+            )
+            assert answer.code == 1
+            assert "0 to 2048 queues" in (answer.remark or "")
+        group = b'{"groupName":"g","retryQueueNums":' + number.encode() + b"}"
+        answer = await client.call(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=group)
+        assert answer.code == (0 if number == "-1" else 1)
+
+
+async def test_what_another_broker_took_is_looked_at_as_far_as_that(tmp_path: Path) -> None:
+    async with open_test_broker(tmp_path) as broker:
+        client = broker.connect()
+        broker.context.store.tables.topics.put(TopicConfig("T", 2**31 - 1, 2**31 - 1))
+        broker.context.store.tables.consumer_offsets.put("g", "T", 0, 0)
+        for code, fields in (
+            (RequestCode.GET_TOPIC_STATS_INFO, {"topic": "T"}),
+            (RequestCode.GET_CONSUME_STATS, {"consumerGroup": "g"}),
+            (RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}),
+            (RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "T", "group": "g"}),
+        ):
+            answer = await client.call(code, fields)
+            assert answer.code == 0
+            assert 0 < len(answer.body) < 1_000_000

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.proxy.broker._counter import Rate
-from lanemq.proxy.broker._stats import (
+from lanemq.proxy.broker.state._counter import Rate
+from lanemq.proxy.broker.state._stats import (
     MAX_COUNTERS,
     PUT_TIME_NAMES,
     BrokerStatistics,

@@ -6,17 +6,21 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from lanemq.wire import Connection, Frame, request
+from lanemq.proxy.cli._group import lanemq
+from lanemq.proxy.net._listen import listen_with_vip
+from lanemq.wire.frame import Connection, Frame, request
 
 pytestmark = pytest.mark.slow  # every test starts Python anew
 
 RUN = [sys.executable, "-c", "from lanemq.proxy.cli import main; main()"]
-READY_S = 20.0
+READY_S = 60.0
 """Far more than a start takes: the machine may be busy."""
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -54,7 +58,7 @@ def ready(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def failure(*arguments: str, cwd: Path) -> str:
-    """What a command that fails says on stderr; its exit status must be 1."""
+    """The stderr of a command that fails; its exit status must be 1."""
     done = subprocess.run(
         [*RUN, *arguments], cwd=cwd, capture_output=True, text=True, timeout=READY_S, check=False
     )
@@ -146,17 +150,45 @@ def test_what_was_put_and_changed_survives_a_restart_of_the_name_server(start: S
     assert b"orderMessageEnable=true\n" in call(again, request(319)).body
 
 
-def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
+def test_a_taken_port_is_one_line_that_names_the_way_to_another(tmp_path: Path) -> None:
+    main, taken = listen_with_vip("127.0.0.1", 0)
+    main.close()
+    with taken:
+        port = taken.getsockname()[1]
+        name_server = ("namesrv", "--host", "127.0.0.1", "--port", str(port))
+        broker = ("broker", "--host", "127.0.0.1", "--port")
+        serve = ("serve", "--port", "0", "--broker-port")
+        (tmp_path / "logical.conf").write_text(f"logicalListenPort={port}\n")
+        for command, ways_on in (
+            (name_server, ("--port N", "listenPort in the file")),
+            (("serve", "--port", str(port)), ("--port N",)),
+            ((*serve, str(port)), ("--broker-port N", " listenPort in the broker's file")),
+            ((*serve, str(port + 2)), ("--broker-port N", " listenPort in the broker's file")),
+            ((*broker, str(port)), (" --port N", " listenPort in the broker's file")),
+            ((*broker, "0", "-c", "logical.conf"), ("logicalListenPort in the broker's file",)),
+        ):
+            message = failure(*command, cwd=tmp_path)
+            assert message.startswith(f"cannot listen on 127.0.0.1:{port}: Address already in use")
+            assert [way for way in ways_on if way in message] == list(ways_on)
+
+
+def test_a_taken_port_of_a_fleet_names_the_option_of_the_command_that_was_given(
+    tmp_path: Path,
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        message = f"cannot listen on 127.0.0.1:{port}: Address already in use"
-        namesrv = ("namesrv", "--host", "127.0.0.1", "--port", str(port))
-        assert failure(*namesrv, cwd=tmp_path) == message
-        assert failure("serve", "--port", str(port), cwd=tmp_path) == message
-        serve = ("serve", "--port", "0", "--broker-port", str(port))
-        assert failure(*serve, cwd=tmp_path) == message
-        serve = ("serve", "--port", "0", "--broker-port", str(port + 2))
-        assert failure(*serve, cwd=tmp_path) == message
+        done = subprocess.run(
+            [*RUN, "serve", "--port", "0", "--brokers", "2", "--broker-port", str(port)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=READY_S,
+            check=False,
+        )
+    (line,) = (
+        line for line in done.stderr.splitlines() if f"cannot listen on 127.0.0.1:{port}:" in line
+    )
+    assert ": --broker-port N, or listenPort in the broker's file" in line
 
 
 def test_a_data_directory_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
@@ -166,9 +198,15 @@ def test_a_data_directory_that_cannot_be_used_is_one_line(tmp_path: Path) -> Non
 
 
 def test_a_locked_store_is_one_line(start: Start, tmp_path: Path) -> None:
-    ready(start("serve", "--port", "0", "--data", "d", "--json"))
-    message = failure("serve", "--port", "0", "--data", "d", cwd=tmp_path)
-    assert message == "the store in d is in use: another process holds d/lock"
+    running = start("serve", "--port", "0", "--data", "d", "--json")
+    ready(running)
+    for command in ("serve", "broker"):
+        message = failure(command, "--port", "0", "--data", "d", cwd=tmp_path)
+        assert message == (
+            f"the store in d is in use: process {running.pid} holds d/lock. Stop that broker or"
+            " tool first, or name another directory: --data DIR, or storePathRootDir in the"
+            " broker's file"
+        )
 
 
 @pytest.mark.parametrize(
@@ -214,6 +252,20 @@ def test_without_click_the_command_says_what_to_install(tmp_path: Path) -> None:
     assert done.stderr == (
         "lanemq: the command line is not installed; pip install 'lanemq[server]'\n"
     )
+
+
+def test_an_interruption_while_a_command_is_loaded_is_no_problem_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Exit status 1 of click's own would say that a store has problems."""
+
+    def load(entry: EntryPoint) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(EntryPoint, "load", load)
+    result = CliRunner().invoke(lanemq, ["store", "verify", "somewhere"])
+    assert result.exit_code == 2
+    assert result.stderr == "Error: interrupted, before anything was begun\n"
 
 
 def test_the_help_of_every_server_command_names_its_options() -> None:

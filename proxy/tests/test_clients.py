@@ -4,8 +4,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from lanemq.proxy.broker._clients import CLIENT_LIFE_S, ClientRegistry
-from lanemq.wire import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+from lanemq.proxy.broker.state._clients import CLIENT_LIFE_S, ClientRegistry
+from lanemq.proxy.broker.state._members import MEMBER_BYTES
+from lanemq.wire.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 
 SESSIONS = st.sampled_from(["s1", "s2", "s3"])
 GROUPS = st.sampled_from(["g", "h"])
@@ -35,9 +36,22 @@ class RegistryMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.registry: ClientRegistry[str] = ClientRegistry()
+        self.charged: dict[str, int] = {}
+        self.registry: ClientRegistry[str] = ClientRegistry(self.charge)
         self.now_s = 0.0
         self.members: dict[tuple[str, str, str], float] = {}
+
+    def charge(self, session: str, size_bytes: int) -> None:
+        self.charged[session] = self.charged.get(session, 0) + size_bytes
+
+    @invariant()
+    def members_pay_for_what_is_kept(self) -> None:
+        groups = self.registry.consumer_groups()
+        kept = len(self.members) * (MEMBER_BYTES + 1) + sum(group.charged_bytes for group in groups)
+        assert sum(self.charged.values()) == kept
+        assert all(group.charged in group.clients for group in groups)
+        there = {session for _, _, session in self.members}
+        assert all((paid > 0) == (session in there) for session, paid in self.charged.items())
 
     @rule(session=SESSIONS, consumers=st.sets(GROUPS), producers=st.sets(GROUPS))
     def beat(self, session: str, consumers: set[str], producers: set[str]) -> None:
@@ -94,8 +108,18 @@ class RegistryMachine(RuleBasedStateMachine):
             assert {client.session for client in self.registry.producers(name)} == producers
 
     @invariant()
+    def producers_are_found_by_their_ids(self) -> None:
+        for session in ("s1", "s2", "s3"):
+            is_producer = any(("p", group, session) in self.members for group in ("g", "h"))
+            found = self.registry.producer_session(f"id-{session}")
+            assert found == (session if is_producer else None)
+
+    @invariant()
     def nothing_is_kept_of_those_who_left(self) -> None:
         assert set(self.registry._sessions) == {session for _, _, session in self.members}
+        assert set(self.registry._producers_by_id) == {
+            f"id-{session}" for kind, _, session in self.members if kind == "p"
+        }
 
 
 RegistryMachine.TestCase.settings = settings(
@@ -116,6 +140,19 @@ def test_one_client_on_two_connections_is_one_member_of_the_list() -> None:
     assert group is not None
     assert group.client_ids() == ["id"]
     assert set(registry.sessions_of("g")) == {"s1", "s2"}
+
+
+def test_a_producer_on_two_connections_is_found_at_the_one_heard_from_last() -> None:
+    registry: ClientRegistry[str] = ClientRegistry()
+    for session in ("s1", "s2", "s1"):
+        beat(registry, session, heartbeat("id", producers=("g", "h")))
+    assert registry.producer_session("id") == "s1"
+    registry.unregister("s1", producer_group="g", consumer_group=None)
+    assert registry.producer_session("id") == "s1", "it is still in another group"
+    registry.closed("s1")
+    assert registry.producer_session("id") == "s2"
+    registry.closed("s2")
+    assert registry.producer_session("id") is None
 
 
 def test_a_topic_that_a_heartbeat_leaves_out_is_dropped_and_counts_as_a_change() -> None:

@@ -13,13 +13,17 @@ import msgspec
 import pytest
 import trio
 
-from lanemq.proxy._testing import Peer
-from lanemq.proxy.broker._testing import Client, pull_header, send_header
-from lanemq.wire import HostAddress, RequestCode, decode_messages
+from lanemq.testkit.proxy.brokers import Client, pull_header, send_header
+from lanemq.testkit.proxy.kills import use_until_it_dies
+from lanemq.testkit.proxy.peers import Peer
+from lanemq.wire import HostAddress, RequestCode
+from lanemq.wire.message import decode_messages
 
 KILLS = 50
 SENDERS = 3
 PIPELINED = 16
+LEAST_ANSWERED = 51
+"""Sends that are acknowledged before each kill."""
 QUEUES = 4
 START = "from lanemq.proxy.cli import main; main()"
 
@@ -48,7 +52,7 @@ async def running(root: Path) -> AsyncIterator[tuple[trio.Process, HostAddress]]
     try:
         assert process.stdout is not None
         line = b""
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             while not line.endswith(b"\n"):
                 data = await process.stdout.receive_some()
                 assert data, "the broker did not start; see its stderr"
@@ -64,44 +68,43 @@ async def running(root: Path) -> AsyncIterator[tuple[trio.Process, HostAddress]]
 
 
 class Ledger:
-    """What was acknowledged, where the broker said it is, and up to where that was checked."""
+    """Acknowledged messages, their places by the broker's word, and how far they were checked."""
 
-    def __init__(self) -> None:
+    def __init__(self, rng: random.Random) -> None:
         self.sent = 0
+        self.answered = 0
+        self._rng = rng
         self.acknowledged: dict[tuple[int, int], bytes] = {}
         self.checked = dict.fromkeys(range(QUEUES), 0)
 
     async def send(self, address: HostAddress) -> None:
         """Send as fast as the broker answers, until it dies."""
-        try:
-            stream = await trio.open_tcp_stream(address.host, address.port)
-        except OSError:
-            return
-        async with stream:
-            client = Client(Peer(stream))
-            try:
-                while True:
-                    waiting: dict[int, bytes] = {}
-                    frames = []
-                    for _ in range(PIPELINED):
-                        self.sent += 1
-                        body = b"%d:" % self.sent + bytes(random.randrange(700))
-                        header = send_header("T", queue_id=self.sent % QUEUES)
-                        frame = client.frame(RequestCode.SEND_MESSAGE_V2, header.to_letters(), body)
-                        waiting[frame.opaque] = body
-                        frames.append(frame)
-                    await client.peer.send(*frames)
-                    while waiting:
-                        answer = await client.peer.receive()
-                        assert answer.code == 0, answer
-                        place = (
-                            int(answer.fields["queueId"]),
-                            int(answer.fields["queueOffset"]),
-                        )
-                        assert place not in self.acknowledged, "one place given out twice"
-                        self.acknowledged[place] = waiting.pop(answer.opaque)
-            except (EOFError, trio.BrokenResourceError):
-                return  # it died; what is not acknowledged may be there or not
+
+        async def send(client: Client) -> None:
+            while True:
+                await self._send_some(client)
+
+        # What is not acknowledged then may be there or not.
+        await use_until_it_dies(address, send)
+
+    async def _send_some(self, client: Client) -> None:
+        waiting: dict[int, bytes] = {}
+        frames = []
+        for _ in range(PIPELINED):
+            self.sent += 1
+            body = b"%d:" % self.sent + bytes(self._rng.randrange(700))
+            header = send_header("T", queue_id=self.sent % QUEUES)
+            frame = client.frame(RequestCode.SEND_MESSAGE_V2, header.to_letters(), body)
+            waiting[frame.opaque] = body
+            frames.append(frame)
+        await client.peer.send(*frames)
+        while waiting:
+            answer = await client.peer.receive()
+            assert answer.code == 0, answer
+            place = int(answer.fields["queueId"]), int(answer.fields["queueOffset"])
+            assert place not in self.acknowledged, "one place given out twice"
+            self.acknowledged[place] = waiting.pop(answer.opaque)
+            self.answered += 1
 
     async def check(self, address: HostAddress) -> None:
         """Read what is new since the last check; every acknowledged message is in its place."""
@@ -125,18 +128,23 @@ class Ledger:
 @pytest.mark.slow
 async def test_no_acknowledged_message_is_lost_over_fifty_kills(tmp_path: Path) -> None:
     (tmp_path / "broker.conf").write_text(CONFIG)
-    ledger = Ledger()
+    rng = random.Random(5)
+    ledger = Ledger(rng)
     for _ in range(KILLS):
         async with running(tmp_path) as (process, address), trio.open_nursery() as nursery:
             if ledger.sent:
                 await ledger.check(address)
             for _ in range(SENDERS):
                 nursery.start_soon(ledger.send, address)
-            await trio.sleep(random.uniform(0.05, 0.5))
+            enough = ledger.answered + LEAST_ANSWERED
+            with trio.fail_after(60):
+                while ledger.answered < enough:  # noqa: ASYNC110 - the senders tell nobody
+                    await trio.sleep(0.01)
+            await trio.sleep(rng.uniform(0, 0.45))
             process.send_signal(signal.SIGKILL)
     async with running(tmp_path) as (process, address):
         await ledger.check(address)
         process.terminate()
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             assert await process.wait() == 0
-    assert sum(ledger.checked.values()) > 50 * KILLS
+    assert sum(ledger.checked.values()) >= LEAST_ANSWERED * KILLS

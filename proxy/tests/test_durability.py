@@ -7,9 +7,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from lanemq.proxy.broker._testing import Client, TestBroker, open_test_broker, send_header
 from lanemq.storage import FlushMode
-from lanemq.wire import BatchEntry, RequestCode, ResponseCode, decode_offset_id, encode_batch
+from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker, send_header
+from lanemq.wire import RequestCode, ResponseCode
+from lanemq.wire.message import BatchEntry, decode_offset_id, encode_batch
 
 
 class Disk:
@@ -108,7 +109,7 @@ async def test_a_due_message_is_on_the_disk_before_its_level_moves_on(
         send_header("T", {"DELAY": "1", "WAIT": "false"}, queue_id=1).to_letters(),
         b"x",
     )
-    broker.context.now_ms = lambda: 1 << 50  # it is due at once
+    broker.broker._delays._now_ms = lambda: 1 << 50  # it is due at once
     store, is_delivered = broker.context.store, trio.Event()
     # The real disk takes its own time, whatever the clock says.
     store.on_durable.append(lambda: is_delivered.set() if store.bounds("T", 1)[1] else None)

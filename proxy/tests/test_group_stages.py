@@ -11,25 +11,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from lanemq.proxy.broker._testing import (
+from lanemq.testkit.proxy.brokers import (
     Client,
     TestBroker,
     open_test_broker,
     pull_header,
 )
-from lanemq.wire import (
-    Frame,
-    GroupList,
-    RequestCode,
-    ResponseCode,
-    StageRecord,
-    Stages,
-    SubscriptionGroupConfig,
-    UpdateConsumerOffset,
-    decode_messages,
-    stage_group,
-)
-from lanemq.wire.headers import DeleteSubscriptionGroup, ResetOffset
+from lanemq.wire import RequestCode, ResponseCode
+from lanemq.wire.bodies import GroupList, SubscriptionGroupConfig
+from lanemq.wire.frame import Frame
+from lanemq.wire.headers import DeleteSubscriptionGroup, ResetOffset, UpdateConsumerOffset
+from lanemq.wire.message import StageRecord, Stages, decode_messages, stage_group
 
 SUSPEND, SUBSCRIPTION, COMMIT = 2, 4, 1
 PULL = RequestCode.PULL_MESSAGE

@@ -6,8 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
-from lanemq.proxy.broker._hold import RECHECK_S, SLOT_S, Hold, Holds
-from lanemq.wire import Frame
+from lanemq.proxy.broker.state._hold import RECHECK_S, SLOT_S, Hold, Holds
 
 OWNERS = st.sampled_from(["a", "b", "c"])
 TOPICS = st.sampled_from(["T", "U"])
@@ -24,7 +23,12 @@ def hold(owner: str = "a", **changes: object) -> Hold[str]:
         "tag_codes": None,
         "timeout_s": 15.0,
     }
-    return Hold(owner=owner, request=Frame(code=11), **(values | changes))  # type: ignore[arg-type]
+    return Hold(
+        owner=owner,
+        again=lambda: None,
+        deliver=lambda result: None,
+        **(values | changes),  # type: ignore[arg-type]
+    )
 
 
 class HoldsMachine(RuleBasedStateMachine):
@@ -166,7 +170,52 @@ def test_pulls_that_come_and_go_leave_nothing_behind() -> None:
 
 def test_a_full_table_says_so() -> None:
     holds: Holds[str] = Holds(held_max=2)
-    holds.park(hold(), 0.0)
-    assert not holds.is_full
-    holds.park(hold(), 0.0)
-    assert holds.is_full
+    holds.park(hold("a"), 0.0)
+    assert holds.has_place("b")
+    holds.park(hold("b"), 0.0)
+    assert not holds.has_place("c")
+
+
+def park_all(holds: Holds[str], owner: str) -> int:
+    while holds.has_place(owner):
+        holds.park(hold(owner), 0.0)
+    return holds.held_by(owner)
+
+
+def test_one_owner_gets_a_fifth_and_many_leave_a_place_for_the_next() -> None:
+    holds: Holds[str] = Holds(held_max=10_000)
+    assert 0.19 < park_all(holds, "greedy") / holds.held_max < 0.21
+    for number in range(30):
+        park_all(holds, f"greedy {number}")
+        assert holds.has_place("modest")
+    assert not holds.has_place("greedy")
+    assert len(holds.drop("greedy")) > 1900
+    assert holds.has_place("greedy")
+
+
+def test_pulls_with_one_judge_share_its_verdict_and_expire_where_there_is_no_time_for_it() -> None:
+    judged: list[bytes] = []
+
+    def judge(data: bytes) -> bool:
+        judged.append(data)
+        return data == b"wanted"
+
+    holds: Holds[str] = Holds()
+    for number in range(40):
+        holds.park(hold(f"owner {number}", matches=judge), 0.0)
+    holds.park(hold("other", matches=lambda data: True), 0.0)
+    for properties in (b"not", b"wanted"):
+        budget = iter([True])
+        holds.arrived(
+            "T",
+            0,
+            max_offset=6,
+            tags_code=0,
+            now_s=1.0,
+            properties=lambda: properties,  # noqa: B023 - called at once
+            may_judge=lambda: next(budget, False),  # noqa: B023 - as above
+        )
+    assert judged == [b"not", b"wanted"]
+    assert len(holds.take_woken()) == 40
+    (unjudged,) = holds.expire(1.0 + SLOT_S)
+    assert unjudged.owner == "other"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from lanemq.proxy.logical import (
+from lanemq.proxy.logical.rules import (
     Gate,
     GoOn,
     Journal,
@@ -42,15 +42,9 @@ from lanemq.proxy.logical import (
     swept,
     unmap_queue,
 )
-from lanemq.wire import (
-    Frame,
-    HostAddress,
-    MessageQueue,
-    Refused,
-    RemoteProtocolError,
-    RequestCode,
-    fastjson,
-)
+from lanemq.wire import HostAddress, Refused, RemoteProtocolError, RequestCode, fastjson
+from lanemq.wire.bodies import MessageQueue
+from lanemq.wire.frame import Frame
 from lanemq.wire.logical import (
     LogicalQueues,
     Segment,
@@ -166,6 +160,16 @@ def test_d18_d19_a_commit_that_would_overlap_or_move_is_refused(
         committed(mapping(own), source, own.with_delta(given_delta), known_end=0)
 
 
+def test_what_opens_has_a_greater_number_than_its_source() -> None:
+    source = segment("b", end=10, state=READ_ONLY).with_migration(4)
+    waiting = mapping(segment(state=WRITE_ONLY, delta=-1))
+    target = segment(delta=10)
+    _, opened = committed(waiting, source, target, known_end=0)
+    assert opened.migration == 5
+    with pytest.raises(Refused, match="is over"):
+        committed(waiting, source, target.with_migration(4), known_end=0)
+
+
 def test_a_copy_only_moves_on() -> None:
     target = segment("b", delta=10, state=WRITE_ONLY)
     known = mapping(segment(end=10, state=READ_ONLY), target)
@@ -186,6 +190,13 @@ def test_a19_what_was_superseded_ends_where_others_begin(end: int, begins: list[
     limit = min((begin for begin in begins if begin >= 20), default=20 + end)
     assert own.to_logical(at) == min(20 + end, limit)
     assert at + cut == 5 + end
+
+
+def test_what_was_superseded_keeps_what_is_before_the_one_that_took_over() -> None:
+    """An idle queue was elsewhere before, at the same offset, and left nothing there."""
+    own = segment(delta=38)
+    idle = segment(broker="broker3", delta=38).sealed(0)
+    assert superseded_end(own, [idle, segment(broker="broker2", delta=39)], 7) == (1, 6)
 
 
 # A whole cluster's mappings, changed step by step
@@ -488,7 +499,7 @@ def test_d15_a_forward_names_the_queue_where_the_target_reads_it(
     target = segment("b", 5, delta=10)
     sender = HostAddress("10.9.8.7", 1234)
     ours = forwarded(asked, target, sender)
-    said = {"lanemqHops": "1", "lanemqSegment": "0:0", "lanemqBornHost": sender.packed.hex()}
+    said = {"lanemqHops": "1", "lanemqSegment": "0:0:10", "lanemqBornHost": sender.packed.hex()}
     assert ours.fields == {field: "5", flags: "65", "x": "y"} | said
     assert (ours.code, ours.body, queue_field(code)) == (code, b"body", field)
     assert hops_of(ours) == 1

@@ -6,26 +6,24 @@ from itertools import pairwise
 import pytest
 import trio
 
-from lanemq.proxy._testing import Peer
-from lanemq.proxy.broker._testing import Client
-from lanemq.proxy.simulation._logical import CLIENT_HOST, LogicalCluster, open_logical_cluster
-from lanemq.proxy.simulation._processes import LOGICAL_PORT
-from lanemq.wire import (
+from lanemq.testkit.proxy.brokers import Client
+from lanemq.testkit.proxy.peers import Peer
+from lanemq.testkit.simulation._logical import CLIENT_HOST, LogicalCluster, open_logical_cluster
+from lanemq.testkit.simulation._processes import LOGICAL_PORT
+from lanemq.wire.bodies import ResetOffsetBody, RouteData, TopicStatsTable
+from lanemq.wire.headers import (
     ConsumerSendMsgBack,
     GetMaxOffset,
     GetMinOffset,
+    GetTopicStatsInfo,
     QueryConsumerOffset,
     QueryMessage,
-    ResetOffsetBody,
-    RouteData,
+    ResetOffset,
     SearchOffset,
-    TopicStatsTable,
     UpdateConsumerOffset,
-    decode_messages,
-    decode_offset_id,
 )
-from lanemq.wire.headers import GetTopicStatsInfo, ResetOffset
 from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, MigrateLogicalQueue
+from lanemq.wire.message import decode_messages, decode_offset_id
 
 pytestmark = pytest.mark.slow  # a cluster of its own for every test
 
@@ -327,6 +325,20 @@ async def test_progress_stays_where_it_is_when_the_queue_moves(cluster: LogicalC
         await one.call(15, UpdateConsumerOffset("g", "T", 0, 3).to_fields())
 
 
+async def test_a_group_that_was_reset_to_the_beginning_begins_there(
+    cluster: LogicalCluster,
+) -> None:
+    """Offset 0 is an offset, also where an earlier segment's broker keeps a greater one."""
+    one, other = await connect(cluster, 1), await connect(cluster, 2)
+    for _ in range(3):
+        await one.send("T", queue_id=0)
+    await one.call(15, UpdateConsumerOffset("g", "T", 0, 2).to_fields())
+    await cluster.migrate(0, "broker2")
+    await other.call(15, UpdateConsumerOffset("g", "T", 0, 0).to_fields())
+    found = await other.call(14, QueryConsumerOffset("g", "T", 0).to_fields())
+    assert (found.code, found.fields["offset"]) == (0, "0")
+
+
 async def test_a_group_goes_on_where_it_was_in_the_physical_queue(
     autojump_clock: object,
 ) -> None:
@@ -390,3 +402,16 @@ async def test_losing_a_listener_costs_a_reconnect(cluster: LogicalCluster) -> N
     assert [broker.broker_addrs[0] for broker in route.broker_datas] == ["10.0.1.2:10921"]
     (queues,) = route.queue_datas
     assert (queues.broker_name, queues.read_queue_nums) == (LOGICAL_QUEUE_BROKER, 4)
+
+
+async def test_half_messages_are_refused_and_not_stored_as_plain_ones(
+    cluster: LogicalCluster,
+) -> None:
+    """Their ends and checks would name places of brokers that the client does not know."""
+    client = await connect(cluster, 1)
+    properties = {"TRAN_MSG": "true", "PGROUP": "pg", "UNIQ_KEY": "key-1"}
+    for index in range(4):
+        answer = await client.send("T", b"half", properties, queue_id=index, sys_flag=4)
+        assert answer.code == 16
+        assert "sending transaction message is forbidden" in (answer.remark or "")
+        assert await client.messages("T", index) == []

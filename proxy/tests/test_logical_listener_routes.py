@@ -1,13 +1,13 @@
-"""What a logical listener knows of its topics, and when it asks again."""
+"""A logical listener's knowledge of its topics, and the times it asks again."""
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.proxy._testing import Peer
-from lanemq.proxy.broker._testing import Client
-from lanemq.proxy.simulation._logical import CLIENT_HOST, open_logical_cluster
-from lanemq.proxy.simulation._processes import LOGICAL_PORT
+from lanemq.testkit.proxy.brokers import Client
+from lanemq.testkit.proxy.peers import Peer
+from lanemq.testkit.simulation._logical import CLIENT_HOST, messages_of, open_logical_cluster
+from lanemq.testkit.simulation._processes import LOGICAL_PORT
 
 pytestmark = pytest.mark.slow  # a cluster of its own
 
@@ -58,3 +58,32 @@ async def test_a14_the_places_of_messages_are_known_as_soon_as_name_servers_know
         for offset, client in enumerate(clients, 12):
             answer = await client.send("T", queue_id=0)
             assert (answer.code, answer.fields["queueOffset"]) == (0, str(offset))
+
+
+async def test_a_reader_is_sent_over_no_offsets_because_a_sender_was(
+    autojump_clock: MockClock,
+) -> None:
+    """A sender's redirect names the open end, and nothing of the segments before it."""
+    async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
+        await cluster.map_all(queues=1)
+        dial, listener = cluster.network.dialer(CLIENT_HOST), cluster.brokers["broker3"].host
+        client = Client(Peer(await dial(listener, LOGICAL_PORT)))
+        for _ in range(3):
+            assert (await client.send("T", queue_id=0)).code == 0
+        cluster.network.part(listener, cluster.name_server.host)
+        for name in ("broker2", "broker1", "broker2"):
+            _, opened = await cluster.migrate(0, name, others=list(cluster.brokers))
+            await cluster.fill(opened, 5)
+        answer = await client.send("T", queue_id=0)
+        assert (answer.code, answer.fields["queueOffset"]) == (0, "18"), answer.remark
+        answer = await client.pull("T", 0, 3)
+        if answer.code != 0:
+            assert answer.fields["nextBeginOffset"] == "3"
+        cluster.network.join()
+        await trio.sleep(1)
+        offset, bodies = 3, list[bytes]()
+        while offset < 18:
+            answer = await client.pull("T", 0, offset)
+            bodies += [message.body for message in messages_of(answer)]
+            offset = int(answer.fields["nextBeginOffset"])
+        assert bodies[:15] == 3 * [b"0", b"1", b"2", b"3", b"4"]

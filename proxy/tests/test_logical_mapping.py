@@ -1,25 +1,26 @@
 """The mapping of logical queues at a broker: set up, shown, kept, registered, given up."""
 
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.proxy._dispatch import Reply
-from lanemq.proxy._session import Session
-from lanemq.proxy.simulation._logical import TOPIC, LogicalCluster, open_logical_cluster
-from lanemq.wire import (
-    Frame,
-    MessageQueue,
-    RegisterBrokerBody,
-    RequestCode,
-    TopicConfigWrapper,
-)
+from lanemq.proxy.net._dispatch import Outcome
+from lanemq.proxy.net._session import Session
+from lanemq.storage import StoreType
+from lanemq.testkit.proxy.brokers import open_test_broker
+from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster, open_logical_cluster
+from lanemq.wire import RequestCode
+from lanemq.wire.bodies import MessageQueue, RegisterBrokerBody, TopicConfig, TopicConfigWrapper
+from lanemq.wire.frame import Frame
 from lanemq.wire.headers import CreateTopic, DeleteTopic
 from lanemq.wire.logical import (
     Segment,
     SegmentState,
+    UpdateLogicalQueueMapping,
     check_queues,
     logical_queues_by_topic,
 )
@@ -356,7 +357,7 @@ async def test_a_topic_keeps_the_queues_that_are_mapped(
 
 
 class Registered:
-    """What one registration said: ``mapped`` is topic -> indices, None without any map."""
+    """One registration as it was sent: ``mapped`` is topic -> indices, None without any map."""
 
     def __init__(self, broker: str, body: bytes, *, compressed: bool) -> None:
         self.broker = broker
@@ -369,15 +370,50 @@ class Registered:
 
 
 def watch_registrations(cluster: LogicalCluster) -> list[Registered]:
-    """What brokers register from now on, while the name server runs."""
+    """Collect the registrations of brokers from now on, while the name server runs."""
     seen: list[Registered] = []
     handlers = cluster.name_server.running.handlers.table
     register = handlers[RequestCode.REGISTER_BROKER]
 
-    def watched(frame: Frame, session: Session) -> Reply | Awaitable[Reply]:
+    def watched(frame: Frame, session: Session) -> Outcome:
         compressed = frame.fields.get("compressed") == "true"
         seen.append(Registered(frame.fields["brokerName"], frame.body, compressed=compressed))
         return register(frame, session)
 
     handlers[RequestCode.REGISTER_BROKER] = watched
     return seen
+
+
+async def test_a_change_of_one_mapping_leaves_the_kept_ones_of_other_topics_as_they_are(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    for topic in (TOPIC, "other"):
+        await cluster.map_all(queues=1, topic=topic)
+    topics = cluster.brokers["broker1"].running.context.store.tables.topics
+
+    def kept(topic: str) -> object:
+        member = topics.member("logicalQueuesInfoMap")
+        assert isinstance(member, dict)
+        return member[topic]
+
+    before = {topic: kept(topic) for topic in (TOPIC, "other")}
+    await cluster.map("broker1", 0, -1)
+    assert kept("other") is before["other"]  # so its text needs not be made again
+    assert kept(TOPIC) != before[TOPIC]
+
+
+@pytest.mark.parametrize("store_type", list(StoreType))
+async def test_a_mapping_outlives_the_broker_in_both_kinds_of_store(
+    tmp_path: Path, store_type: StoreType
+) -> None:
+    settings: dict[str, Any] = {"store_type": store_type, "export_json_on_shutdown": False}
+    body = UpdateLogicalQueueMapping("T", 1, 3).encode()
+    async with open_test_broker(tmp_path, **settings) as broker:
+        broker.context.topics.put(TopicConfig("T"))
+        code = RequestCode.UPDATE_TOPIC_LOGICAL_QUEUE_MAPPING
+        assert (await broker.connect().call(code, body=body)).code == 0
+        before = broker.context.logical.mappings
+    async with open_test_broker(tmp_path, **settings) as broker:
+        (segment,) = broker.context.logical.mappings["T"].own()
+        assert (segment.queue_id, segment.logical_index) == (1, 3)
+        assert broker.context.logical.mappings.keys() == before.keys()

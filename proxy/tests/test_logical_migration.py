@@ -7,14 +7,15 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.proxy.broker._context import BrokerContext
-from lanemq.proxy.simulation._logical import (
+from lanemq.storage import NewMessage
+from lanemq.testkit.simulation._logical import (
     TOPIC,
     LogicalCluster,
     messages_of,
     open_logical_cluster,
     redirect_of,
+    without_number,
 )
-from lanemq.storage import NewMessage
 from lanemq.wire import RequestCode
 from lanemq.wire.logical import (
     Chain,
@@ -88,7 +89,10 @@ async def test_a03_table_b_offsets_go_on_where_they_were(
     assert (answer.code, answer.remark) == (20, "queue offset exceed offsetMax")
     assert answer.fields["nextBeginOffset"] == "101"
     redirect = redirect_of(answer)
-    assert (redirect.current, redirect.following) == (source, target)
+    assert (redirect.current, redirect.following) == (
+        without_number(source),
+        without_number(target),
+    )
     assert [message.body for message in messages_of(await cluster.pull(target, 0))] == [b"101"]
 
 
@@ -175,7 +179,7 @@ async def test_a06_a07_d29_cleaned_segments_expire_and_their_queue_is_used_again
         assert row(expired) == ("broker1", 0, 0, 0, 101, "Expired")
         answer = await cluster.pull(source, 50)
         assert (answer.code, answer.remark) == (20, "logical queue expired")
-        assert redirect_of(answer).following == target
+        assert redirect_of(answer).following == without_number(target)
         assert answer.fields["nextBeginOffset"] == "101"
         # D1: back to broker1, on the message queue that has nothing for readers any more.
         await cluster.fill(target, 100)
@@ -230,7 +234,7 @@ async def test_a08_table_d2_a_queue_with_messages_gets_a_new_message_queue(
 
 
 async def read_all(cluster: LogicalCluster, chain: Chain, **changes: object) -> list[bytes]:
-    """What a reader finds that goes through a chain, as clients of 5.0.0-PREVIEW do."""
+    """Read all bodies through a chain, as clients of 5.0.0-PREVIEW do."""
     bodies: list[bytes] = []
     for segment in chain.readable:
         offset = segment.offset_delta
@@ -293,7 +297,7 @@ async def test_d41_a_filter_that_finds_nothing_in_an_old_segment_goes_through_it
     context.commit()
     source, target = await cluster.migrate(0, "broker2")
     answer = await cluster.pull(source, 0, subscription="wanted")
-    assert redirect_of(answer).following == target
+    assert redirect_of(answer).following == without_number(target)
     assert answer.fields["nextBeginOffset"] == str(30 + many)
 
 

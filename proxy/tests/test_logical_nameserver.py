@@ -1,33 +1,35 @@
 """Logical queues over the wire of a name server: requests as clients and brokers write them."""
 
 import json
+import re
 import zlib
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
-from lanemq.proxy._dispatch import Handlers
-from lanemq.proxy._server import Server
-from lanemq.proxy._testing import Connect, Peer
-from lanemq.proxy.nameserver import NameServerConfig, RouteTable
+from lanemq.proxy.nameserver import NameServerConfig, RouteTable, _logical
 from lanemq.proxy.nameserver._handlers import NameServerHandlers
 from lanemq.proxy.nameserver._kv import KVConfig
-from lanemq.wire import (
+from lanemq.proxy.nameserver._requests import MEMORY_PER_BYTE
+from lanemq.proxy.net._dispatch import Handlers
+from lanemq.proxy.net._server import Server
+from lanemq.testkit.proxy.peers import Connect, Peer
+from lanemq.wire import RequestCode, ResponseCode, Version
+from lanemq.wire.bodies import (
     DataVersion,
-    DeleteTopicFromNamesrv,
-    Frame,
-    GetRouteInfo,
-    RegisterBroker,
     RegisterBrokerBody,
-    RegisterBrokerResponse,
-    RequestCode,
-    ResponseCode,
     RouteData,
     TopicConfig,
     TopicConfigWrapper,
+)
+from lanemq.wire.frame import Frame, request
+from lanemq.wire.headers import (
+    DeleteTopicFromNamesrv,
+    GetRouteInfo,
+    RegisterBroker,
+    RegisterBrokerResponse,
     UnregisterBroker,
-    Version,
-    request,
 )
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_BROKER,
@@ -67,10 +69,10 @@ class NameServer:
         self.server = Server(handlers, name="name server")
 
 
-def registration(body: bytes, *, compressed: bool = False) -> Frame:
+def registration(body: bytes, *, name: str = "broker1", compressed: bool = False) -> Frame:
     header = RegisterBroker(
-        broker_name="broker1",
-        broker_addr="10.0.0.1:10911",
+        broker_name=name,
+        broker_addr=f"10.0.0.{name[-1]}:10911",
         cluster_name="c",
         ha_server_addr="",
         broker_id=0,
@@ -279,3 +281,25 @@ async def test_a_registration_that_cannot_be_understood_changes_nothing(peer: Pe
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "state of a segment" in (answer.remark or "")
     assert await indices(peer, ask()) == [0, 1]
+
+
+async def test_logical_queues_of_brokers_that_never_stay_are_bounded(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    size_bytes = MEMORY_PER_BYTE * len(PREVIEW_REGISTRATION)
+    monkeypatch.setattr(_logical, "KEPT_MAX_BYTES", 3 * size_bytes + 100)
+    name_server = NameServer()
+    for number in range(1, 6):
+        peer = connect(name_server.server)
+        text = PREVIEW_REGISTRATION.replace("broker1", f"broker{number}").encode()
+        answer = await peer.call(registration(text, name=f"broker{number}"))
+        assert answer.code == ResponseCode.SUCCESS
+        await peer.stream.aclose()
+        await wait_all_tasks_blocked()
+    left_out = [line for line in caplog.messages if "are left out" in line]
+    assert [re.search(r"broker\d", line)[0] for line in left_out] == ["broker4", "broker5"]  # type: ignore[index]
+    assert "forgetBroker" in left_out[0]
+    peer = connect(name_server.server)
+    known = PREVIEW_REGISTRATION.replace('"counter":7', '"counter":8').encode()
+    await peer.call(registration(known))
+    assert len([line for line in caplog.messages if "are left out" in line]) == 2

@@ -1,4 +1,4 @@
-"""What readers of logical queues get: offsets, holes, times; and what operators see of it all."""
+"""Reads of logical queues: offsets, holes, times; and the operators' view of it all."""
 
 from collections.abc import AsyncIterator
 
@@ -6,17 +6,18 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.proxy.broker._logical_metrics import logical_info
-from lanemq.proxy.broker._testing import pull_header
-from lanemq.proxy.simulation._logical import (
+from lanemq.proxy.logical.broker._metrics import logical_info
+from lanemq.testkit.proxy.brokers import pull_header
+from lanemq.testkit.simulation._logical import (
     TOPIC,
     LogicalCluster,
     messages_of,
     open_logical_cluster,
     redirect_of,
+    without_number,
 )
 from lanemq.wire import RequestCode
-from lanemq.wire.logical import Segment, SegmentState
+from lanemq.wire.logical import MigrateLogicalQueue, Segment, SegmentState
 
 MIN, MAX = RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET
 SEARCH = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
@@ -113,7 +114,7 @@ async def test_a10_a_hole_in_the_middle_is_passed_over(
         assert [s.state for s in chain][1] is SegmentState.EXPIRED
         answer = await cluster.pull(second, 4)
         assert (answer.code, answer.fields["nextBeginOffset"]) == (20, "10")
-        assert redirect_of(answer).following == third
+        assert redirect_of(answer).following == without_number(third)
         # The others learn of it, and send nobody there any more.
         await trio.sleep(40)
         cluster.forget()
@@ -266,3 +267,32 @@ async def segments(cluster: LogicalCluster, teller: str, broker: str) -> list[Se
     queues = await cluster.query(teller)
     assert queues is not None
     return [segment for segment in queues.segments if segment.broker_name == broker]
+
+
+async def test_a_source_that_missed_the_outcome_of_its_migration_sends_no_reader_over_it(
+    autojump_clock: MockClock,
+) -> None:
+    """It hears of the last migration first, and of the messages in between from nobody."""
+    names = "broker1", "broker2", "broker3"
+    async with open_logical_cluster(*names, logical_queue_reconcile_interval=30_000) as cluster:
+        await cluster.map_all(queues=1)
+        source = await cluster.normal(0)
+        await cluster.fill(source, 3)
+        target = await cluster.destination(0, "broker2")
+        move = MigrateLogicalQueue.decode((await cluster.prepare(source, target)).body)
+        assert move.source is not None
+        assert move.destination is not None
+        answer = await cluster.commit(move.source, move.destination)
+        opened = MigrateLogicalQueue.decode(answer.body).destination
+        assert opened is not None
+        await cluster.fill(opened, 6)
+        _, opened_next = await cluster.migrate(0, "broker3")
+        await cluster.fill(opened_next, 2)
+        await cluster.migrate(0, "broker2", others=["broker1"])
+        states = [segment.state for segment in await cluster.chain("broker1", 0)]
+        assert states == [SegmentState.READ_ONLY, SegmentState.WRITE_ONLY, SegmentState.NORMAL]
+        answer = await cluster.pull(source, 3)
+        assert "REDIRECT" not in answer.fields
+        assert answer.fields["nextBeginOffset"] == "3"
+        await trio.sleep(40)  # it asks what became of its migration
+        assert redirect_of(await cluster.pull(source, 3)).following.key == opened.key

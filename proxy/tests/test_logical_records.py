@@ -1,10 +1,10 @@
-"""What passes a logical listener: positions with a tag, records with the queue's own numbers."""
+"""Records and positions that pass a logical listener: tags, and the queue's own numbers."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.proxy.logical._positions import (
+from lanemq.proxy.logical.rules._positions import (
     FAR_MASK,
     NEAR_END,
     BrokerTags,
@@ -12,15 +12,9 @@ from lanemq.proxy.logical._positions import (
     tagged,
     untagged,
 )
-from lanemq.proxy.logical._records import rewrite_records
-from lanemq.wire import (
-    HostAddress,
-    LocalProtocolError,
-    RemoteProtocolError,
-    SysFlag,
-    decode_messages,
-    encode_record,
-)
+from lanemq.proxy.logical.rules._records import rewrite_records
+from lanemq.wire import HostAddress, LocalProtocolError, RemoteProtocolError, SysFlag
+from lanemq.wire.message import decode_messages, encode_record
 
 V4, V6 = HostAddress("10.0.0.9", 10921), HostAddress("2001:db8::9", 10921)
 positions = st.integers(0, NEAR_END - 1) | st.integers(NEAR_END, FAR_MASK)

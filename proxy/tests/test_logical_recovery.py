@@ -9,17 +9,20 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.proxy._testing import Peer
-from lanemq.proxy.broker._testing import Client
-from lanemq.proxy.simulation._logical import (
+from lanemq.testkit.proxy.brokers import Client
+from lanemq.testkit.proxy.peers import Peer
+from lanemq.testkit.simulation._logical import (
     TOPIC,
     LogicalCluster,
     messages_of,
     open_logical_cluster,
     redirect_of,
     until,
+    without_number,
 )
-from lanemq.wire import Frame, RequestCode, RouteData
+from lanemq.wire import RequestCode
+from lanemq.wire.bodies import RouteData
+from lanemq.wire.frame import Frame
 from lanemq.wire.logical import (
     Chain,
     MigrateLogicalQueue,
@@ -208,7 +211,7 @@ async def test_d10_d12_between_prepare_and_commit_readers_wait_and_never_spin(
         _, opened = moved(await cluster.commit(source, target))
         await cluster.notify("broker1", source, opened)
     by_broker = {"REDIRECT" in answer.fields: (answer, at_s) for answer, at_s in answers}
-    assert redirect_of(by_broker[True][0]).following == opened
+    assert redirect_of(by_broker[True][0]).following == without_number(opened)
     assert [m.body for m in messages_of(by_broker[False][0])] == [b"early"]
     assert max(at_s for _, at_s in answers) < 2
     answer = await reader.call(
@@ -462,7 +465,7 @@ async def test_a_migration_that_was_called_off_leaves_the_source_open_and_loses_
     assert (again.queue_id, again.offset_delta) == (0, 10)
     # A producer that had heard of the destination is sent back.
     redirect = redirect_of(await cluster.send(placed, b"10"))
-    assert redirect.following == again
+    assert redirect.following == without_number(again)
     sent = await cluster.send(again, b"10")
     assert again.to_logical(int(sent.fields["queueOffset"])) == 10
     # And the next migration is like any other, onto the queue that was made for the first.
@@ -513,7 +516,7 @@ async def test_an_empty_queue_whose_migration_was_called_off_is_open_as_before(
         moved(await cluster.prepare(source, target))
         await cluster.map("broker2", target.queue_id, -1)
         await trio.sleep(5)
-        assert await cluster.normal(0) == source
+        assert without_number(await cluster.normal(0)) == source
 
 
 # Brokers away

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from lanemq.proxy.nameserver import Registration, RouteTable
 from lanemq.proxy.nameserver._logical import Asker, LogicalRegistration, LogicalRoutes
 from lanemq.proxy.nameserver._logical_view import Status
-from lanemq.wire import DataVersion, MessageQueue, RouteData, TopicConfig
+from lanemq.wire.bodies import DataVersion, MessageQueue, RouteData, TopicConfig
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_BROKER,
     LOGICAL_QUEUES_MEMBER,
@@ -119,7 +119,7 @@ class Cluster:
         return self.logical.route(topic, physical, asker, now_s=self.now_s, serve_to_java=self.java)
 
     def shown(self) -> dict[int, list[Segment]] | None:
-        """What a client that asks for logical queues is told; None for physical queues."""
+        """The logical queues a client is told that asks for them; None for physical queues."""
         route = self.ask()
         assert route is not None, "not yet"
         queues = queues_of(route)
@@ -195,7 +195,7 @@ def test_a26_a_broker_without_queues_of_the_topic_need_not_map_any() -> None:
 
 
 def test_a26_a_broker_that_goes_before_its_queues_are_mapped_is_waited_for() -> None:
-    """Who looks at logical queues alone loses sight of what is on it."""
+    """A client that looks at logical queues alone loses sight of the messages on it."""
     cluster = Cluster()
     cluster.register("broker1")
     cluster.register("broker2", None)
@@ -619,7 +619,7 @@ def test_a_slave_reports_no_segments() -> None:
 
 
 def fake_queues(cluster: Cluster) -> tuple[int, int, dict[int, str]] | None:
-    """What an old client is told: queues to read, to write, addresses; None if physical."""
+    """The route of an old client: queues to read, to write, addresses; None if physical."""
     route = cluster.ask(Asker.OLD)
     assert route is not None
     assert LOGICAL_QUEUES_MEMBER not in route.extra

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from lanemq.proxy.nameserver import Registration, RouteTable
 from lanemq.proxy.nameserver._logical import Asker, LogicalRegistration, LogicalRoutes
-from lanemq.wire import DataVersion, MessageQueue, RouteData, TopicConfig
+from lanemq.wire.bodies import DataVersion, MessageQueue, RouteData, TopicConfig
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_BROKER,
     Chain,

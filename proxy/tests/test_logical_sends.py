@@ -11,10 +11,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.proxy._testing import Peer
-from lanemq.proxy.broker._testing import Client, send_header
-from lanemq.proxy.logical import TopicMapping, born_host_of, forwarded
-from lanemq.proxy.simulation._logical import (
+from lanemq.proxy.logical.rules import TopicMapping, born_host_of, forwarded
+from lanemq.testkit.proxy.brokers import Client, send_header
+from lanemq.testkit.proxy.peers import Peer
+from lanemq.testkit.simulation._logical import (
     CLIENT_HOST,
     TOPIC,
     LogicalCluster,
@@ -22,18 +22,12 @@ from lanemq.proxy.simulation._logical import (
     open_logical_cluster,
     redirect_of,
     until,
+    without_number,
 )
-from lanemq.storage.testing import SimulatedFiles
-from lanemq.wire import (
-    FLAG_ONEWAY,
-    BatchEntry,
-    Frame,
-    HostAddress,
-    RequestCode,
-    SerializeType,
-    SysFlag,
-    encode_batch,
-)
+from lanemq.testkit.storage.disk import SimulatedFiles
+from lanemq.wire import HostAddress, RequestCode, SysFlag, SystemTopic
+from lanemq.wire.frame import FLAG_ONEWAY, Frame, SerializeType
+from lanemq.wire.headers import EndTransaction
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_FLAG,
     SEGMENT_FIELD,
@@ -41,8 +35,10 @@ from lanemq.wire.logical import (
     Segment,
     SegmentState,
 )
+from lanemq.wire.message import BatchEntry, decode_offset_id, encode_batch
 
 FORWARD = "PROPERTY_FORWARD_QUEUE_ID"
+HALF = {"TRAN_MSG": "true", "PGROUP": "pg", "UNIQ_KEY": "key-1"}
 
 
 @pytest.fixture
@@ -220,7 +216,10 @@ async def test_a23_flagged_clients_get_the_redirect_and_only_they(
     flagged, plain = await cluster.send(source), await cluster.send(source, flagged=False)
     assert flagged.code == 16
     redirect = redirect_of(flagged)
-    assert (redirect.current, redirect.following) == (source, target)
+    assert (redirect.current, redirect.following) == (
+        without_number(source),
+        without_number(target),
+    )
     assert plain.code == 0
     assert "REDIRECT" not in plain.fields
 
@@ -316,11 +315,12 @@ async def test_a_broker_that_may_choose_takes_a_queue_that_is_open(
             assert (answer.code, answer.fields["queueId"]) == (0, "1")
 
 
+@pytest.mark.parametrize("wait", [{"DELAY": "3"}, {"TIMER_DELAY_SEC": "10"}])
 async def test_a24_a_delayed_message_reaches_the_queue_where_it_goes_on(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    autojump_clock: MockClock, cluster: LogicalCluster, wait: dict[str, str]
 ) -> None:
     source = await cluster.normal(0)
-    properties = {"DELAY": "3", "UNIQ_KEY": "key-1", "KEYS": "k"}
+    properties = {**wait, "UNIQ_KEY": "key-1", "KEYS": "k"}
     assert (await cluster.send(source, b"later", properties=properties)).code == 0
     source, target = await cluster.migrate(0, "broker2")
     await trio.sleep(15)
@@ -330,11 +330,14 @@ async def test_a24_a_delayed_message_reaches_the_queue_where_it_goes_on(
     assert len(await bodies(cluster, source)) == 10  # nothing behind the end
 
 
+@pytest.mark.parametrize(
+    "wait", [{"DELAY": "2"}, pytest.param({"TIMER_DELAY_SEC": "5"}, marks=pytest.mark.slow)]
+)
 async def test_a24_a_delayed_message_waits_for_a_broker_that_is_down(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    autojump_clock: MockClock, cluster: LogicalCluster, wait: dict[str, str]
 ) -> None:
     source = await cluster.normal(0)
-    properties = {"DELAY": "2", "UNIQ_KEY": "key-1"}
+    properties = {**wait, "UNIQ_KEY": "key-1"}
     assert (await cluster.send(source, b"later", properties=properties)).code == 0
     other = await cluster.at("broker1")
     await other.send("other", b"in time", {"DELAY": "2"})
@@ -357,8 +360,9 @@ async def test_a24_a_delayed_send_to_a_sealed_queue_is_sent_on_at_once(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     source, target = await cluster.migrate(0, "broker2")
-    answer = await cluster.send(source, properties={"DELAY": "1"})
-    assert redirect_of(answer).following == target
+    for wait in ({"DELAY": "1"}, {"TIMER_DELAY_SEC": "1"}):
+        answer = await cluster.send(source, properties=wait)
+        assert redirect_of(answer).following == without_number(target)
 
 
 async def test_senders_wait_while_a_queue_is_sealed_and_hear_where_it_goes_on(
@@ -387,7 +391,7 @@ async def test_senders_wait_while_a_queue_is_sealed_and_hear_where_it_goes_on(
     assert move.destination is not None
     for answer in answers:
         if answer.code == 16:
-            assert redirect_of(answer).following == move.destination
+            assert redirect_of(answer).following == without_number(move.destination)
 
 
 @contextmanager
@@ -436,7 +440,7 @@ async def test_a_sender_whose_view_is_a_whole_reuse_behind_is_sent_on(
         refused = await meant(cluster, first, "0:0", b"late")
         assert refused.code == 16
         redirect = redirect_of(refused)
-        assert (redirect.current.key, redirect.following) == (sealed.key, last)
+        assert (redirect.current.key, redirect.following) == (sealed.key, without_number(last))
         taken = await meant(cluster, last, "0:10", b"now")
         assert (taken.code, taken.fields["queueOffset"]) == (0, "10")
         await meant(cluster, first, "0:0", b"one way", oneway=True)
@@ -445,7 +449,21 @@ async def test_a_sender_whose_view_is_a_whole_reuse_behind_is_sent_on(
             await trio.sleep(0.01)
 
 
-@pytest.mark.parametrize("value", ["7:0", "1:3", "", "x"])
+async def test_a_sender_that_takes_a_segment_for_one_at_another_place_is_told_to_ask(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    """As one does that heard of a migration which was called off, before the queue moved there."""
+    await cluster.migrate(0, "broker2")
+    segment = await cluster.normal(0)
+    assert (segment.broker_name, segment.delta) == ("broker2", 10)
+    answer = await meant(cluster, segment, f"0:{segment.offset_delta}:9", b"lost")
+    assert (answer.code, answer.fields["REDIRECT"], answer.body) == (16, "1", b"")
+    for value in (f"0:{segment.offset_delta}", segment.meant):
+        assert (await meant(cluster, segment, value, b"taken")).code == 0
+    assert await bodies(cluster, segment) == [b"taken"] * 2
+
+
+@pytest.mark.parametrize("value", ["7:0", "1:3", "", "x", "0:0:1", "0:0:x", "0:0:0:0"])
 async def test_a_sender_that_means_an_unknown_segment_is_told_to_ask(
     autojump_clock: MockClock, cluster: LogicalCluster, value: str
 ) -> None:
@@ -461,7 +479,7 @@ async def test_a_message_that_is_passed_on_says_what_it_is_for(
     _, target = await cluster.migrate(0, "broker2")
     frame = Frame(code=RequestCode.SEND_MESSAGE_V2, fields=send_header(TOPIC).to_letters())
     sent = forwarded(frame, target, HostAddress("10.0.9.9", 1))
-    assert sent.fields[SEGMENT_FIELD] == f"0:{target.offset_delta}"
+    assert sent.fields[SEGMENT_FIELD] == f"0:{target.offset_delta}:{target.delta}"
     client = await cluster.at("broker1", version=407)
     for code, fields, body in sends(b"body"):
         assert (await client.call(code, fields, body)).code == 0
@@ -476,3 +494,65 @@ def test_an_address_that_is_none_is_passed_over(value: str) -> None:
     peer = HostAddress("10.1.1.1", 7)
     assert born_host_of(Frame(code=10, fields={"lanemqBornHost": value}), peer) == peer.packed
     assert born_host_of(Frame(code=10, fields={}), peer) == peer.packed
+
+
+async def end_of(cluster: LogicalCluster, segment: Segment, half: Frame, state: int) -> Frame:
+    header = EndTransaction(
+        producer_group="pg",
+        tran_state_table_offset=int(half.fields["queueOffset"]),
+        commit_log_offset=decode_offset_id(half.fields["msgId"])[1],
+        commit_or_rollback=state,
+        msg_id="key-1",
+    )
+    client = await cluster.at(segment.broker_name)
+    return await client.call(RequestCode.END_TRANSACTION, header.to_fields())
+
+
+async def test_a24_a_half_message_is_committed_where_its_queue_goes_on(
+    cluster: LogicalCluster,
+) -> None:
+    source = await cluster.normal(0)
+    halves = [
+        await cluster.send(source, body, properties=HALF | {"UNIQ_KEY": body.decode()})
+        for body in (b"here", b"there", b"nowhere")
+    ]
+    assert [half.fields["queueOffset"] for half in halves] == ["0", "1", "2"]
+    here, there, nowhere = halves
+    assert (await end_of(cluster, source, here, SysFlag.TRANSACTION_COMMIT)).code == 0
+    assert (await bodies(cluster, source))[10:] == [b"here"]
+    source, target = await cluster.migrate(0, "broker2")
+    for _ in range(2):  # an end may come twice
+        assert (await end_of(cluster, source, there, SysFlag.TRANSACTION_COMMIT)).code == 0
+    assert (await end_of(cluster, source, nowhere, SysFlag.TRANSACTION_ROLLBACK)).code == 0
+    (message,) = messages_of(await cluster.pull(target, 0))
+    assert (message.body, message.unique_key) == (b"there", "there")
+    assert target.to_logical(message.queue_offset) == 11
+    assert len(await bodies(cluster, source)) == 11  # nothing behind the end
+
+
+async def test_a24_a_committed_message_waits_for_a_broker_that_is_down(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    source = await cluster.normal(0)
+    half = await cluster.send(source, b"later", properties=HALF)
+    source, target = await cluster.migrate(0, "broker2")
+    await cluster.brokers["broker2"].kill()
+    assert (await end_of(cluster, source, half, SysFlag.TRANSACTION_COMMIT)).code == 0
+    await cluster.brokers["broker2"].restart("power")
+    cluster.forget()
+    await trio.sleep(40)
+    found = messages_of(await cluster.pull(target, 0))
+    assert {(m.body, m.unique_key) for m in found} == {(b"later", "key-1")}
+
+
+async def test_a_half_message_for_a_sealed_queue_is_redirected_and_never_passed_on(
+    cluster: LogicalCluster,
+) -> None:
+    """Its end goes to the broker that took it, as far as the sender knows."""
+    source, target = await cluster.migrate(0, "broker2")
+    answer = await cluster.send(source, b"half", properties=HALF)
+    assert redirect_of(answer).following == without_number(target)
+    answer = await cluster.send(source, b"half", properties=HALF, flagged=False)
+    assert (answer.code, FORWARD in answer.fields) == (16, False)
+    for name in cluster.brokers:
+        assert await (await cluster.at(name)).messages(SystemTopic.TRANSACTION_HALF) == []

@@ -1,12 +1,13 @@
-"""What a logical listener tells consoles of a group's place, in times."""
+"""Times of a group's place, as a logical listener tells consoles."""
 
 import pytest
 import trio
 
-from lanemq.proxy._testing import Peer
-from lanemq.proxy.broker._testing import Client
-from lanemq.proxy.simulation._logical import CLIENT_HOST, TOPIC, open_logical_cluster
-from lanemq.wire import QueryConsumeTimeSpanBody, UpdateConsumerOffset
+from lanemq.testkit.proxy.brokers import Client
+from lanemq.testkit.proxy.peers import Peer
+from lanemq.testkit.simulation._logical import CLIENT_HOST, TOPIC, open_logical_cluster
+from lanemq.wire.bodies import QueryConsumeTimeSpanBody
+from lanemq.wire.headers import UpdateConsumerOffset
 from lanemq.wire.logical import LOGICAL_QUEUE_BROKER
 
 pytestmark = pytest.mark.slow  # a cluster of its own

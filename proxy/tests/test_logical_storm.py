@@ -9,9 +9,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.proxy._testing import Peer
-from lanemq.proxy.broker._testing import Client, send_header
-from lanemq.proxy.simulation._logical import (
+from lanemq.testkit.proxy.brokers import Client, send_header
+from lanemq.testkit.proxy.peers import Peer
+from lanemq.testkit.simulation._logical import (
     CLIENT_HOST,
     PREVIEW,
     TOPIC,
@@ -19,7 +19,10 @@ from lanemq.proxy.simulation._logical import (
     messages_of,
     open_logical_cluster,
 )
-from lanemq.wire import Frame, GetRouteInfo, RequestCode, RouteData
+from lanemq.wire import RequestCode
+from lanemq.wire.bodies import RouteData
+from lanemq.wire.frame import Frame
+from lanemq.wire.headers import GetRouteInfo
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_FLAG,
     REDIRECT_FIELD,

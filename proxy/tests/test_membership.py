@@ -1,21 +1,21 @@
 """Clients are registered before they are answered, and hear when their group changes."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from lanemq.proxy.broker._testing import Client, TestBroker, open_test_broker
-from lanemq.wire import (
+from lanemq.storage.tables._table import Backend, Source
+from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker
+from lanemq.wire import RequestCode, ResponseCode
+from lanemq.wire.bodies import (
     CheckClientRequestBody,
     ConsumerIdList,
     LockBatch,
     LockBatchResult,
     MessageQueue,
-    RequestCode,
-    ResponseCode,
     SubscriptionData,
     SubscriptionGroupConfig,
 )
@@ -183,3 +183,41 @@ class TestLocks:
         assert await self.lock(client, "y") == {self.QUEUES[0]}
         await trio.sleep(60.5)
         assert await self.lock(client, "y") == both
+
+
+async def test_a_heartbeat_with_many_new_groups_writes_the_tables_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_test_broker(tmp_path) as broker:
+        client, tables = broker.connect(), broker.context.store.tables
+        writes: list[str] = []
+
+        def counted(backend: Backend) -> Callable[..., None]:
+            write = backend.write
+
+            def count(source: Source, changed: Collection[str]) -> None:
+                writes.append(backend.path.name)
+                write(source, changed)
+
+            return count
+
+        for table in (tables.topics, tables.groups):
+            monkeypatch.setattr(table.backend, "write", counted(table.backend))
+        groups = {f"g{number}": {"T": "*"} for number in range(500)}
+        assert (await client.heartbeat(consumers=groups)).code == 0
+        assert broker.context.groups.get("g499") is not None
+        assert len(writes) <= 2
+        frames = [
+            client.frame(
+                RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+                body=SubscriptionGroupConfig(f"made{number}").encode(),
+            )
+            for number in range(20)
+        ]
+        writes.clear()
+        await client.peer.send(*frames)
+        for _ in frames:
+            assert (await client.peer.receive()).code == 0
+        assert 1 <= len(writes) <= 4
+        kept = (tmp_path / "config" / "subscriptionGroup.json").read_bytes()
+        assert b"made19" in kept

@@ -1,34 +1,42 @@
 """The name server answers what real name servers answered, to the member."""
 
 import json
+import os
 import re
+import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
-from lanemq.proxy._dispatch import Handlers
-from lanemq.proxy._server import Server
-from lanemq.proxy._testing import Connect, Dial, Peer, Recorded
-from lanemq.proxy.nameserver import NameServerConfig, RouteTable, open_nameserver
+from lanemq.proxy.nameserver import (
+    NameServerConfig,
+    RouteTable,
+    open_nameserver,
+    run_nameserver,
+)
+from lanemq.proxy.nameserver import _requests as requests
 from lanemq.proxy.nameserver._handlers import NameServerHandlers
 from lanemq.proxy.nameserver._kv import KVConfig
-from lanemq.wire import (
+from lanemq.proxy.net._dispatch import Handlers
+from lanemq.proxy.net._server import Server
+from lanemq.testkit.calls import calls_of_this_thread
+from lanemq.testkit.proxy.peers import Connect, Dial, Peer, Recorded
+from lanemq.testkit.proxy.routes import check_invariants
+from lanemq.wire import ProtocolError, Refused, RequestCode, fastjson
+from lanemq.wire.bodies import (
     DataVersion,
-    Frame,
     KVTable,
-    RegisterBroker,
     RegisterBrokerBody,
-    RequestCode,
     RouteData,
     TopicConfig,
     TopicConfigWrapper,
-    fastjson,
-    request,
 )
+from lanemq.wire.frame import Frame, request
+from lanemq.wire.headers import RegisterBroker
 
 Read = Callable[[str], Iterator[Recorded]]
 
@@ -281,17 +289,17 @@ async def test_a_broker_is_gone_as_soon_as_its_connection_is(connect: Connect) -
 async def test_a_silent_broker_expires_while_its_connection_stands(
     connect: Connect, autojump_clock: MockClock
 ) -> None:
-    config = NameServerConfig(bind_address="127.0.0.1", listen_port=0)
-    async with open_nameserver(replace(config, scan_not_active_broker_interval=1000)) as running:
-        peer = Peer(await trio.open_tcp_stream("127.0.0.1", running.port))
-        async with peer.stream:
-            await peer.call(registration(TopicConfig("T")))
-            for _ in range(4):
-                await trio.sleep(29)
-                await peer.call(request(ROUTE, {"topic": "T"}))
-            assert running.routes.live_addresses()
-            await trio.sleep(6)
-            assert running.routes.live_addresses() == []
+    config = NameServerConfig(scan_not_active_broker_interval=1000)
+    async with run_nameserver(config) as (server, routes):
+        peer = connect(server)
+        await peer.call(registration(TopicConfig("T")))
+        for _ in range(4):
+            await trio.sleep(29)
+            await peer.call(request(ROUTE, {"topic": "T"}))
+        assert routes.live_addresses()
+        await trio.sleep(6)
+        assert routes.live_addresses() == []
+        assert server.connections
 
 
 async def test_an_unchanged_data_version_is_a_sign_of_life(
@@ -349,6 +357,141 @@ def test_an_unreadable_file_is_kept_aside(tmp_path: Path, caplog: pytest.LogCapt
     assert "cannot be read" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"topicConfigSerializeWrapper":{"x":{' + b"0:[]," * 100_000 + b"0:1}}}",
+        b'{"a":[' + b"[]," * 100_000 + b"x",
+        RegisterBrokerBody(
+            TopicConfigWrapper({f"T{n}": TopicConfig(f"T{n}") for n in range(4000)})
+        ).encode(),
+        RegisterBrokerBody(
+            TopicConfigWrapper({f"T{n}": TopicConfig(f"T{n}") for n in range(4000)})
+        ).encode_compressed(),
+    ],
+    ids=["bare keys", "no JSON", "4000 topics", "4000 topics compressed"],
+)
+async def test_long_registrations_are_read_beside_the_loop(connect: Connect, body: bytes) -> None:
+    name_server = NameServer()
+    peer = connect(name_server.server)
+    frame = request(RequestCode.REGISTER_BROKER, registration().fields, body)
+    header = RegisterBroker.from_fields(frame.fields)
+    with calls_of_this_thread() as reading, suppress(ProtocolError):
+        requests.registration(header, frame)
+    with calls_of_this_thread() as on_the_loop:
+        answer = await peer.call(frame)
+    assert on_the_loop.count < reading.count / 5
+    assert (answer.code == 1) == body.endswith(b"x")
+    assert len(name_server.routes.topics()) in (0, 4000)
+
+
+async def test_a_broker_that_leaves_while_its_registration_is_read_is_not_kept(
+    connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    name_server = NameServer()
+    peer = connect(name_server.server)
+    topics = [TopicConfig(f"T{n}") for n in range(2000)]
+    await peer.send(registration(*topics))
+    await peer.stream.aclose()
+    while len(caplog.messages) < 2:  # noqa: ASYNC110 - a thread reads the registration
+        await trio.sleep(0.01)
+    await name_server.server.stop()
+    assert [line.split()[-1] for line in caplog.messages] == ["registered", "ended"]
+    assert not name_server.routes.is_registered("127.0.0.1:10911")
+
+
+async def test_the_rows_of_brokers_are_charged_to_the_connection_that_brings_them(
+    connect: Connect,
+) -> None:
+    name_server = NameServer()
+    honest, hostile = connect(name_server.server), connect(name_server.server)
+    await honest.call(registration(TopicConfig("T"), name="honest", brokerAddr="127.0.0.1:1"))
+    budget = name_server.server.budget
+    before_bytes = budget.used_bytes
+    topics = [TopicConfig(f"{'x' * 100}{n}") for n in range(100)]
+    for number in range(3):
+        for counter in range(3):
+            frame = registration(
+                *topics,
+                name=f"b{number}",
+                brokerAddr=f"127.0.0.1:{number + 2}",
+                counter=counter + 1,
+            )
+            await hostile.call(frame)
+    rows_bytes = budget.used_bytes - before_bytes
+    assert 3 * 100 * 600 < rows_bytes < 3 * 100 * 800
+    check_invariants(name_server.routes)
+    name_server.routes.delete_topic(topics[0].topic_name)
+    check_invariants(name_server.routes)
+    budget.limit_bytes = budget.used_bytes
+    await hostile.send(registration(*topics, name="b9", brokerAddr="127.0.0.1:99"))
+    assert await hostile.is_closed()
+    await wait_all_tasks_blocked()
+    assert name_server.routes.live_addresses() == ["127.0.0.1:1"]
+    assert budget.used_bytes <= before_bytes
+
+
+def refused(kv: KVConfig, namespace: str, key: str, value: str) -> str:
+    with pytest.raises(Refused) as refusal:
+        kv.put(namespace, key, value)
+    assert kv.get(namespace, key) != value
+    assert refusal.value.remark is not None
+    return refusal.value.remark
+
+
+def test_key_value_configuration_has_bounds_and_says_which(tmp_path: Path) -> None:
+    kv = KVConfig(tmp_path / "kvConfig.json")
+    kv.put("n" * 1024, "k" * 1024, "v" * 65536)
+    assert "a namespace of 1025 bytes, at most 1024" in refused(kv, "n" * 1025, "k", "v")
+    assert "a key of 1026 bytes, at most 1024" in refused(kv, "N", "ü" * 513, "v")
+    assert "a value of 65537 bytes, at most 65536" in refused(kv, "N", "k", "v" * 65537)
+    for number in range(31):
+        kv.put("N", f"k{number}", "v" * 65000)
+    assert "at most 2097152 are kept" in refused(kv, "N", "k31", "v" * 65000)
+    kv.delete("N", "k0")
+    kv.put("N", "k31", "v" * 65000)
+    assert KVConfig(tmp_path / "kvConfig.json").namespace("N") == kv.namespace("N")
+    small = KVConfig(None)
+    for number in range(128):
+        small.put(f"n{number}", "k", "v")
+    assert "there are 128 namespaces" in refused(small, "one more", "k", "v")
+    small.delete("n0", "k")
+    small.put("one more", "k", "v")
+
+
+def test_the_next_start_reads_whatever_key_value_configuration_was_taken(tmp_path: Path) -> None:
+    path = tmp_path / "kvConfig.json"
+    kv = KVConfig(path)
+    kv.put("kept", "k", "v")
+    assert "could not be read back" in refused(kv, "N", "$ref", "$.nothing")
+    assert "no JSON form" in refused(kv, "N", "\ud800", "v")
+    for control in ("\x01", "\x00", "\x1f"):  # six bytes in the file for each
+        for number in range(10):
+            kv.put("N", f"{control}{number}", control * 65536)
+    kv.put("N", "a $ref", '{"$ref":"$"}')
+    assert KVConfig(path).namespace("N") == kv.namespace("N")
+    assert KVConfig(path).namespace("kept") == {"k": "v"}
+
+
+async def test_key_value_configuration_is_written_beside_the_loop(
+    connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = connect(NameServer(tmp_path / "kvConfig.json").server)
+    threads, sync = list[int](), os.fsync
+
+    def noted(file: int) -> None:
+        threads.append(threading.get_ident())
+        sync(file)
+
+    monkeypatch.setattr("os.fsync", noted)
+    entry = {"namespace": "N", "key": "k", "value": "v"}
+    assert (await peer.call(request(RequestCode.PUT_KV_CONFIG, entry))).code == 0
+    assert (await peer.call(request(RequestCode.DELETE_KV_CONFIG, entry))).code == 0
+    assert len(threads) == 2
+    assert threading.get_ident() not in threads
+
+
 async def test_the_order_of_topics_is_told_to_brokers_and_on_request_to_clients(
     connect: Connect,
 ) -> None:
@@ -378,6 +521,8 @@ async def test_settings_are_shown_changed_checked_and_kept(
         (b"orderMesageEnable=true", 1),
         (b"orderMessageEnable=maybe", 1),
         (b"scanNotActiveBrokerInterval=1", 1),
+        (b"scanNotActiveBrokerInterval=1" + b"0" * 400, 1),
+        (b"scanNotActiveBrokerInterval=2147483648", 1),
         (b"", 0),
     ]:
         assert (await peer.call(request(update, body=body))).code == code, body

@@ -1,40 +1,13 @@
 """Offsets of groups and queues, and single messages, as clients ask for them."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
-from lanemq.proxy.broker._testing import Client, TestBroker, open_test_broker
-from lanemq.wire import RequestCode, ResponseCode, decode_messages, decode_offset_id
+from lanemq.testkit.clocks import StandingClock
+from lanemq.testkit.proxy.brokers import Client, TestBroker
+from lanemq.wire import RequestCode, ResponseCode
+from lanemq.wire.message import decode_messages, decode_offset_id
 
 T0 = 1_700_000_000_000
-
-
-class Clock:
-    """The time of day, which only a test moves."""
-
-    def __init__(self) -> None:
-        self.now_ms = T0
-
-    def __call__(self) -> int:
-        return self.now_ms
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-async def broker(tmp_path: Path, clock: Clock) -> AsyncIterator[TestBroker]:
-    async with open_test_broker(tmp_path, now_ms=clock) as opened:
-        yield opened
-
-
-@pytest.fixture
-def client(broker: TestBroker) -> Client:
-    return broker.connect()
 
 
 async def offset(client: Client, code: int, queue_id: int = 0, **fields: str) -> int | None:
@@ -117,14 +90,14 @@ class TestQueues:
     async def test_a_search_by_time(
         self,
         client: Client,
-        clock: Clock,
+        clock: StandingClock,
         after_ms: int,
         nearest: int,
         lower: int,
         upper: int,
     ) -> None:
         for elapsed_ms in (0, 100, 200):
-            clock.now_ms = T0 + elapsed_ms
+            clock.ms = T0 + elapsed_ms
             await client.send()
         code, at = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, str(T0 + after_ms)
         assert await offset(client, code, timestamp=at) == nearest
@@ -140,15 +113,15 @@ class TestMessages:
         "endTimestamp": str(2**63 - 1),
     }
 
-    async def test_by_key_and_by_unique_key(self, client: Client, clock: Clock) -> None:
+    async def test_by_key_and_by_unique_key(self, client: Client, clock: StandingClock) -> None:
         for number in range(4):
-            clock.now_ms += 1000
+            clock.ms += 1000
             properties = {"KEYS": "a b", "UNIQ_KEY": f"U{number}"}
             await client.send(body=b"%d" % number, properties=properties)
         answer = await client.call(RequestCode.QUERY_MESSAGE, self.QUERY | {"key": "b"})
         assert answer.code == 0
         assert set(answer.fields) == {"indexLastUpdateTimestamp", "indexLastUpdatePhyoffset"}
-        assert answer.fields["indexLastUpdateTimestamp"] == str(clock.now_ms)
+        assert answer.fields["indexLastUpdateTimestamp"] == str(clock.ms)
         assert [message.body for message in decode_messages(answer.body)] == [b"3", b"2"]
 
         unique = {"key": "U1", "_UNIQUE_KEY_QUERY": "true", "maxNum": "0"}

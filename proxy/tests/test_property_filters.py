@@ -7,18 +7,18 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from lanemq.proxy.broker._consumer_filters import ConsumerFilters
-from lanemq.proxy.broker._testing import Client, TestBroker, open_test_broker, pull_header
-from lanemq.wire import (
+from lanemq.proxy.broker.handlers import _reads
+from lanemq.proxy.broker.state._consumer_filters import ConsumerFilters
+from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker, pull_header
+from lanemq.wire import RequestCode, ResponseCode
+from lanemq.wire.bodies import (
     CheckClientRequestBody,
     ConsumerData,
-    Frame,
     HeartbeatData,
-    RequestCode,
-    ResponseCode,
     SubscriptionData,
-    decode_messages,
 )
+from lanemq.wire.frame import Frame
+from lanemq.wire.message import decode_messages
 
 
 @pytest.fixture
@@ -94,6 +94,51 @@ async def test_one_pull_looks_at_eight_hundred_messages(client: Client) -> None:
     assert answer.fields["nextBeginOffset"] == "800"
     answer = await client.pull(offset=800, expression_type="SQL92", subscription="a > 5")
     assert bodies(answer) == [b"850"]
+
+
+async def test_a_pull_whose_filter_takes_long_goes_on_where_it_stopped(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_reads, "JUDGING_S", -1.0)  # any time at all is too long
+    await fill(client, *MIXED)
+    offset, looks, found = 0, 0, []
+    while offset < len(MIXED):
+        answer = await client.pull(offset=offset, expression_type="SQL92", subscription="a > 5")
+        looks += 1
+        assert int(answer.fields["nextBeginOffset"]) > offset
+        assert answer.code in (ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY)
+        offset = int(answer.fields["nextBeginOffset"])
+        found += bodies(answer) if answer.code == 0 else []
+    assert found == [b"1", b"3"]
+    assert looks == 3
+
+
+async def test_parked_pulls_that_take_long_to_judge_are_answered_in_turns(
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    monkeypatch.setattr(_reads, "JUDGING_S", -1.0)
+    clients = [broker.connect() for _ in range(20)]
+    sender = broker.connect()
+    await fill(sender, {})
+    answers: list[Frame] = []
+
+    async def wait(number: int) -> None:
+        pull = {"sys_flag": 6, "expression_type": "SQL92", "subscription": f"a > {number}"}
+        offset = 1
+        while not (
+            answer := await clients[number].pull(offset=offset, **pull)  # type: ignore[arg-type]
+        ).body:
+            offset = int(answer.fields["nextBeginOffset"])
+        answers.append(answer)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(len(clients)):
+            nursery.start_soon(wait, number)
+        await wait_all_tasks_blocked()
+        await fill(sender, {"a": "-1"}, {"a": "100"})
+    assert len(answers) == len(clients)
+    assert all(bodies(answer) == [b"1"] for answer in answers)
+    assert trio.current_time() < 2
 
 
 @pytest.mark.parametrize("posted", [True, False])

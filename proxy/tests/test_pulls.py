@@ -7,22 +7,20 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from lanemq.proxy.broker._testing import (
+from lanemq.storage import StoreType
+from lanemq.storage.queues.rocks._queue_rows import QueueRows
+from lanemq.storage.rocks import QueueDatabase
+from lanemq.testkit.proxy.brokers import (
     Client,
     TestBroker,
     open_test_broker,
     pull_header,
     send_header,
 )
-from lanemq.wire import (
-    Frame,
-    RequestCode,
-    ResponseCode,
-    SerializeType,
-    SubscriptionGroupConfig,
-    TopicConfig,
-    decode_messages,
-)
+from lanemq.wire import RequestCode, ResponseCode
+from lanemq.wire.bodies import SubscriptionGroupConfig, TopicConfig
+from lanemq.wire.frame import Frame, SerializeType
+from lanemq.wire.message import BatchEntry, decode_messages, encode_batch
 
 FOUR = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset")
 SUSPEND, SUBSCRIPTION, COMMIT = 2, 4, 1
@@ -257,6 +255,24 @@ class TestHolding:
         answer = await waiting.peer.receive()
         assert numbers(answer) == (6, 0, 6)
 
+    @pytest.mark.parametrize("wanted", [0, 1, 2])
+    async def test_any_message_of_a_batch_wakes_it_by_its_tag(
+        self, broker: TestBroker, client: Client, autojump_clock: MockClock, wanted: int
+    ) -> None:
+        await client.send()
+        waiting = await self.park(broker, 1, "wanted")
+        start_s = trio.current_time()
+        tags = [b"wanted" if number == wanted else b"other" for number in range(3)]
+        entries = [BatchEntry(0, b"x", b"TAGS\x01%b\x02" % tag) for tag in tags]
+        header = send_header("T", batch=True)
+        await client.call(
+            RequestCode.SEND_BATCH_MESSAGE, header.to_letters(), encode_batch(entries)
+        )
+        answer = await waiting.peer.receive()
+        assert trio.current_time() == start_s
+        (message,) = decode_messages(answer.body)
+        assert (message.tags, message.queue_offset) == ("wanted", 1 + wanted)
+
     async def frame_of_a_send(self, client: Client) -> Frame:
         return client.frame(RequestCode.SEND_MESSAGE_V2, send_header("T").to_letters(), b"x")
 
@@ -270,6 +286,25 @@ class TestHolding:
         assert answer.code == ResponseCode.PULL_NOT_FOUND
         assert numbers(answer) == (1, 0, 1)
         assert 15.0 <= trio.current_time() - start_s <= 15.2
+
+    async def test_at_a_gap_it_is_told_at_once_where_to_go_on(
+        self, tmp_path: Path, autojump_clock: MockClock
+    ) -> None:
+        """The messages of the gap are gone, from a log that was damaged, and do not come."""
+        root = tmp_path / "gap"
+        async with open_test_broker(root, store_type=StoreType.ROCKSDB) as broker:
+            for _ in range(6):
+                await broker.connect().send()
+        database = QueueDatabase(root / "consumequeue")
+        QueueRows(database).delete_units("T", 0, 2, 4)
+        database.close()
+        async with open_test_broker(root, store_type=StoreType.ROCKSDB) as broker:
+            start_s = trio.current_time()
+            waiting = await self.park(broker, 2, suspend_timeout_millis=15_000)
+            answer = await waiting.peer.receive()
+            assert trio.current_time() == start_s
+            assert answer.code == ResponseCode.PULL_NOT_FOUND
+            assert numbers(answer) == (4, 0, 6)
 
     async def test_a_queue_never_written_can_be_waited_for(
         self, broker: TestBroker, client: Client, autojump_clock: MockClock
@@ -359,6 +394,43 @@ class TestHolding:
         await self.park(broker, 1)
         second = await self.park(broker, 1)
         assert (await second.peer.receive()).code == ResponseCode.SYSTEM_BUSY
+
+    async def test_one_connection_cannot_take_the_places_of_all(
+        self, broker: TestBroker, client: Client, autojump_clock: MockClock
+    ) -> None:
+        await client.send()
+        broker.context.holds.held_max = 100
+        header = pull_header("T", 0, 1, sys_flag=6, suspend_timeout_millis=300_000)
+        greedy = broker.connect()
+        frames = [greedy.frame(RequestCode.PULL_MESSAGE, header.to_fields()) for _ in range(100)]
+        await greedy.peer.send(*frames)
+        refused = await greedy.peer.receive()
+        assert refused.code == ResponseCode.SYSTEM_BUSY
+        assert refused.remark is not None
+        assert "21 pulls of this connection are waiting, its share of the 100" in refused.remark
+        modest = await self.park(broker, 1)
+        await client.send()
+        assert (await modest.peer.receive()).code == ResponseCode.SUCCESS
+
+    async def test_what_waits_is_charged_to_its_connection(
+        self, broker: TestBroker, client: Client, autojump_clock: MockClock
+    ) -> None:
+        await client.send()
+        budget = broker.context.budget
+        budget.limit_bytes = 100_000
+        header = pull_header("T", 0, 1, sys_flag=6, suspend_timeout_millis=300_000)
+        greedy = broker.connect()
+        frames = [greedy.frame(RequestCode.PULL_MESSAGE, header.to_fields()) for _ in range(60)]
+        await greedy.peer.send(*frames)
+        assert (await greedy.peer.receive()).code == ResponseCode.SYSTEM_BUSY
+        waiting = len(broker.context.holds)
+        assert waiting * 2048 < budget.used_bytes <= budget.limit_bytes
+        modest = await self.park(broker, 1)
+        await client.send()
+        assert (await modest.peer.receive()).code == ResponseCode.SUCCESS
+        while waiting:
+            waiting -= (await greedy.peer.receive()).code == ResponseCode.SUCCESS
+        assert budget.used_bytes == 0
 
     async def test_a_broker_that_stops_sends_all_who_wait_away(
         self, broker: TestBroker, client: Client, autojump_clock: MockClock

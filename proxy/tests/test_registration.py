@@ -10,27 +10,26 @@ import pytest
 import trio
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
-from lanemq.proxy._dispatch import Handlers
-from lanemq.proxy._server import Server
-from lanemq.proxy._session import Session
-from lanemq.proxy._testing import Dial
-from lanemq.proxy.broker import BrokerConfig, open_broker
+from lanemq.proxy.broker import BrokerConfig
 from lanemq.proxy.broker._registration import Registrar
 from lanemq.proxy.nameserver import NameServerConfig, open_nameserver
+from lanemq.proxy.net._dispatch import Handlers
+from lanemq.proxy.net._server import Server
+from lanemq.proxy.net._session import Session
+from lanemq.proxy.process import open_broker
 from lanemq.sdk import open_remoting_client
-from lanemq.wire import (
+from lanemq.storage import Supervisor
+from lanemq.testkit.proxy.peers import Dial
+from lanemq.wire import HostAddress, RequestCode
+from lanemq.wire.bodies import (
     DataVersion,
-    Frame,
-    HostAddress,
     KVTable,
-    QueryDataVersionResponse,
-    RegisterBroker,
     RegisterBrokerBody,
-    RequestCode,
     TopicConfig,
     TopicConfigWrapper,
-    request,
 )
+from lanemq.wire.frame import Frame, request
+from lanemq.wire.headers import QueryDataVersionResponse, RegisterBroker
 
 
 class FakeNameServer:
@@ -38,7 +37,7 @@ class FakeNameServer:
 
     def __init__(self) -> None:
         self.registered: list[tuple[float, set[str], int]] = []
-        """When, which topics, and the data version's counter."""
+        """Time, topics, and the data version's counter."""
         self.headers: list[RegisterBroker] = []
         self.unregistered: list[Mapping[str, str]] = []
         self.asked = 0
@@ -116,7 +115,7 @@ class Cluster:
                     on_order_topics=self.ordered.append,
                 )
                 async with trio.open_nursery() as running:
-                    running.start_soon(registrar.run)
+                    running.start_soon(registrar.run, Supervisor())
                     yield registrar
                     running.cancel_scope.cancel()
             nursery.cancel_scope.cancel()
@@ -150,7 +149,7 @@ async def test_a_broker_registers_everywhere_at_start_and_every_30_seconds(
 async def test_a_new_topic_is_announced_at_once_and_alone() -> None:
     cluster = Cluster()
     async with cluster.run() as registrar:
-        await registrar.registered(5)
+        await registrar.registered(60)
         cluster.add(registrar, "V")
         cluster.add(registrar, "W")
         await wait_all_tasks_blocked()
@@ -238,7 +237,7 @@ async def test_without_force_an_unchanged_version_is_only_asked_about(
 async def test_a_compressed_registration_says_so() -> None:
     cluster = Cluster()
     async with cluster.run(compressedRegister="true") as registrar:
-        assert await registrar.registered(5)
+        assert await registrar.registered(60)
     assert cluster.name_servers[0].headers[0].compressed
     assert cluster.name_servers[0].registered[0][1] == {"T", "U"}
 
@@ -247,14 +246,14 @@ async def test_a_broker_that_may_not_write_registers_no_writable_topic() -> None
     cluster = Cluster()
     cluster.topics["W"] = TopicConfig("W", perm=2)
     async with cluster.run(brokerPermission="4") as registrar:
-        await registrar.registered(5)
+        await registrar.registered(60)
     assert cluster.name_servers[0].permissions == {"T": 4, "U": 4, "W": 0}
 
 
 async def test_a_change_of_everything_is_told_at_once() -> None:
     cluster = Cluster()
     async with cluster.run() as registrar:
-        await registrar.registered(5)
+        await registrar.registered(60)
         registrar.announce_all()
         await wait_all_tasks_blocked()
         assert [topics for _, topics, _ in cluster.name_servers[0].registered] == [{"T", "U"}] * 2
@@ -264,14 +263,14 @@ async def test_the_operators_ordered_topics_are_handed_on() -> None:
     cluster = Cluster()
     cluster.name_servers[0].order = {"T": "broker-a:4"}
     async with cluster.run() as registrar:
-        await registrar.registered(5)
+        await registrar.registered(60)
     assert cluster.ordered == [{"T": "broker-a:4"}]
 
 
 async def test_a_broker_without_name_servers_has_nothing_to_do() -> None:
     cluster = Cluster()
     async with cluster.run(namesrvAddr="") as registrar:
-        assert await registrar.registered(5)
+        assert await registrar.registered(60)
         registrar.announce(TopicConfig("V"))
         await registrar.unregister()
 
@@ -295,6 +294,6 @@ async def test_a_broker_made_read_only_at_run_time_is_so_at_its_name_server(
             assert permissions() == {6, 7}
             update = request(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4")
             assert (await (await dial(broker.port)).call(update)).code == 0
-            with trio.fail_after(5):
+            with trio.fail_after(60):
                 while not permissions() <= {4, 5}:  # noqa: ASYNC110 - the table tells nobody
                     await trio.sleep(0.01)

@@ -7,17 +7,12 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from lanemq.proxy.broker._testing import Client, TestBroker, open_test_broker, send_header
-from lanemq.storage import StoreUnwritable
-from lanemq.wire import (
-    Frame,
-    RequestCode,
-    ResponseCode,
-    StoredMessage,
-    SubscriptionGroupConfig,
-    TopicConfig,
-    decode_offset_id,
-)
+from lanemq.storage import FlushMode, NewMessage, Store, StoreUnwritable
+from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker, send_header
+from lanemq.wire import RequestCode, ResponseCode
+from lanemq.wire.bodies import KVTable, SubscriptionGroupConfig, TopicConfig
+from lanemq.wire.frame import Frame
+from lanemq.wire.message import StoredMessage, decode_offset_id, encode_properties
 
 T0 = 1_700_000_000_000
 LEVELS_S = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
@@ -155,7 +150,7 @@ class TestDelay:
             return now_ms()
 
         await wait_all_tasks_blocked()  # it looked once, at its start
-        monkeypatch.setattr(broker.context, "now_ms", counting)
+        monkeypatch.setattr(broker.broker._delays, "_now_ms", counting)
         await trio.sleep(600)
         assert looks == 0
 
@@ -272,7 +267,7 @@ class TestSendBack:
 
 
 class TestRetrySends:
-    """What a consumer does when its send-back failed: it sends to the retry topic itself."""
+    """Sends to the retry topic by a consumer whose send-back failed."""
 
     async def test_it_is_delayed_like_any_message(
         self, client: Client, autojump_clock: MockClock
@@ -330,3 +325,111 @@ async def test_a_message_that_cannot_be_committed_is_refused_and_not_there(
         for _ in range(3):
             assert (await client.peer.receive()).code == ResponseCode.SERVICE_NOT_AVAILABLE
     await wait_all_tasks_blocked()
+
+
+async def test_what_comes_while_others_are_delivered_is_not_forgotten(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Levels that were looked at already get a message while a later one waits for the disk."""
+    async with open_test_broker(tmp_path, now_ms=now_ms, flush_disk_type=FlushMode.SYNC) as broker:
+        client, other, flushed = broker.connect(), broker.connect(), Store.flushed
+        is_first = True
+
+        async def flush(self: Store, position: int) -> None:
+            nonlocal is_first
+            if is_first and trio.current_time() >= LEVELS_S[1]:
+                is_first = False
+                await other.send("Sooner", properties={"DELAY": "1"})
+            await flushed(self, position)
+
+        monkeypatch.setattr(Store, "flushed", flush)
+        await client.send("Later", properties={"DELAY": "2"})
+        await waited_for(client, "Later")
+        assert not is_first
+        with trio.fail_after(100):
+            await waited_for(client, "Sooner")
+
+
+class TestUndeliverable:
+    """One delayed message that cannot be delivered keeps no other waiting."""
+
+    @pytest.mark.parametrize("length", [120, 128, 248, 249, 255])
+    async def test_a_group_of_any_legal_length_gets_its_message_again_or_an_answer_at_once(
+        self, broker: TestBroker, client: Client, length: int
+    ) -> None:
+        group = "g" * length
+        assert (await client.heartbeat(consumers={group: {"T": "*"}})).code == 0
+        await client.send("T", b"back")
+        (message,) = await client.messages("T")
+        answer = await client.call(
+            RequestCode.CONSUMER_SEND_MSG_BACK,
+            {"group": group, "offset": str(message.log_position), "delayLevel": "1"},
+        )
+        await client.send("T", b"other", {"DELAY": "1"}, queue_id=1)
+        assert (await waited_for(client, "T", 1)).body == b"other"
+        if length + len("%RETRY%") > 255:
+            assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+            assert "give the group a shorter" in (answer.remark or "")
+        else:
+            assert answer.code == 0
+            again = await waited_for(client, "%RETRY%" + group)
+            assert again.body == b"back"
+
+    @pytest.mark.parametrize(
+        "properties",
+        [
+            {"REAL_TOPIC": "%RETRY%" + "g" * 249, "REAL_QID": "0"},
+            {"REAL_TOPIC": "a/b", "REAL_QID": "0"},
+            {"REAL_TOPIC": "T", "REAL_QID": "9" * 5000},
+            {"REAL_TOPIC": "T", "REAL_QID": "2147483648"},
+            {"REAL_TOPIC": "T", "REAL_QID": "-1"},
+            {"KEYS": "of nobody"},
+        ],
+    )
+    async def test_what_waits_already_is_kept_where_it_is_seen(
+        self, broker: TestBroker, client: Client, properties: dict[str, str]
+    ) -> None:
+        context = broker.context
+        host = bytes((127, 0, 0, 1, 0, 0, 42, 159))
+        context.store.put(
+            NewMessage(
+                topic="SCHEDULE_TOPIC_XXXX",
+                queue_id=0,
+                body=b"stuck",
+                properties=encode_properties(properties | {"DELAY": "1"}),
+                born_timestamp_ms=now_ms(),
+                born_host=host,
+                store_host=host,
+            )
+        )
+        context.commit()
+        await client.send("T", b"other", {"DELAY": "1"}, queue_id=1)
+        assert (await waited_for(client, "T", 1)).body == b"other"
+        stuck = await waited_for(client, "rmq_sys_UNDELIVERED")
+        assert stuck.body == b"stuck"
+        assert stuck.properties["DELAY"] == "1"
+        assert (await client.send("rmq_sys_UNDELIVERED")).code == ResponseCode.NO_PERMISSION
+        info = await client.call(RequestCode.GET_BROKER_RUNTIME_INFO)
+        assert KVTable.decode(info.body).table["undeliveredMessages"] == "1"
+
+    async def test_a_lower_limit_of_messages_is_none_for_those_that_were_taken(
+        self, tmp_path: Path, autojump_clock: MockClock
+    ) -> None:
+        async with open_test_broker(tmp_path, now_ms=now_ms) as before:
+            client = before.connect()
+            await client.send("T", b"x" * 2000, {"DELAY": "1"})
+            await client.send("T", b"y" * 2000, queue_id=1)
+        async with open_test_broker(tmp_path, now_ms=now_ms, max_message_size=1000) as broker:
+            client = broker.connect()
+            await client.heartbeat(consumers={"g": {"T": "*"}})
+            assert (await client.send("T", b"z" * 1001)).code == ResponseCode.MESSAGE_ILLEGAL
+            await client.send("T", b"other", {"DELAY": "1"}, queue_id=2)
+            assert (await waited_for(client, "T", 2)).body == b"other"
+            assert (await waited_for(client, "T")).body == b"x" * 2000
+            (large,) = await client.messages("T", 1)
+            answer = await client.call(
+                RequestCode.CONSUMER_SEND_MSG_BACK,
+                {"group": "g", "offset": str(large.log_position), "delayLevel": "1"},
+            )
+            assert answer.code == 0
+            assert (await waited_for(client, "%RETRY%g")).body == b"y" * 2000

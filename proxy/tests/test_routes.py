@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from lanemq.proxy.nameserver import MasterAddresses, Registration, RouteTable
-from lanemq.proxy.nameserver._routes import check_invariants, is_changed
-from lanemq.wire import DataVersion, TopicConfig
+from lanemq.proxy.nameserver._registration import is_changed
+from lanemq.testkit.proxy.routes import check_invariants
+from lanemq.wire.bodies import DataVersion, TopicConfig
 
 V1, V2 = DataVersion(1, 1), DataVersion(2, 2)
 
@@ -223,7 +224,7 @@ CONNECTIONS, TOPICS = st.integers(1, 3), st.sets(st.sampled_from("TUV"), max_siz
 
 @dataclass
 class Known:
-    """What the model remembers of one address."""
+    """One address in the model."""
 
     name: str
     broker_id: int
@@ -240,7 +241,7 @@ class Model:
 
 
 class RouteTableMachine(RuleBasedStateMachine):
-    """Who is registered follows from the last event about each address, whatever came before."""
+    """Registrations follow from the last event about each address, whatever came before."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -338,3 +339,11 @@ class RouteTableMachine(RuleBasedStateMachine):
 
 TestRouteTable = RouteTableMachine.TestCase
 TestRouteTable.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+
+
+def test_logs_of_keys_are_in_no_list_but_have_a_route() -> None:
+    table = RouteTable()
+    register(table, topics=(topic("T"), topic("%KV%default", perm=4)))
+    assert table.topics() == ["T"]
+    assert table.topics_of_cluster("c") == ["T"]
+    assert table.route("%KV%default") is not None

@@ -5,17 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from lanemq.proxy.broker._testing import ADDRESS, Client, TestBroker, open_test_broker, send_header
-from lanemq.wire import (
-    BatchEntry,
-    HostAddress,
-    RequestCode,
-    ResponseCode,
-    SerializeType,
-    decode_offset_id,
-    decode_properties,
-    encode_batch,
-)
+from lanemq.testkit.proxy.brokers import ADDRESS, Client, TestBroker, open_test_broker, send_header
+from lanemq.wire import HostAddress, RequestCode, ResponseCode
+from lanemq.wire.frame import SerializeType
+from lanemq.wire.message import BatchEntry, decode_offset_id, decode_properties, encode_batch
 
 ALWAYS = {"msgId", "queueId", "queueOffset", "MSG_REGION", "TRACE_ON"}
 KEPT = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true", "CLUSTER": "DefaultCluster"}
@@ -249,13 +242,6 @@ class TestLimits:
             assert answer.code == ResponseCode.SYSTEM_ERROR
             assert answer.remark is not None
             assert name in answer.remark
-
-    async def test_half_messages_are_refused_and_not_stored_as_plain_ones(
-        self, client: Client
-    ) -> None:
-        answer = await client.send(properties={"TRAN_MSG": "true", "PGROUP": "pg"}, sys_flag=4)
-        assert answer.code == ResponseCode.NO_PERMISSION
-        assert await client.messages() == []
 
     async def test_a_broker_that_does_not_accept_yet_says_so(self, tmp_path: Path) -> None:
         now = 1_700_000_000_000

@@ -1,12 +1,13 @@
 """Configuration: Apache's keys in, a checked value out, and a mistake is named."""
 
+import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.proxy._settings import ConfigError, parse_properties
+from lanemq.proxy._settings import ConfigError, Settings, parse_properties
 from lanemq.proxy.broker import BrokerConfig
 from lanemq.proxy.nameserver import NameServerConfig
 from lanemq.storage import FlushMode, Stage
@@ -88,7 +89,13 @@ def test_keys_that_only_apache_uses_are_accepted_with_a_warning(
         ("brokerName", "a.b", "brokerName is 'a.b'"),
         ("messageDelayLevel", "1s 5x", "'5x'"),
         ("deleteWhen", "25", "deleteWhen"),
-        ("mappedFileSizeCommitLog", "0", "above 0"),
+        ("deleteWhen", "1" * 5000, "deleteWhen"),
+        ("messageDelayLevel", "1" * 5000 + "s", "messageDelayLevel"),
+        (
+            "mappedFileSizeCommitLog",
+            "0",
+            "mappedFileSizeCommitLog is 0: it must be 1 to 2147483647",
+        ),
         ("registerNameServerPeriod", "5", "registerNameServerPeriod"),
         ("storeType", "rocksdb", "must be default or defaultRocksDB, not 'rocksdb'"),
         ("configManagerVersion", "v2", "it has no v2"),
@@ -99,6 +106,46 @@ def test_a_bad_value_is_named(key: str, value: str, message: str) -> None:
         broker(**{key: value})
     assert message in str(caught.value)
     assert str(caught.value).startswith("broker.conf")
+
+
+NUMBERS = [
+    (kind, key)
+    for kind in (BrokerConfig, NameServerConfig)
+    for key, text in kind().to_properties().items()
+    if text.isdecimal() and key != "deleteWhen"  # hours, as a text
+]
+
+
+@pytest.mark.parametrize(("kind", "key"), NUMBERS)
+@pytest.mark.parametrize(
+    "text", ["1" + "0" * 400, "9" * 5000, "-" + "9" * 400, "1e5", "1.5", "nan", "1_0", "", "-99"]
+)
+def test_no_number_is_taken_that_a_server_could_not_start_or_run_with(
+    kind: type[Settings], key: str, text: str
+) -> None:
+    with pytest.raises(ConfigError, match=key):
+        kind.from_properties({key: text})
+    running = kind()
+    before = running.to_properties()
+    with pytest.raises(ConfigError, match=key):
+        running.update({key: text})
+    assert running.to_properties() == before
+
+
+@pytest.mark.parametrize(("kind", "key"), [pair for pair in NUMBERS if pair[1] != "brokerId"])
+def test_a_server_can_be_configured_with_the_largest_number_that_is_taken(
+    kind: type[BrokerConfig | NameServerConfig], key: str
+) -> None:
+    largest = "9" * 18
+    if key not in ("startAcceptSendRequestTimeStamp", "logicalQueueExpiredKeepMillis"):
+        with pytest.raises(ConfigError) as caught:
+            kind.from_properties({key: largest})
+        largest = re.findall("[0-9]+", str(caught.value))[-1]
+    config = kind.from_properties({key: largest})
+    assert config.to_properties()[key] == largest
+    assert config.limits().idle_s < 1e10
+    if isinstance(config, BrokerConfig):
+        config.store_config()
 
 
 @pytest.mark.parametrize("text", ["defaultRocksDB", "defaultRocksdb", "DEFAULTROCKSDB"])
@@ -166,18 +213,25 @@ def test_every_key_of_ours_is_one_of_apaches() -> None:
     added = {"bindAddress", "listenPort"}  # of the network settings, which 4.9 keeps apart
     added |= {"transferMetadataJsonToRocksdb", "transferOffsetJsonToRocksdb"}  # of 5.3.1 alone
     lanemqs = {
+        "allowMissingQueueFiles",
         "allowStaleJsonMetadata",
         "exportJsonOnShutdown",
+        "kvEnable",
+        "kvEngine",
+        "kvMemoryMaxBytes",
+        "logicalQueueBrokers",
         "logicalQueueExpiredKeepMillis",
         "logicalQueuePhysicalTopics",
         "logicalQueueReconcileInterval",
         "logicalQueueReuseReadable",
         "logicalQueueSealTimeout",
+        "peerMemoryMax",
         "rocksdbCQAllowUncovered",
         "rocksdbCQBackfillEnable",
         "rocksdbCQBackfillRate",
     }
-    assert set(BrokerConfig().to_properties()) <= others | added | lanemqs
+    system = {"tls.server.mode", "tls.server.authClient", "tls.server.need.client.auth"}
+    assert set(BrokerConfig().to_properties()) <= others | added | lanemqs | system
 
 
 def test_settings_change_at_run_time_all_or_none() -> None:

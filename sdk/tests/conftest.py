@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import trio
 
-from lanemq.sdk._testing import FakeCluster
+from lanemq.testkit.sdk.cluster import FakeCluster
 
 SERVE = "from lanemq.proxy.cli import main; main()"
 
@@ -49,7 +49,7 @@ def serving(folder: Path, *options: str) -> Iterator[str]:
             yield msgspec.json.decode(line)["namesrv"]
         finally:
             process.terminate()
-            assert process.wait(30) == 0, (folder / "stderr").read_text()
+            assert process.wait(60) == 0, (folder / "stderr").read_text()
 
 
 @pytest.fixture(scope="session")
@@ -66,4 +66,13 @@ def quick_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     configuration = folder / "broker.conf"
     configuration.write_text("messageDelayLevel=" + "1s " * 17 + "1s\n")
     with serving(folder, "-c", str(configuration)) as address:
+        yield address
+
+
+@pytest.fixture
+def no_transactions_server(tmp_path: Path) -> Iterator[str]:
+    """A server that refuses half messages."""
+    configuration = tmp_path / "broker.conf"
+    configuration.write_text("rejectTransactionMessage=true\n")
+    with serving(tmp_path, "-c", str(configuration)) as address:
         yield address

@@ -18,9 +18,10 @@ from lanemq.sdk import (
     open_push_consumer,
     open_remoting_client,
 )
-from lanemq.sdk._acl import sign, signature, signed_content
-from lanemq.sdk._testing import FakeCluster, clock_ms
-from lanemq.wire import Frame, RequestCode, request
+from lanemq.sdk.net._acl import sign
+from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.wire import RequestCode, signature, signed_content
+from lanemq.wire.frame import Frame, request
 
 SIGNED_BY_JAVA = (
     Path(__file__).parents[2] / "compat_tests" / "vectors" / "filters" / "signatures.jsonl"

@@ -49,6 +49,7 @@ MQADMIN_COMMANDS = {
 OWN_COMMANDS = {
     "resumeMigrateTopicLogicalQueue",
     "abortMigrateTopicLogicalQueue",
+    "appendSupersededMessages",
     "drainBroker",
     "forgetBroker",
     "balanceLogicalQueues",

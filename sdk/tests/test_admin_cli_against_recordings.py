@@ -19,7 +19,9 @@ from click.testing import CliRunner, Result
 from lanemq.sdk import RefusedByBroker
 from lanemq.sdk.admin import _client
 from lanemq.sdk.admin.cli import _found, admin
-from lanemq.wire import STAGE_PREFIX, Frame, RequestCode, ResponseCode, decode_frame
+from lanemq.wire import RequestCode, ResponseCode
+from lanemq.wire.frame import Frame, decode_frame
+from lanemq.wire.message import STAGE_PREFIX
 
 FRAMES = Path(__file__).parents[2] / "compat_tests" / "vectors" / "frames"
 

@@ -12,20 +12,20 @@ from click.testing import CliRunner, Result
 from lanemq.sdk import RefusedByBroker
 from lanemq.sdk.admin import _client
 from lanemq.sdk.admin.cli import admin
-from lanemq.wire import (
+from lanemq.wire import RequestCode
+from lanemq.wire.bodies import (
     BrokerData,
     CheckRocksdbCqWriteProgressBody,
     CheckRocksdbCqWriteResult,
     CheckStatus,
     ClusterInfo,
-    Frame,
-    RequestCode,
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
     TopicConfig,
     TopicConfigWrapper,
     TopicList,
 )
+from lanemq.wire.frame import Frame
 
 STORE = Path(__file__).parents[2] / "compat_tests/vectors/stores/rocksdb-5.3.3-clean.tar.gz"
 CLUSTER = ClusterInfo(

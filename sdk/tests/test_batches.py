@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from lanemq.sdk import Message, MessageRejected, ProducerOptions, RefusedByBroker, open_producer
-from lanemq.sdk._batches import prepare_batches, split
-from lanemq.sdk._testing import FakeCluster, clock_ms
-from lanemq.wire import RequestCode, UniqueKeys, decode_batch
+from lanemq.sdk.producer._batches import prepare_batches, split
+from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.wire import RequestCode
+from lanemq.wire.message import UniqueKeys, decode_batch
 
 BATCH, SEND = RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_MESSAGE_V2
 OPTIONS = ProducerOptions()

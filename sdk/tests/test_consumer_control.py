@@ -1,4 +1,4 @@
-"""What an application can do to a consumer at work: pause it, give it more tasks, move it."""
+"""An application controls a consumer at work: it pauses it, gives it more tasks, moves it."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -25,8 +25,10 @@ from lanemq.sdk import (
     open_lite_pull_consumer,
     open_push_consumer,
 )
-from lanemq.sdk._testing import START_MS, FakeCluster, clock_ms
-from lanemq.wire import ConsumerRunningInfo, RequestCode, request
+from lanemq.testkit.sdk.cluster import START_MS, FakeCluster, clock_ms
+from lanemq.wire import RequestCode
+from lanemq.wire.bodies import ConsumerRunningInfo
+from lanemq.wire.frame import request
 
 Q0, Q1 = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)
 PULL = RequestCode.PULL_MESSAGE
@@ -204,8 +206,8 @@ async def test_operators_can_see_where_every_task_is(
         dump = ConsumerRunningInfo.decode(answer.body).jstack
         assert dump is not None
         assert "await trio.sleep(self.spent_s)" in dump
-        assert "Crew._serve" in dump
-        assert "_listener_pool.py" in dump
+        assert "WorkerPool._serve" in dump
+        assert "_worker_pool.py" in dump
 
 
 class TestPauses:

@@ -1,4 +1,4 @@
-"""What a broker asks of a consumer is answered as the Java client answers it."""
+"""A broker's questions to a consumer are answered as the Java client answers them."""
 
 from collections.abc import Sequence
 
@@ -15,15 +15,15 @@ from lanemq.sdk import (
     ReceivedMessage,
     open_push_consumer,
 )
-from lanemq.sdk._testing import FakeCluster, clock_ms
-from lanemq.wire import (
+from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.wire import RequestCode
+from lanemq.wire.bodies import (
     ConsumeMessageDirectlyResultBody,
     ConsumerRunningInfo,
     GetConsumerStatusBody,
-    RequestCode,
     ResetOffsetBody,
-    request,
 )
+from lanemq.wire.frame import request
 
 Q0, Q1 = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)
 

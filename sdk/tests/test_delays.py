@@ -4,7 +4,8 @@ import pytest
 from trio.testing import MockClock
 
 from lanemq.sdk import Message, MessageRejected, open_producer
-from lanemq.sdk._testing import FakeCluster, clock_ms
+from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.wire import Version
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,7 @@ async def test_a_delay_travels_as_a_property(
     properties: dict[str, str],
 ) -> None:
     assert message.is_delayed
+    cluster.broker.version = Version.V5_0_0
     async with open_producer(
         "pg", name_servers=cluster.name_servers, dial=cluster.dial, clock_ms=clock_ms
     ) as producer:
@@ -54,3 +56,41 @@ async def test_a_delay_that_makes_no_sense_is_refused(
     ) as producer:
         with pytest.raises(MessageRejected, match=says):
             await producer.send(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [Message(topic="T", body=b"", delay_s=60), Message(topic="T", body=b"", deliver_at_ms=1)],
+)
+async def test_a_broker_without_timers_is_not_sent_what_it_would_deliver_at_once(
+    cluster: FakeCluster, autojump_clock: MockClock, message: Message
+) -> None:
+    cluster.create_topic("T")
+    cluster.broker.version = Version.V4_9_8
+    async with open_producer(
+        "pg", name_servers=cluster.name_servers, dial=cluster.dial, clock_ms=clock_ms
+    ) as producer:
+        with pytest.raises(MessageRejected, match=r"V4_9_8.*use delay_level"):
+            await producer.send(message)
+        with pytest.raises(MessageRejected, match="timers_at_any_broker=True"):
+            await producer.send_oneway(message)
+        await producer.send(Message(topic="T", body=b"level", delay_level=1))
+    assert cluster.bodies("T") == [b"level"]
+    async with open_producer(
+        "pg", name_servers=cluster.name_servers, dial=cluster.dial, timers_at_any_broker=True
+    ) as producer:
+        await producer.send(message)
+    assert cluster.bodies("T") == [b"", b"level"]
+
+
+async def test_a_broker_of_lanemq_says_that_it_knows_timers(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    cluster.create_topic("T")
+    cluster.broker.version = Version.V4_9_8
+    cluster.broker.heartbeat_fields = {"timers": "true"}
+    async with open_producer(
+        "pg", name_servers=cluster.name_servers, dial=cluster.dial, clock_ms=clock_ms
+    ) as producer:
+        await producer.send(Message(topic="T", body=b"later", delay_s=60))
+    assert cluster.bodies("T") == [b"later"]

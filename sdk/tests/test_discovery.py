@@ -20,14 +20,14 @@ from lanemq.sdk import (
     RequestTimedOut,
     open_lite_pull_consumer,
 )
-from lanemq.sdk._discovery import (
+from lanemq.sdk.net._discovery import (
     Endpoint,
     fetch_name_servers,
     find_name_servers,
     parse_addresses,
     parse_endpoint,
 )
-from lanemq.sdk._testing import FakeCluster, clock_ms
+from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
 
 
 class Web:

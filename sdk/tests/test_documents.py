@@ -1,11 +1,14 @@
 """Examples and documented code run as they stand, against `lanemq serve`."""
 
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from lanemq.sdk import Message, blocking
 
 pytestmark = pytest.mark.slow  # each starts Python anew; together a third of a minute
 
@@ -21,13 +24,26 @@ EXAMPLES = {
     "sql_filter.py": "delivered: order 1, order 3",
     "pause_and_resize.py": "paused: 0 of 40 done",
     "ordered_send.py": "every order in order",
-    "delay.py": "all three are there",
+    "delay.py": "all of them are there",
     "blocking.py": "all ten are done, and read",
+    "file_source.py": "10 lines are sent, then 1 more",
+    "pipeline.py": "10 lines have come through both steps",
     "asyncio_web.py": "all ten orders are done",
+    # and, by compat_tests/tests/test_sdk_producer.py, at Apache brokers
+    "transaction.py": "received '100 euros'",
+    "request_reply.py": "the sum of 20 22 is 42",
 }
-# They need what only Apache brokers have; compat_tests/tests/test_sdk_producer.py runs them.
-AGAINST_APACHE = {"transaction.py", "request_reply.py"}
+UNTIL_STOPPED = {"service.py"}
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "sdk.md").read_text(), re.DOTALL)
+FOR_A_MOMENT = "trio.sleep(2)"
+SERVICES = {
+    "my-consumers": "Orders Created b'a new order' 0",
+    "my-bargain-hunters": "delivered b'120 euro' 120",
+}
+"""What the blocks say that run as long as ``FOR_A_MOMENT``, by a group in them."""
+AT_APACHE_TOO = re.findall(
+    r"```python apache\n(.*?)```", (ROOT / "docs" / "sdk.md").read_text(), re.DOTALL
+)
 README_BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
 
@@ -37,10 +53,30 @@ def run(*arguments: str, home: Path) -> str:
         env={"HOME": str(home), "PATH": ""},
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=240,
     )
     assert result.returncode == 0, result.stderr
     return result.stdout
+
+
+def run_until(says: str, path: Path) -> str:
+    """Run a service until it has said something; what it has said up to then."""
+    command = [sys.executable, "-u", str(path)]
+    with subprocess.Popen(
+        command,
+        env={"HOME": str(path.parent), "PATH": ""},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as service:
+        assert service.stdout is not None
+        said = ""
+        while says not in said:
+            line = service.stdout.readline()
+            assert line, said
+            said += line
+        service.terminate()
+    return said
 
 
 def test_every_example_of_the_sdk_is_run() -> None:
@@ -49,7 +85,7 @@ def test_every_example_of_the_sdk_is_run() -> None:
         for path in (ROOT / "examples").glob("*.py")
         if "lanemq.sdk" in path.read_text() and "lanemq.sdk.admin" not in path.read_text()
     }
-    assert mine == EXAMPLES.keys() | AGAINST_APACHE
+    assert mine == EXAMPLES.keys() | UNTIL_STOPPED
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -58,29 +94,63 @@ def test_an_example_does_what_it_says(name: str, name_server: str, tmp_path: Pat
     assert EXAMPLES[name] in output
 
 
+def test_the_service_finishes_what_it_does_when_it_gets_a_sigterm(
+    name_server: str, tmp_path: Path
+) -> None:
+    command = [sys.executable, str(ROOT / "examples" / "service.py"), name_server]
+    with blocking.open_producer("service-test", name_servers=name_server) as producer:
+        for body in ("one", "two"):  # the second run is not given the first one's message again
+            producer.send(Message(topic="ServiceTopic", body=body.encode()))
+            with subprocess.Popen(
+                command, env={"HOME": str(tmp_path)}, stdout=subprocess.PIPE, text=True
+            ) as service:
+                assert service.stdout is not None
+                for line in service.stdout:
+                    if line.startswith("working on"):
+                        break
+                assert line == f"working on {body!r}\n"
+                service.send_signal(signal.SIGTERM)
+                rest = service.stdout.read().splitlines()
+            assert service.returncode == 0
+            assert rest[-3:] == ["SIGTERM: no new messages", f"done with {body!r}", "stopped"]
+
+
 def test_the_documented_code_runs_from_top_to_bottom(name_server: str, tmp_path: Path) -> None:
     assert len(BLOCKS) == 11
     outputs = []
     for number, block in enumerate(BLOCKS):
         path = tmp_path / f"block_{number}.py"
-        path.write_text(block.replace("127.0.0.1:9876", name_server))
-        outputs.append(run(str(path), home=tmp_path))
-    sent, _, ordered, watched, listened, filtered, polled, iterated, operated, *faces = outputs
+        text = block.replace("127.0.0.1:9876", name_server)
+        path.write_text(text.replace(FOR_A_MOMENT, "trio.sleep_forever()"))
+        if FOR_A_MOMENT in block:
+            (says,) = (says for group, says in SERVICES.items() if group in block)
+            outputs.append(run_until(says, path))
+        else:
+            outputs.append(run(str(path), home=tmp_path))
+    sent, refused, ordered, watched, *services, polled, iterated, operated = outputs[:-2]
+    in_threads, on_asyncio = outputs[-2:]
+    assert len(services) == len(SERVICES)
     assert "SendStatus.OK" in sent
+    assert "not sent: the body has 5242880 bytes" in refused
     assert "offset 3 after all the others" in ordered
     assert "3000 messages in 4 batches" in ordered
     assert "ms SendStatus.OK" in watched
-    assert "Orders Created b'a new order' 0" in listened
-    assert "delivered b'120 euro' 120" in filtered
     assert "MessageQueue(topic='Orders'" in polled
     assert "b'a new order'" in iterated
     assert "shop: b'in a namespace'" in operated
-    in_threads, on_asyncio = faces
     assert "stored: OK" in in_threads
     assert "in a thread: b'from a thread'" in in_threads
     assert "read b'from a thread'" in in_threads
     assert "on the loop: b'from asyncio'" in on_asyncio
     assert "not stored in time" in on_asyncio
+
+
+def test_the_code_that_is_shown_at_apache_runs_here(name_server: str, tmp_path: Path) -> None:
+    said = ["TransactionState.COMMIT", "b'A QUESTION'"]
+    for block, says in zip(AT_APACHE_TOO, said, strict=True):
+        path = tmp_path / "block.py"
+        path.write_text(block.replace("127.0.0.1:9876", name_server))
+        assert says in run(str(path), home=tmp_path)
 
 
 def test_the_code_of_the_readme_runs(name_server: str, tmp_path: Path) -> None:

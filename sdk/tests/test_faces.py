@@ -1,9 +1,9 @@
-"""What users do works the same over trio, asyncio and threads, against `lanemq serve`."""
+"""The SDK works the same over trio, asyncio and threads, against `lanemq serve`."""
 
 import pytest
 
-from lanemq.sdk._testing_faces import FACES, run_scenario
-from lanemq.sdk._testing_scenarios import SCENARIOS
+from lanemq.testkit.sdk.faces import FACES, run_scenario
+from lanemq.testkit.sdk.scenarios import SCENARIOS
 
 pytestmark = pytest.mark.slow  # a server, and all waiting by the real clock
 

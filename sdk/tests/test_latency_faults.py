@@ -7,9 +7,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from trio.testing import MockClock
 
 from lanemq.sdk import Message, MessageQueue, ProducerOptions, RefusedByBroker, open_producer
-from lanemq.sdk._latency_faults import JAVA_PAUSES, LatencyFaults
-from lanemq.sdk._queue_chooser import QueueChooser
-from lanemq.sdk._testing import FakeCluster, clock_ms
+from lanemq.sdk.net._latency_faults import JAVA_PAUSES, LatencyFaults
+from lanemq.sdk.producer._queue_chooser import QueueChooser
+from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
 from lanemq.wire import RequestCode
 
 SEND = RequestCode.SEND_MESSAGE_V2

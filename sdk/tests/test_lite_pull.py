@@ -2,6 +2,7 @@
 
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Unpack
 
 import pytest
 import trio
@@ -20,7 +21,8 @@ from lanemq.sdk import (
     WrongUse,
     open_lite_pull_consumer,
 )
-from lanemq.sdk._testing import FakeCluster, clock_ms
+from lanemq.sdk._settings import LitePullSettings
+from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
 from lanemq.wire import RequestCode
 
 FIRST = LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
@@ -29,7 +31,7 @@ Q0, Q1 = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)
 
 
 def consumer_of(
-    cluster: FakeCluster, options: LitePullOptions = FIRST
+    cluster: FakeCluster, options: LitePullOptions = FIRST, **settings: Unpack[LitePullSettings]
 ) -> AbstractAsyncContextManager[LitePullConsumer]:
     return open_lite_pull_consumer(
         "lg",
@@ -37,6 +39,7 @@ def consumer_of(
         options=options,
         dial=cluster.dial,
         clock_ms=clock_ms,
+        **settings,
     )
 
 
@@ -293,3 +296,61 @@ async def test_a_closed_consumer_says_so(cluster: FakeCluster) -> None:
         pass
     with pytest.raises(ClientClosed):
         await consumer.poll()
+
+
+@pytest.mark.parametrize("way", ["error", "break"])
+async def test_iteration_left_by_an_error_commits_what_was_handled_as_a_break_does(
+    cluster: FakeCluster, autojump_clock: MockClock, way: str
+) -> None:
+    fill(cluster, 5)
+
+    async def handle_three() -> None:
+        async with consumer_of(cluster) as consumer:
+            await consumer.subscribe("T")
+            async for message in consumer:
+                if message.body == b"003":
+                    if way == "break":
+                        break
+                    raise LookupError("the fourth cannot be handled")
+
+    if way == "break":
+        await handle_three()
+    else:
+        with pytest.raises(LookupError):
+            await handle_three()
+    # The message at hand when the error came was not handled; at a break it was.
+    assert cluster.broker.offsets["lg", "T", 0] == (3 if way == "error" else 4)
+
+
+async def test_an_error_between_two_polls_commits_the_earlier_one(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    fill(cluster, 5)
+
+    async def handle_two() -> None:
+        async with consumer_of(cluster, poll_messages_max=2) as consumer:
+            await consumer.subscribe("T")
+            assert [message.body for message in await consumer.poll()] == [b"000", b"001"]
+            assert [message.body for message in await consumer.poll()] == [b"002", b"003"]
+            raise LookupError("these two were not handled")
+
+    with pytest.raises(LookupError):
+        await handle_two()
+    assert cluster.broker.offsets["lg", "T", 0] == 2
+
+
+async def test_an_error_does_not_take_back_what_was_committed(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    fill(cluster, 5)
+
+    async def commit_and_fail() -> None:
+        async with consumer_of(cluster, poll_messages_max=2) as consumer:
+            await consumer.subscribe("T")
+            await consumer.poll()
+            await consumer.commit()
+            raise LookupError("after the commit")
+
+    with pytest.raises(LookupError):
+        await commit_and_fail()
+    assert cluster.broker.offsets["lg", "T", 0] == 2

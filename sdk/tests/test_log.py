@@ -17,8 +17,8 @@ from lanemq.sdk import (
     RefusedByBroker,
     open_push_consumer,
 )
-from lanemq.sdk._log import get_logger
-from lanemq.sdk._testing import FakeCluster, clock_ms
+from lanemq.sdk.observe._log import get_logger
+from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
 from lanemq.wire import RequestCode
 
 

@@ -2,8 +2,10 @@
 
 import importlib
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +14,15 @@ from click.testing import CliRunner
 from trio.testing import MockClock
 
 from lanemq.sdk._tasks import open_quiet_nursery
-from lanemq.sdk._testing import Peer
-from lanemq.sdk._testing_logical import LogicalCluster
 from lanemq.sdk.admin import AdminClient, open_admin
 from lanemq.sdk.admin.cli import admin
-from lanemq.wire import Frame, Refused, RequestCode, UnregisterBroker
-from lanemq.wire.logical import SegmentState
+from lanemq.testkit.sdk.cluster import Peer
+from lanemq.testkit.sdk.logical import LogicalCluster
+from lanemq.wire import Refused, RequestCode
+from lanemq.wire.frame import Frame
+from lanemq.wire.headers import UnregisterBroker
+from lanemq.wire.logical import SegmentState, progress_topic
+from lanemq.wire.message import BROKER_STAGE_PREFIX, StageRecord, stage_group
 
 T = "T"
 
@@ -102,6 +107,23 @@ def mapped(console: Console) -> Console:
     """Topic T with two queues on each of two brokers, all of them logical ones."""
     console.run("updateTopic", "-c", "c", "-t", T, "-r", "2", "-w", "2", "-lq", "true")
     return console
+
+
+DOCS = Path(__file__).parents[2] / "docs" / "logical-queues.md"
+
+
+def test_the_example_of_the_docs_is_what_the_command_prints(console: Console) -> None:
+    page = DOCS.read_text()
+    shown = page[page.index("queue 0 at broker1") :].split("```")[0].splitlines()
+    args = ("updateTopic", "-c", "c", "-t", T, "-r", "2", "-w", "2", "-lq", "true")
+    printed = console.run(*args)
+    printed = printed[next(n for n, line in enumerate(printed) if line.startswith("queue 0")) :]
+
+    def told(line: str) -> list[str]:
+        names = line.replace("broker-a", "broker1").replace("broker-b", "broker2")
+        return re.sub(r"\(\S+\)", "", names).split()
+
+    assert [told(line) for line in printed] == [told(line) for line in shown]
 
 
 TABLE_A = [
@@ -352,6 +374,30 @@ def test_a11_a_drained_broker_says_when_it_can_be_switched_off(mapped: Console) 
     ]
 
 
+def test_a_drain_takes_along_the_progress_that_migrations_left_behind(mapped: Console) -> None:
+    mapped.fill(2, 10)
+    source = mapped.cluster.by_name["broker-b"]
+    source.offsets["g", progress_topic(T, 0), 2] = 7
+    source.offsets["old", T, 0] = 10  # it read the physical queue that logical queue 2 began as
+    lines = mapped.run("drainBroker", "-b", "broker-b")
+    assert "2 offsets of groups were taken along to where their queues end" in lines
+    there = mapped.cluster.by_name["broker-a"].offsets
+    assert (there["g", progress_topic(T, 10), 2], there["old", progress_topic(T, 10), 2]) == (7, 10)
+    there["g", progress_topic(T, 10), 2] = 3  # what is known where the queue ends is the latest
+    assert not any("taken along" in line for line in mapped.run("drainBroker", "-b", "broker-b"))
+    assert there["g", progress_topic(T, 10), 2] == 3
+
+
+@pytest.mark.parametrize("shadow", [stage_group("g"), BROKER_STAGE_PREFIX + "g"])
+def test_a_drain_takes_stage_records_along_as_they_are(mapped: Console, shadow: str) -> None:
+    """They are no offsets: cut to the end of a segment they would say something else."""
+    mapped.fill(2, 10)
+    record = StageRecord(7, 3).pack()
+    mapped.cluster.by_name["broker-b"].offsets[shadow, progress_topic(T, 0), 2] = record
+    mapped.run("drainBroker", "-b", "broker-b")
+    assert mapped.cluster.by_name["broker-a"].offsets[shadow, progress_topic(T, 10), 2] == record
+
+
 async def _expire(console: Console, index: int) -> None:
     console.cluster.by_name["broker-b"].expire(T, index)
 
@@ -387,6 +433,20 @@ def test_a_drain_that_fails_in_part_goes_on_and_says_so(mapped: Console) -> None
     lines = mapped.run("drainBroker", "-b", "broker-b", status=1)
     assert "1 of 2 logical queues stay at broker-b: call it again" in lines[-1]
     assert mapped.run("drainBroker", "-b", "broker-b")[0].startswith("[1/1] T logical queue 2")
+
+
+def test_a_queue_whose_destination_waits_is_not_closed(mapped: Console) -> None:
+    mapped.fill(3, 5)
+    prepare = Code.MIGRATE_TOPIC_LOGICAL_QUEUE_PREPARE
+    mapped.cluster.by_name["broker-b"].refuse(prepare, 1)
+    mapped.run("migrateTopicLogicalQueue", "-t", T, "-i", "3", "-b", "broker-a", status=1)
+    lines = mapped.run("updateTopicLogicalQueueNum", "-t", T, "-c", "c", "--num", "3", status=1)
+    assert any("logical queue 3 is on its way to broker-a" in line for line in lines), lines
+    chain = mapped.cluster.chain(T, 3)
+    assert [s.state.value for s in chain] == ["Normal", "WriteOnly"]
+    mapped.run("abortMigrateTopicLogicalQueue", "-t", T, "-i", "3")
+    mapped.run("updateTopicLogicalQueueNum", "-t", T, "-c", "c", "--num", "3")
+    assert (mapped.cluster.chain(T, 3).writable, mapped.cluster.chain(T, 3).known_end) == (None, 5)
 
 
 def test_a12_a_new_broker_gets_its_share(mapped: Console) -> None:

@@ -19,7 +19,7 @@ from lanemq.sdk.admin._logical_plan import (
 )
 from lanemq.sdk.admin._logical_spread import Move, plan_balance, plan_drain, remains_at
 from lanemq.sdk.admin._logical_view import BrokerView, TopicView
-from lanemq.wire import MessageQueue
+from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.logical import Chain, LogicalQueues, Segment, SegmentState
 
 T = "T"
@@ -33,7 +33,7 @@ def segment(place: str, index: int, delta: int, state: SegmentState, **more: Any
 
 
 def view(queues: dict[str, int], *segments: Segment) -> TopicView:
-    """What brokers with so many queues say, each of its own segments only."""
+    """The view from brokers with so many queues, each with its own segments only."""
     found = LogicalQueues.of(segments)
     return TopicView(
         T,
@@ -61,6 +61,21 @@ def test_table_a_two_brokers_with_two_queues_each() -> None:
         ("broker2", 1, 3),
     ]
     assert not plan_mapping(mapped(TWO))
+
+
+def test_in_turn_is_in_the_order_of_names_as_listeners_stand_for_brokers() -> None:
+    """Whatever ports brokers have: see ``Listeners.numbered``."""
+    brokers = (
+        BrokerView("broker1", "10.0.0.1:30911", 2),
+        BrokerView("broker2", "10.0.0.1:10911", 2),
+    )
+    steps = plan_mapping(TopicView(T, brokers), in_turn=True)
+    assert [(s.broker, s.queue_id, s.index) for s in steps] == [
+        ("broker1", 0, 0),
+        ("broker2", 0, 1),
+        ("broker1", 1, 2),
+        ("broker2", 1, 3),
+    ]
 
 
 def test_mapping_goes_on_after_a_failure_and_fills_gaps() -> None:
@@ -100,19 +115,29 @@ def test_table_d2_back_before_expiry_a_new_queue_is_made() -> None:
     assert destination(table_c(READ_ONLY), 0, "broker1").queue_id is None
 
 
-def test_a_queue_that_was_left_empty_is_not_used_again_at_the_same_offset() -> None:
+def test_a_queue_that_was_left_empty_is_used_again_for_the_same_logical_queue_alone() -> None:
     found = view(
-        {"broker1": 1, "broker2": 1},
+        {"broker1": 1, "broker2": 2},
         segment("broker1/0", 0, 0, EXPIRED, offset_max=0),
         segment("broker2/0", 0, 0, NORMAL),
+        segment("broker2/1", 1, 0, NORMAL),
     )
-    assert destination(found, 0, "broker1").queue_id is None
+    assert destination(found, 0, "broker1").queue_id == 0
+    assert destination(found, 1, "broker1").queue_id is None
 
 
 def test_a27_a_queue_that_was_closed_empty_is_opened_again() -> None:
     closed = segment("broker1/1", 1, 0, EXPIRED, offset_max=0)
     found = view(TWO, *_but(mapped(TWO), 1), closed)
     assert plan_number(found, 4) == [OpenSegment("broker1", "10.0.0.1:10911", 1, 1, 0)]
+
+
+def test_a27_a_queue_that_was_closed_empty_is_not_opened_where_messages_can_still_be_read() -> None:
+    """Its broker refuses that, and the number of queues would never be what was asked for."""
+    read = segment("broker1/1", 1, 0, READ_ONLY, offset_max=4)
+    closed = segment("broker1/1", 1, 4, EXPIRED, offset_delta=4, offset_max=4)
+    found = view(TWO, *_but(mapped(TWO), 1), read, closed)
+    assert plan_number(found, 4) == [OpenSegment("broker1", "10.0.0.1:10911", None, 1, 4)]
 
 
 def test_table_c_the_least_offset_is_where_the_readable_part_begins() -> None:

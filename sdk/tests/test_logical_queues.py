@@ -32,12 +32,15 @@ from lanemq.sdk import (
     open_producer,
     open_push_consumer,
 )
-from lanemq.sdk._testing import Peer, clock_ms
-from lanemq.sdk._testing_logical import LogicalBroker, LogicalCluster
 from lanemq.sdk.admin import AdminClient, open_admin
 from lanemq.sdk.admin._migration import migrate
-from lanemq.wire import BrokerData, Frame, MessageQueue, RequestCode, RouteData
-from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, SegmentState, check_chain
+from lanemq.testkit.sdk.cluster import Peer, clock_ms
+from lanemq.testkit.sdk.logical import LogicalBroker, LogicalCluster
+from lanemq.wire import RequestCode
+from lanemq.wire.bodies import BrokerData, MessageQueue, RouteData
+from lanemq.wire.frame import Frame
+from lanemq.wire.headers import PullMessage
+from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, Segment, SegmentState, check_chain
 
 T = "T"
 
@@ -276,6 +279,34 @@ async def test_a08_a_chain_of_three_is_read_as_one_queue(
     expect_numbers(await read_all(logical_cluster, 0, 210), 0, 210)
 
 
+async def test_a_redirect_over_other_segments_is_no_proof_that_nothing_is_there(
+    autojump_clock: MockClock, logical_cluster: LogicalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker may have missed where the queue was in between."""
+    source = logical_cluster.by_name["broker-a"]
+    early = source._early
+
+    def missed(header: PullMessage) -> tuple[Segment, Segment] | None:
+        found, chain = early(header), logical_cluster.chain(T, 0)
+        if found is None or len(chain) < 3:
+            return None
+        return found[0], chain[-1]
+
+    async with producing(logical_cluster) as producer:
+        await fill(producer, 0, 3)
+        async with reading(logical_cluster, 0) as consumer:
+            assert len(await consumer.poll()) == 3
+            monkeypatch.setattr(source, "_early", missed)
+            await move(logical_cluster, 0, "broker-b")
+            await fill(producer, 0, 4, start=3)
+            await move(logical_cluster, 0, "broker-a")
+            await fill(producer, 0, 2, start=7)
+            found: list[ReceivedMessage] = []
+            while not found or found[-1].queue_offset < 8:
+                found += await consumer.poll(30)
+            assert [message.queue_offset for message in found] == [*range(3, 9)]
+
+
 async def test_a17_with_the_source_down_messages_go_to_the_begun_segment(
     autojump_clock: MockClock,
     logical_cluster: LogicalCluster,
@@ -354,12 +385,14 @@ async def test_a34_d32_bounds_and_times_are_those_of_the_chain(
         calls = consumer._open.calls
 
         async def check(first: int) -> None:
-            assert await calls.min_offset(logical(0)) == first
-            assert await calls.max_offset(logical(0)) == 30
+            assert await calls.of(logical(0)).min_offset(logical(0)) == first
+            assert await calls.of(logical(0)).max_offset(logical(0)) == 30
             for time_ms in (0, *times, times[-1] + 9, *(t + 1 for t in times[:-1])):
                 later = [n for n, t in enumerate(times) if t >= time_ms and n >= first]
                 expected = min(later, default=30)
-                assert await calls.offset_at(logical(0), time_ms) == expected, time_ms
+                assert await calls.of(logical(0)).offset_at(logical(0), time_ms) == expected, (
+                    time_ms
+                )
 
         await check(0)
         logical_cluster.by_name["broker-a"].expire(T, 0)
@@ -459,10 +492,27 @@ async def test_a35_progress_is_logical_and_found_again_wherever_the_queue_is(
         await move(logical_cluster, 0, "broker-b")
         async with reading(logical_cluster, 0) as consumer:
             assert await consumer.committed(logical(0)) == 155
-            end = await consumer._open.calls.max_offset(logical(0))
+            end = await consumer._open.calls.of(logical(0)).max_offset(logical(0))
             assert end - 155 == 5
     for broker in logical_cluster.brokers:
         assert not [key for key in broker.offsets if key[1] == T]  # none of physical queues
+
+
+async def test_a_group_that_was_reset_to_the_beginning_begins_there(
+    autojump_clock: MockClock,
+    logical_cluster: LogicalCluster,
+) -> None:
+    """Offset 0 is an offset, also where an earlier segment's broker keeps a greater one."""
+    async with producing(logical_cluster) as producer:
+        await fill(producer, 0, 10)
+        async with reading(logical_cluster, 0) as consumer:
+            await consumer.commit({logical(0): 7})
+        await move(logical_cluster, 0, "broker-b")
+        async with reading(logical_cluster, 0) as consumer:
+            assert await consumer.committed(logical(0)) == 7
+            await consumer.commit({logical(0): 0})
+        async with reading(logical_cluster, 0) as consumer:
+            assert await consumer.committed(logical(0)) == 0
 
 
 async def test_a_group_of_the_physical_queue_goes_on_where_it_was(

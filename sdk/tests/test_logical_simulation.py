@@ -19,11 +19,13 @@ from lanemq.sdk import (
     open_producer,
     open_push_consumer,
 )
-from lanemq.sdk._testing import clock_ms
-from lanemq.sdk._testing_logical import LogicalCluster
 from lanemq.sdk.admin import open_admin
-from lanemq.sdk.admin._migration import MigrationRefused, migrate
-from lanemq.wire import MessageQueue, RequestCode
+from lanemq.sdk.admin._migration import migrate
+from lanemq.sdk.admin._migration_steps import MigrationRefused
+from lanemq.testkit.sdk.cluster import clock_ms
+from lanemq.testkit.sdk.logical import LogicalCluster
+from lanemq.wire import RequestCode
+from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, check_chain
 
 T = "T"

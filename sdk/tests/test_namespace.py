@@ -26,8 +26,11 @@ from lanemq.sdk import (
     open_push_consumer,
 )
 from lanemq.sdk._namespace import in_namespace, out_of_namespace, queue_in, queue_out
-from lanemq.sdk._testing import FakeCluster, clock_ms
-from lanemq.wire import ConsumeMessageDirectlyResultBody, RequestCode, SendMessage, request
+from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.wire import RequestCode
+from lanemq.wire.bodies import ConsumeMessageDirectlyResultBody
+from lanemq.wire.frame import request
+from lanemq.wire.headers import SendMessage
 
 CLIENT = ClientOptions(namespace="shop")
 Q0, Q1 = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)

@@ -26,12 +26,10 @@ from lanemq.sdk import (
     StagedConcurrentListener,
     open_push_consumer,
 )
-from lanemq.sdk._testing import FakeCluster, clock_ms
-from lanemq.wire import (
-    ConsumerRunningInfo,
-    RequestCode,
-    request,
-)
+from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.wire import RequestCode
+from lanemq.wire.bodies import ConsumerRunningInfo
+from lanemq.wire.frame import request
 
 FIRST = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
 LOCK, UNLOCK = RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ
@@ -55,7 +53,7 @@ def consumer_of(
 
 
 class Log:
-    """What a listener had, when, and how long it takes; ``fails`` are answers by offset."""
+    """The calls of a listener, their times and lengths; ``fails`` are answers by offset."""
 
     def __init__(self, fails: dict[int, list[Outcome | Exception]] | None = None) -> None:
         self.calls: list[tuple[float, int, tuple[int, ...]]] = []

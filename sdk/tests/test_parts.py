@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from lanemq.sdk import BrokerUnreachable, MessageQueue, RefusedByBroker
-from lanemq.sdk._consume_stats import TopicStats
-from lanemq.sdk._discovery import parse_addresses
-from lanemq.sdk._local_ip import local_ip
-from lanemq.sdk._offsets import LocalOffsets
-from lanemq.sdk._queue_chooser import QueueChooser
 from lanemq.sdk._tasks import lone_error, open_quiet_nursery
-from lanemq.sdk._timeouts import EXPIRED, Timeouts
+from lanemq.sdk.consumer._offsets import LocalOffsets
+from lanemq.sdk.net._discovery import parse_addresses
+from lanemq.sdk.net._local_ip import local_ip
+from lanemq.sdk.net._timeouts import EXPIRED, Timeouts
+from lanemq.sdk.observe._consume_stats import TopicStats
+from lanemq.sdk.producer._queue_chooser import QueueChooser
 
 A, B = MessageQueue("T", "a", 0), MessageQueue("T", "b", 1)
 

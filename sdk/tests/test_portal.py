@@ -12,6 +12,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from pathlib import Path
+from types import CodeType
+from typing import Any
 
 import pytest
 import trio
@@ -31,17 +33,23 @@ from lanemq.sdk import (
     SendHook,
     TransactionState,
     WrongUse,
-    _portal,
-    _portal_calls,
     aio,
     blocking,
 )
-from lanemq.sdk._testing import FakeCluster, clock_ms
-from lanemq.sdk._testing_producer import FakeProducers, FakeTransactions
+from lanemq.sdk.aio._bridge import Opening as AioOpening
+from lanemq.sdk.aio._loop import running_loop
+from lanemq.sdk.aio._waiter import Waiter
+from lanemq.sdk.blocking._bridge import Opening
+from lanemq.sdk.faces import _portal, _portal_calls
+from lanemq.sdk.faces._portal_calls import Callback
+from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.testkit.sdk.producers import FakeProducers, FakeTransactions
 
 pytestmark = pytest.mark.slow  # threads wait for one another by the real clock
 FIRST = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
 MESSAGE = Message(topic="PortalTopic", body=b"x")
+PATIENCE_S = 60.0
+"""Far more than anything here takes: the machine may be busy."""
 NUMBERS = itertools.count()
 
 
@@ -55,17 +63,16 @@ def run(script: str, *arguments: str, home: Path) -> subprocess.CompletedProcess
         env={"HOME": str(home), "PATH": ""},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=3 * PATIENCE_S,
     )
 
 
 def until(condition: Callable[[], bool]) -> None:
     """Wait for something that another thread does; what is tested is that it happens at all."""
-    for _ in range(1000):
-        if condition():
-            return
+    until_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < until_s, f"it did not happen within {PATIENCE_S} s"
         time.sleep(0.01)
-    raise AssertionError("it did not happen within 10 s")
 
 
 # The thread
@@ -104,6 +111,50 @@ def test_a_client_that_cannot_be_opened_leaves_no_thread() -> None:
     assert not core_threads()
 
 
+def test_a_client_opens_and_closes_without_a_block(name_server: str) -> None:
+    opening = blocking.open_producer("pg", name_servers=name_server)
+    producer = opening.start()
+    producer.send(MESSAGE)
+    producer.close()
+    assert not core_threads()
+    producer.close()  # as the start-up hooks of frameworks do when they are called twice
+    opening.close()
+    with pytest.raises(ClientClosed):
+        producer.send(MESSAGE)
+    with blocking.open_producer("pg", name_servers=name_server) as inside:
+        inside.close()  # and the end of the block finds nothing to do
+    blocking.open_producer("pg", name_servers=name_server).close()  # never opened
+
+    async def main() -> None:
+        opening = aio.open_producer("pg", name_servers=name_server)
+        producer = await opening.start()
+        await producer.send(MESSAGE)
+        await asyncio.gather(producer.close(), producer.close(), opening.close())
+        with pytest.raises(ClientClosed):
+            await producer.send(MESSAGE)
+
+    asyncio.run(main())
+    assert not core_threads()
+
+
+def test_two_threads_may_close_a_client_at_the_same_time(name_server: str) -> None:
+    consumer = blocking.open_lite_pull_consumer("readers", name_servers=name_server).start()
+    threads = [threading.Thread(target=consumer.close) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert not any(thread.is_alive() for thread in threads)
+    assert not core_threads()
+
+
+def test_what_never_changes_is_there_without_asking_the_core(name_server: str) -> None:
+    with blocking.open_producer("pg", name_servers=name_server) as producer:
+        known = producer.client_id, producer.group
+    assert (producer.client_id, producer.group) == known  # nobody is left who could be asked
+    assert known[1] == "pg"
+
+
 def test_a_client_opens_once(name_server: str) -> None:
     opening = blocking.open_producer("pg", name_servers=name_server)
     with opening, pytest.raises(WrongUse, match="once"):
@@ -125,17 +176,18 @@ def test_a_program_that_closes_nothing_ends_and_its_progress_is_kept(
             listener=ConcurrentListener(lambda messages: settled.set()),
             options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET))
         consumer = opening.__enter__()
-        assert settled.wait(20)
+        assert settled.wait(60)
         import time
         while not any(consumer.committed_offset(queue) for queue in consumer.queues):
             time.sleep(0.01)
-        print("ends")
+        print("ends", time.monotonic())
         """
-    started_s = time.monotonic()
     done = run(script, name_server, home=tmp_path)
+    ended_s = time.monotonic()
     assert done.returncode == 0, done.stderr
-    assert (done.stdout, done.stderr) == ("ends\n", "")
-    assert time.monotonic() - started_s < 15
+    said, began_to_end_s = done.stdout.split()
+    assert (said, done.stderr) == ("ends", "")
+    assert ended_s - float(began_to_end_s) < 15
     with blocking.open_lite_pull_consumer("ExitGroup", name_servers=name_server) as consumer:
         queues = consumer.queues_of("ExitTopic")
         assert sum(consumer.committed(queue) or 0 for queue in queues) == 1
@@ -156,7 +208,7 @@ def test_a_program_ends_beside_a_listener_that_does_not(name_server: str, tmp_pa
             options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET)).__enter__()
         with blocking.open_producer("pg", name_servers=sys.argv[1]) as producer:
             producer.send(Message(topic="StuckTopic", body=b"x"))
-        assert begun.wait(40)
+        assert begun.wait(60)
         print("ends")
         """
     with blocking.open_producer("pg", name_servers=name_server) as producer:
@@ -213,28 +265,98 @@ def test_an_error_shows_the_callers_lines_and_the_cores(name_server: str) -> Non
     assert caught.value.__context__ is None
 
 
-def interrupted(call: Callable[[], object]) -> float:
-    """How long ``call`` took to be left after an interruption, in seconds."""
+def is_in(function: CodeType, thread: int) -> bool:
+    """Whether a thread is in that function, or in one called by it."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None and frame.f_code is not function:
+        frame = frame.f_back
+    return frame is not None
+
+
+def interrupted(call: Callable[[], object], *, within: CodeType) -> float:
+    """Seconds until ``call`` was left after an interruption.
+
+    It comes a moment after ``call`` has got to the function ``within``.
+    """
     main = threading.main_thread().ident
     assert main is not None
     sent_s = []
 
     def interrupt() -> None:
+        until(lambda: is_in(within, main))
+        time.sleep(0.1)
         sent_s.append(time.monotonic())
         signal.pthread_kill(main, signal.SIGINT)
 
-    timer = threading.Timer(0.3, interrupt)
-    timer.start()
+    thread = threading.Thread(target=interrupt)
+    thread.start()
     with pytest.raises(KeyboardInterrupt):
         call()
-    timer.join()
+    thread.join()
     return time.monotonic() - sent_s[0]
 
 
 def test_an_interruption_cancels_the_call_and_leaves_the_client_usable(name_server: str) -> None:
     with blocking.open_lite_pull_consumer("ig", name_servers=name_server) as consumer:
-        assert interrupted(lambda: consumer.poll(timeout_s=60)) < 5
+        consumer.assign([])
+        poll = type(consumer).poll.__code__
+        assert interrupted(lambda: consumer.poll(timeout_s=60), within=poll) < 30
         assert consumer.poll(timeout_s=0.01) == []
+
+
+def iterated(name_server: str, topic: str, group: str) -> AbstractContextManager[Any]:
+    """A consumer of 100 messages in one queue."""
+    with blocking.open_producer("pg", name_servers=name_server) as producer:
+        first = producer.send(Message(topic=topic, body=b"000"))
+        for number in range(1, 100):
+            producer.send(Message(topic=topic, body=b"%03d" % number), queue=first.queue)
+    return blocking.open_lite_pull_consumer(
+        group, name_servers=name_server, consume_from=ConsumeFrom.FIRST_OFFSET
+    )
+
+
+def test_iteration_in_a_thread_asks_the_core_once_for_many_messages(name_server: str) -> None:
+    with iterated(name_server, "IterTopic", "it") as consumer:
+        consumer.subscribe("IterTopic")
+        asked = 0
+        lend = consumer._core._lend
+
+        async def counted() -> object:
+            nonlocal asked
+            asked += 1
+            return await lend()
+
+        consumer._core._lend = counted
+        bodies = [message.body for _, message in zip(range(100), consumer, strict=False)]
+        assert bodies == [b"%03d" % number for number in range(100)]
+        assert asked < 30  # one for each batch; one more for each message that came alone
+        (queue,) = {m.queue for m in [*consumer._core._buffer.lent.messages]}
+        consumer.seek(queue, 10)  # what was lent before does not come any more
+        assert next(consumer).body == b"010"
+        assert next(consumer).body == b"011"
+        consumer.commit()
+        assert consumer.committed(queue) == 12
+        assert [message.body for message in consumer.poll()][:2] == [b"012", b"013"]
+
+
+def test_iteration_in_a_thread_left_by_an_error_commits_what_was_handled(name_server: str) -> None:
+    read: list[ReceivedMessage] = []
+
+    def handle_forty() -> None:
+        with iterated(name_server, "LeftTopic", "left") as consumer:
+            consumer.subscribe("LeftTopic")
+            for message in consumer:
+                read.append(message)
+                if message.body == b"040":
+                    raise LookupError
+
+    with pytest.raises(LookupError):
+        handle_forty()
+    queue = read[0].queue
+    with blocking.open_lite_pull_consumer("left", name_servers=name_server) as consumer:
+        consumer.assign([queue])
+        assert consumer.committed(queue) == 40
+        assert next(consumer).body == b"040"
 
 
 def test_an_interruption_ends_a_block_that_waits_for_its_listeners(name_server: str) -> None:
@@ -254,10 +376,10 @@ def test_an_interruption_ends_a_block_that_waits_for_its_listeners(name_server: 
             listener=blocking.ConcurrentListener(handle),
             options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, shutdown_grace_s=600),
         ):
-            assert begun.wait(20)
+            assert begun.wait(PATIENCE_S)
 
     try:
-        assert interrupted(consume) < 20
+        assert interrupted(consume, within=Opening.__exit__.__code__) < 60
     finally:
         go_on.set()
     assert not core_threads()
@@ -267,21 +389,25 @@ def test_interruptions_at_any_moment_leave_the_core_awake(name_server: str, tmp_
     script = """
         import random, signal, sys, threading
         from lanemq.sdk import blocking
-        signal.signal(signal.SIGALRM, signal.default_int_handler)  # raises KeyboardInterrupt
-        interruptions, rng = 0, random.Random(7)
-        def strike():
-            signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.00002, 0.003))
+        interruptions, is_wanted, rng = 0, False, random.Random(7)
+        def interrupt(number, frame):
+            if is_wanted:
+                raise KeyboardInterrupt
+        signal.signal(signal.SIGALRM, interrupt)
         with blocking.open_lite_pull_consumer("strikes", name_servers=sys.argv[1]) as consumer:
+            consumer.assign([])
             for _ in range(400):
                 try:
-                    strike()
-                    for _ in range(50):
+                    is_wanted = True
+                    signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.00002, 0.003))
+                    for _ in range(1000):
                         consumer.poll(timeout_s=0)
-                        consumer.client_id
+                        consumer.queues
+                    is_wanted = False
                 except KeyboardInterrupt:
+                    is_wanted = False
                     interruptions += 1
-                finally:
-                    signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.setitimer(signal.ITIMER_REAL, 0)
         assert [thread.name for thread in threading.enumerate()] == ["MainThread"]
         print("interrupted" if interruptions > 200 else interruptions)
         """
@@ -292,6 +418,7 @@ def test_interruptions_at_any_moment_leave_the_core_awake(name_server: str, tmp_
 def test_a_cancelled_task_cancels_its_call(name_server: str) -> None:
     async def main() -> None:
         async with aio.open_lite_pull_consumer("cg", name_servers=name_server) as consumer:
+            await consumer.assign([])
             started_s = time.monotonic()
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.2):
@@ -301,7 +428,7 @@ def test_a_cancelled_task_cancels_its_call(name_server: str) -> None:
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert time.monotonic() - started_s < 10
+            assert time.monotonic() - started_s < 50
             assert await consumer.poll(timeout_s=0.01) == []
 
     asyncio.run(main())
@@ -321,14 +448,16 @@ def test_messages_are_not_lost_by_cancelled_polls(name_server: str) -> None:
             "cancelled-polls", name_servers=name_server, options=options
         ) as consumer:
             await consumer.assign([queue])
-            pause_s = 0.0
+            pause_s, longest_s = 0.0, 0.002
             while len(got) < count:
                 task = asyncio.ensure_future(anext(consumer))
                 await asyncio.sleep(pause_s)
-                pause_s = (pause_s + 0.0001) % 0.002
+                pause_s = (pause_s + 0.0001) % longest_s
+                longest_s *= 1.01  # however slow the machine is, some are in time
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     got.append(int((await task).body))
+                    longest_s = 0.002
         return got
 
     assert asyncio.run(main()) == list(range(count))
@@ -386,7 +515,7 @@ def test_a_listener_that_is_too_slow_keeps_its_place_but_not_its_message(
     )
     listener = blocking.ConcurrentListener(handle, concurrency=2)
     with consumer_of(quick_server, "SlowTopic", "slow", listener, options):
-        assert again.wait(30)
+        assert again.wait(PATIENCE_S)
         assert times[:2] == [0, 1]
         go_on.set()
 
@@ -409,7 +538,7 @@ def test_an_orderly_listener_that_is_too_slow_is_waited_for(name_server: str, fi
     with consumer_of(
         name_server, filled, "slow-orderly", blocking.OrderlyListener(handle), options
     ):
-        assert done.wait(20)
+        assert done.wait(PATIENCE_S)
     assert not overlaps
     assert seen == list(range(8))
 
@@ -425,12 +554,13 @@ def test_an_asyncio_listener_that_is_too_slow_is_cancelled(quick_server: str) ->
                 again.set()
                 return
             try:
-                await asyncio.sleep(60)
+                await asyncio.Event().wait()
             except asyncio.CancelledError:
                 ended.append("cancelled")
                 raise
 
-        options = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, consume_timeout_s=0.3)
+        # The handler has begun by then, or there is nothing of it to be cancelled.
+        options = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, consume_timeout_s=2.0)
         async with aio.open_producer("pg", name_servers=quick_server) as producer:
             await producer.send(Message(topic="SlowAioTopic", body=b"x"))
         async with aio.open_push_consumer(
@@ -440,7 +570,7 @@ def test_an_asyncio_listener_that_is_too_slow_is_cancelled(quick_server: str) ->
             listener=aio.ConcurrentListener(handle),
             options=options,
         ):
-            await asyncio.wait_for(again.wait(), 30)
+            await asyncio.wait_for(again.wait(), PATIENCE_S)
 
     asyncio.run(main())
     assert ended == ["cancelled"]
@@ -457,7 +587,7 @@ def test_listeners_see_the_context_of_whoever_opened_them(name_server: str, fill
     there = threading.Event()
     tenant.set("blue")
     with consumer_of(name_server, filled, "context", blocking.ConcurrentListener(look)):
-        assert there.wait(20)
+        assert there.wait(PATIENCE_S)
 
     async def main() -> None:
         done = asyncio.Event()
@@ -473,7 +603,7 @@ def test_listeners_see_the_context_of_whoever_opened_them(name_server: str, fill
             listener=aio.ConcurrentListener(look),
             options=FIRST,
         ):
-            await asyncio.wait_for(done.wait(), 20)
+            await asyncio.wait_for(done.wait(), PATIENCE_S)
 
     tenant.set("green")
     asyncio.run(main())
@@ -481,7 +611,7 @@ def test_listeners_see_the_context_of_whoever_opened_them(name_server: str, fill
 
 
 async def not_plain(*arguments: object) -> None:
-    """What the blocking face has no use for."""
+    """A function that the blocking face has no use for."""
 
 
 def test_async_functions_are_refused_where_nobody_would_await_them(name_server: str) -> None:
@@ -529,7 +659,7 @@ def test_hooks_run_outside_of_the_core(name_server: str) -> None:
     options = ProducerOptions(hooks=(SendHook(after=after),))
     with blocking.open_producer("pg", name_servers=name_server, options=options) as producer:
         producer.send(MESSAGE)
-        assert told.wait(10)
+        assert told.wait(PATIENCE_S)
     assert threads
     assert threads[0] != "lanemq"
 
@@ -557,7 +687,7 @@ def test_a_loop_that_hangs_does_not_hold_up_the_core(name_server: str, filled: s
             listener=aio.ConcurrentListener(handle),
             options=FIRST,
         ):
-            await asyncio.wait_for(done.wait(), 20)
+            await asyncio.wait_for(done.wait(), PATIENCE_S)
 
     asyncio.run(main())
 
@@ -597,7 +727,7 @@ def test_a_client_whose_loop_is_gone_is_closed(
 
     listener = blocking.ConcurrentListener(count, concurrency=1)
     with consumer_of(name_server, filled, "abandoned", listener):
-        assert done.wait(20)
+        assert done.wait(PATIENCE_S)
     assert times == [0] * 8
 
 
@@ -643,8 +773,6 @@ async def unknown(message: ReceivedMessage) -> TransactionState:
 
 
 def test_a_local_transaction_runs_in_the_thread_that_waits() -> None:
-    from lanemq.sdk.blocking._bridge import Opening
-
     ended: list[int] = []
     threads: list[threading.Thread] = []
 
@@ -666,8 +794,6 @@ def test_a_local_transaction_runs_in_the_thread_that_waits() -> None:
 
 
 def test_a_local_transaction_runs_in_the_task_that_waits() -> None:
-    from lanemq.sdk.aio._bridge import Opening
-
     ended: list[int] = []
 
     async def main() -> None:
@@ -682,7 +808,7 @@ def test_a_local_transaction_runs_in_the_task_that_waits() -> None:
             await asyncio.sleep(60)
             return TransactionState.COMMIT
 
-        async with Opening(
+        async with AioOpening(
             aio.TransactionProducer, lambda _: transactions_in_memory(ended, unknown)
         ) as producer:
             message = Message(topic="T", body=b"x")
@@ -695,6 +821,38 @@ def test_a_local_transaction_runs_in_the_task_that_waits() -> None:
 
     asyncio.run(main())
     assert ended == [TransactionState.ROLLBACK.value]  # the other is left to the checks
+
+
+@pytest.mark.timeout(60)  # the fault it looks for keeps the loop busy for ever
+def test_a_task_that_is_cancelled_as_its_local_transaction_begins_keeps_nobody_waiting() -> None:
+    ran: list[str] = []
+
+    async def transaction() -> None:
+        ran.append("it ran")
+
+    async def main() -> None:
+        waiter: Waiter[None] = Waiter(running_loop())
+
+        async def call() -> None:
+            try:
+                await waiter.wait()
+            except asyncio.CancelledError:
+                await waiter.wait_idly()  # the core ends the call, in a moment
+                raise
+
+        task = asyncio.create_task(call())
+        await asyncio.sleep(0)
+        task.cancel()
+        waiter._take_callback(Callback(None, transaction))  # type: ignore[arg-type]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not task.done()
+        waiter._take(None, None)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert ran == []
 
 
 @pytest.fixture(autouse=True)

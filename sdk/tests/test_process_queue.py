@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from lanemq.sdk import FlowLimits
-from lanemq.sdk._process_queue import ProcessQueue
+from lanemq.sdk.consumer.pulls._process_queue import ProcessQueue
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class ProcessQueueMachine(RuleBasedStateMachine):
             chosen = data.draw(st.lists(st.sampled_from(sorted(self.model)), unique=True))
             items = [self.model.pop(offset) for offset in chosen]
             self.settled.update(chosen)
-            self.queue.settle(items)
+            self.queue.release(items)
 
     @rule(data=st.data())
     def settle_what_is_not_held(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(0, 10_000).filter(lambda n: n not in self.model))
         before = self.queue.commit_offset
-        self.queue.settle([Item(offset)])
+        self.queue.release([Item(offset)])
         assert self.queue.commit_offset == before
 
     @rule(data=st.data())
@@ -86,7 +86,7 @@ def test_the_commit_offset_only_goes_forward(order: list[int]) -> None:
     queue.put([Item(offset) for offset in range(50)], 50)
     committed = []
     for offset in order:
-        queue.settle([Item(offset)])
+        queue.release([Item(offset)])
         committed.append(queue.commit_offset)
     assert committed == sorted(committed)
     assert committed[-1] == 50

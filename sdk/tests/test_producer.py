@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from lanemq.sdk import (
     BrokerUnreachable,
@@ -22,8 +22,11 @@ from lanemq.sdk import (
     SendStatus,
     open_producer,
 )
-from lanemq.sdk._testing import FakeCluster, Peer, clock_ms
-from lanemq.wire import Frame, RequestCode, SendMessage, SysFlag, decode_offset_id
+from lanemq.testkit.sdk.cluster import FakeCluster, Peer, clock_ms
+from lanemq.wire import RequestCode, SysFlag
+from lanemq.wire.frame import Frame
+from lanemq.wire.headers import SendMessage
+from lanemq.wire.message import decode_offset_id
 
 SEND = RequestCode.SEND_MESSAGE_V2
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
@@ -74,7 +77,8 @@ async def test_a_sent_message_is_stored_with_all_it_has(
         "colour": "grün",
     }
     assert decode_offset_id(result.offset_id)[1] == stored.log_position
-    header = SendMessage.from_letters(cluster.broker.requests[0].fields)
+    (sent,) = (r for r in cluster.broker.requests if r.code == RequestCode.SEND_MESSAGE_V2)
+    header = SendMessage.from_letters(sent.fields)
     assert (header.producer_group, header.default_topic) == ("pg", "TBW102")
     assert (header.default_topic_queue_nums, header.batch) == (4, False)
 
@@ -87,6 +91,35 @@ async def test_nothing_is_sent_before_the_first_message(
     assert cluster.dials == []
 
 
+async def test_brokers_know_a_producer_with_its_first_message(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    cluster.create_topic("T")
+    async with producer_of(cluster) as producer:
+        await producer.send(Message(topic="T", body=b"x"))
+        await wait_all_tasks_blocked()
+        assert cluster.broker.producers == {"pg": {producer.client_id}}
+
+
+async def test_brokers_of_topics_named_at_the_start_know_a_producer_that_sends_nothing(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    cluster.broker.create_topic("T")
+    other = cluster.add_broker()
+    async with open_producer(
+        "pg", topics=["T", "later"], name_servers=cluster.name_servers, dial=cluster.dial
+    ) as producer:
+        assert cluster.broker.producers == {"pg": {producer.client_id}}
+        assert other.producers == {}
+        other.create_topic("later")
+        await trio.sleep(10)
+        assert other.producers == {"pg": {producer.client_id}}
+    with pytest.raises(InvalidName, match="bad topic"):
+        await open_producer(
+            "pg", topics=["bad topic"], name_servers=cluster.name_servers
+        ).__aenter__()
+
+
 async def test_heartbeats_follow_every_thirty_seconds_and_the_end_is_told(
     cluster: FakeCluster, autojump_clock: MockClock
 ) -> None:
@@ -94,7 +127,7 @@ async def test_heartbeats_follow_every_thirty_seconds_and_the_end_is_told(
     async with producer_of(cluster) as producer:
         await producer.send(Message(topic="T", body=b"x"))
         await trio.sleep(95)
-        assert cluster.broker.count(HEART_BEAT) == 3
+        assert cluster.broker.count(HEART_BEAT) == 4
         assert cluster.broker.producers == {"pg": {producer.client_id}}
     assert cluster.broker.requests[-1].code == RequestCode.UNREGISTER_CLIENT
     assert cluster.broker.requests[-1].fields == {
@@ -425,3 +458,54 @@ async def test_bad_name_servers_are_refused(servers: str | list[str]) -> None:
     with pytest.raises(InvalidName):
         async with open_producer("g", name_servers=servers):
             pass
+
+
+async def test_attempts_at_the_only_broker_give_it_time_to_come_back(
+    cluster: FakeCluster, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    cluster.create_topic("T")
+    async with producer_of(cluster) as producer:
+        await producer.publish_queues("T")
+        cluster.broker.reachable = False
+        cluster.broker.cut()
+
+        async def restart() -> None:
+            await trio.sleep(1.5)
+            cluster.broker.reachable = True
+
+        nursery.start_soon(restart)
+        started_s = trio.current_time()
+        await producer.send(Message(topic="T", body=b"x"))
+        assert trio.current_time() - started_s < 3
+    assert cluster.bodies("T") == [b"x"]
+
+
+async def test_a_broker_that_stays_away_fails_the_send_within_its_time(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    cluster.create_topic("T")
+    async with producer_of(cluster) as producer:
+        await producer.publish_queues("T")
+        cluster.broker.reachable = False
+        cluster.broker.cut()
+        started_s = trio.current_time()
+        with pytest.raises(BrokerUnreachable) as failed:
+            await producer.send(Message(topic="T", body=b"x"), timeout_s=2)
+        assert 1 < trio.current_time() - started_s <= 2
+    assert "after 3 of 3 attempts" in failed.value.__notes__[0]
+
+
+async def test_a_broker_that_hangs_leaves_time_for_another(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    cluster.add_broker()
+    cluster.create_topic("T", 1)
+    async with producer_of(cluster) as producer:
+        for _ in cluster.brokers:
+            await producer.send(Message(topic="T", body=b"first"))
+        cluster.broker.mute(RequestCode.SEND_MESSAGE_V2, times=100)
+        for _ in range(4):
+            started_s = trio.current_time()
+            result = await producer.send(Message(topic="T", body=b"x"))
+            assert result.queue.broker_name == "broker-b"
+            assert trio.current_time() - started_s <= 1.5

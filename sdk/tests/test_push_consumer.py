@@ -23,7 +23,7 @@ from lanemq.sdk import (
     ReceivedMessage,
     open_push_consumer,
 )
-from lanemq.sdk._testing import FakeCluster, clock_ms
+from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
 from lanemq.wire import RequestCode
 
 FIRST = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET)

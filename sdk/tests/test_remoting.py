@@ -12,8 +12,9 @@ from lanemq.sdk import (
     RequestTimedOut,
     open_remoting_client,
 )
-from lanemq.sdk._testing import FakeBroker, FakeCluster, Peer
-from lanemq.wire import Frame, Refused, request
+from lanemq.testkit.sdk.cluster import FakeBroker, FakeCluster, Peer
+from lanemq.wire import Refused
+from lanemq.wire.frame import Frame, request
 
 ECHO, SLOW = 900, 901
 
@@ -78,7 +79,7 @@ async def test_no_answer_times_out_and_the_connection_goes_on(
     broker.mute(ECHO)
     async with open_remoting_client(dial=cluster.dial) as client:
         start = trio.current_time()
-        with pytest.raises(RequestTimedOut, match="request code 900 within 3 s"):
+        with pytest.raises(RequestTimedOut, match="request 900 within 3 s"):
             await client.call(broker.address, request(ECHO))
         assert trio.current_time() == start + 3
         assert (await client.call(broker.address, request(ECHO, body=b"x"))).body == b"x"

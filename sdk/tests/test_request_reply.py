@@ -22,8 +22,8 @@ from lanemq.sdk import (
     open_push_consumer,
     reply_to,
 )
-from lanemq.sdk._testing import FakeCluster, clock_ms
-from lanemq.sdk._testing_producer import FakeProducers, FakeReplies
+from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.testkit.sdk.producers import FakeProducers, FakeReplies
 from lanemq.wire import RequestCode
 
 REPLY = RequestCode.SEND_REPLY_MESSAGE_V2

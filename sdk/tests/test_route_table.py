@@ -1,8 +1,8 @@
-"""What a route lets a client send to and read from."""
+"""The queues that a route lets a client send to and read from."""
 
 from lanemq.sdk import MessageQueue
-from lanemq.sdk._route_table import read_default_route, read_route
-from lanemq.wire import BrokerData, QueueData, RouteData
+from lanemq.sdk.net._route_table import read_default_route, read_route
+from lanemq.wire.bodies import BrokerData, QueueData, RouteData
 
 
 def queues(*named: tuple[str, int]) -> tuple[MessageQueue, ...]:

@@ -16,7 +16,7 @@ from lanemq.sdk import (
     open_producer,
     select_randomly,
 )
-from lanemq.sdk._testing import FakeCluster, clock_ms
+from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
 from lanemq.wire import RequestCode
 
 SEND = RequestCode.SEND_MESSAGE_V2

@@ -28,7 +28,7 @@ from lanemq.sdk import (
     open_producer,
     open_push_consumer,
 )
-from lanemq.sdk._testing import FakeCluster, clock_ms
+from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
 from lanemq.wire import RequestCode
 
 TOPIC = "T"

@@ -18,8 +18,9 @@ from lanemq.sdk import (
     open_lite_pull_consumer,
     open_push_consumer,
 )
-from lanemq.sdk._testing import FakeCluster, clock_ms
-from lanemq.wire import CheckClientRequestBody, RequestCode
+from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.wire import RequestCode
+from lanemq.wire.bodies import CheckClientRequestBody
 
 CHECK = RequestCode.CHECK_CLIENT_CONFIG
 

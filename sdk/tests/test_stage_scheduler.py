@@ -13,9 +13,9 @@ from hypothesis.stateful import (
     rule,
 )
 
-from lanemq.sdk._stage_counter import StageCounter
-from lanemq.sdk._stage_scheduler import Batch, StageScheduler
-from lanemq.wire import STAGE_OFFSET_MAX, StageRecord, Stages
+from lanemq.sdk.consumer.ordered._stage_counter import StageCounter
+from lanemq.sdk.consumer.pool._stage_scheduler import Batch, StageScheduler
+from lanemq.wire.message import STAGE_OFFSET_MAX, StageRecord, Stages
 
 
 @dataclass(frozen=True)

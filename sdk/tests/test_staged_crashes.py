@@ -30,8 +30,9 @@ from lanemq.sdk import (
     Stages,
     open_push_consumer,
 )
-from lanemq.sdk._testing import FakeCluster, Peer, Process, clock_ms
-from lanemq.wire import Frame, RequestCode
+from lanemq.testkit.sdk.cluster import FakeCluster, Peer, Process, clock_ms
+from lanemq.wire import RequestCode
+from lanemq.wire.frame import Frame
 
 pytestmark = pytest.mark.slow  # a life of a consumer for each crash
 

@@ -27,8 +27,10 @@ from lanemq.sdk import (
     StageRecord,
     open_push_consumer,
 )
-from lanemq.sdk._testing import FakeCluster, Process, clock_ms
-from lanemq.wire import RequestCode, ResetOffsetBody, request
+from lanemq.testkit.sdk.cluster import FakeCluster, Process, clock_ms
+from lanemq.wire import RequestCode
+from lanemq.wire.bodies import ResetOffsetBody
+from lanemq.wire.frame import request
 
 FIRST = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
 QUEUE = MessageQueue("T", "broker-a", 0)
@@ -70,7 +72,7 @@ class Log:
 
     @property
     def times(self) -> dict[float, list[int]]:
-        """When which offsets were begun, by seconds since the first."""
+        """Seconds since the first start -> offsets begun then."""
         first_s = self.started[0][0]
         times: dict[float, list[int]] = {}
         for time_s, offsets in self.started:
@@ -672,3 +674,59 @@ async def test_in_a_namespace_the_reset_is_told_the_topic_as_the_application_kno
     assert topics == {"T"}
     number = cluster.broker.offsets["%STAGE%ns%cg", "ns%T", 0]
     assert StageRecord.unpack(number) == StageRecord(3, 3, settled=True)
+
+
+async def test_the_queues_of_a_killed_owner_are_free_where_locks_end_with_the_connection(
+    cluster: FakeCluster, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    cluster.broker.binds_locks = True
+    cluster.create_topic("T", 1)
+    fill(cluster, 5)
+    process, log = Process(cluster), Log()
+
+    async def consume() -> None:
+        listener = StagedConcurrentListener(Log(takes_s=3600), STAGES)
+        async with consumer_of(cluster, listener, process=process):
+            await trio.sleep_forever()
+
+    nursery.start_soon(consume)
+    await trio.sleep(1.5)
+    async with consumer_of(cluster, StagedConcurrentListener(log, STAGES)):
+        await trio.sleep(1)
+        assert not log.started
+        await process.kill()
+        await trio.sleep(3)  # the group is told, and divides its queues
+        assert log.started
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_connection_that_breaks_ends_the_locks_and_their_owner_knows_it(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    cluster.broker.binds_locks = True
+    cluster.create_topic("T", 1)
+    fill(cluster, 7)
+    log = Log(5)
+    async with consumer_of(cluster, StagedConcurrentListener(log, STAGES)):
+        await trio.sleep(1)
+        assert log.times == {0: [0, 1]}
+        cluster.broker.cut()
+        await trio.sleep(30)
+        # What ran did not count; then all went on, stage by stage.
+        begun = [offset for _, offsets in log.started for offset in offsets]
+        assert begun.count(0) == begun.count(1) == 2
+        assert sorted(set(begun)) == list(range(7))
+    assert cluster.broker.offsets["cg", "T", 0] == 7
+
+
+async def test_at_an_apache_broker_locks_outlive_a_connection(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    cluster.create_topic("T", 1)
+    fill(cluster, 7)
+    log = Log(5)
+    async with consumer_of(cluster, StagedConcurrentListener(log, STAGES)):
+        await trio.sleep(1)
+        cluster.broker.cut()
+        await trio.sleep(30)
+        assert sorted(offset for _, offsets in log.started for offset in offsets) == list(range(7))

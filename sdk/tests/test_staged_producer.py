@@ -20,8 +20,9 @@ from lanemq.sdk import (
     Stages,
     open_producer,
 )
-from lanemq.sdk._testing import FakeCluster, Peer, clock_ms
-from lanemq.wire import Frame, RequestCode
+from lanemq.testkit.sdk.cluster import FakeCluster, Peer, clock_ms
+from lanemq.wire import RequestCode
+from lanemq.wire.frame import Frame
 
 SEND = RequestCode.SEND_MESSAGE_V2
 

@@ -22,10 +22,11 @@ from lanemq.sdk import (
     open_push_consumer,
     open_transaction_producer,
 )
-from lanemq.sdk._testing import START_MS, FakeCluster, Peer, clock_ms
-from lanemq.sdk._testing_producer import FakeProducers, FakeTransactions
-from lanemq.sdk._trace_records import DATA_MAX, KEYS_MAX, TraceRecord, pack
-from lanemq.wire import Frame, RequestCode
+from lanemq.sdk.observe._trace_records import DATA_MAX, KEYS_MAX, TraceRecord, pack
+from lanemq.testkit.sdk.cluster import START_MS, FakeCluster, Peer, clock_ms
+from lanemq.testkit.sdk.producers import FakeProducers, FakeTransactions
+from lanemq.wire import RequestCode
+from lanemq.wire.frame import Frame
 
 TRACE = "RMQ_SYS_TRACE_TOPIC"
 TRACED = ClientOptions(trace=True)

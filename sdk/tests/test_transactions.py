@@ -10,6 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from lanemq.sdk import (
     Message,
     MessageRejected,
+    Producer,
     ReceivedMessage,
     RefusedByBroker,
     SendStatus,
@@ -17,9 +18,11 @@ from lanemq.sdk import (
     TransactionState,
     open_transaction_producer,
 )
-from lanemq.sdk._testing import FakeCluster, Peer, clock_ms
-from lanemq.sdk._testing_producer import FakeProducers, FakeTransactions
-from lanemq.wire import EndTransaction, Frame, RequestCode
+from lanemq.testkit.sdk.cluster import FakeCluster, Peer, clock_ms
+from lanemq.testkit.sdk.producers import FakeProducers, FakeTransactions
+from lanemq.wire import RequestCode
+from lanemq.wire.frame import Frame
+from lanemq.wire.headers import EndTransaction
 
 SEND, END = RequestCode.SEND_MESSAGE_V2, RequestCode.END_TRANSACTION
 HEART_BEAT = RequestCode.HEART_BEAT
@@ -213,22 +216,68 @@ async def test_a_check_that_fails_or_says_nonsense_counts_as_unknown(
     assert "is no TransactionState" in caplog.text
 
 
-async def test_ordinary_messages_go_through_the_producer_under_it(
+async def test_a_producer_opened_again_that_sends_nothing_answers_checks(
+    cluster: FakeCluster, transactions: FakeTransactions, autojump_clock: MockClock
+) -> None:
+    """At Apache a message nobody answers for is dropped after 15 checks."""
+
+    async def found(message: ReceivedMessage) -> TransactionState:
+        return COMMIT
+
+    async with producer_of(cluster) as producer:
+        await producer.send_in_transaction(MESSAGE, returning(UNKNOWN))
+    transactions.producers.groups.clear()
+    async with producer_of(cluster, found):
+        transactions.check(0)
+        await settled(transactions, 2)
+    assert cluster.bodies("T") == [b"paid"]
+
+
+async def test_named_topics_say_which_brokers_may_ask(
+    cluster: FakeCluster, transactions: FakeTransactions, autojump_clock: MockClock
+) -> None:
+    other = cluster.add_broker()
+    async with open_transaction_producer(
+        "pg", check=never, topics=["T"], name_servers=cluster.name_servers, dial=cluster.dial
+    ) as producer:
+        assert cluster.broker.producers == {"pg": {producer.client_id}}
+        assert other.producers == {}
+
+
+async def test_brokers_that_come_later_can_ask_too(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    """The name server is away at first, a broker is added later: neither needs a send."""
+    (name_server,) = cluster.name_server_nodes
+    name_server.reachable = False
+    async with producer_of(cluster) as producer:
+        assert cluster.broker.producers == {}
+        name_server.reachable = True
+        await trio.sleep(20)
+        assert cluster.broker.producers == {"pg": {producer.client_id}}
+        other = cluster.add_broker()
+        await trio.sleep(61)
+        assert other.producers == {"pg": {producer.client_id}}
+
+
+async def test_ordinary_messages_go_through_the_same_producer(
     cluster: FakeCluster, transactions: FakeTransactions, autojump_clock: MockClock
 ) -> None:
     async with producer_of(cluster) as producer:
-        await producer.producer.send(MESSAGE)
-        assert producer.client_id == producer.producer.client_id
+        await producer.send(MESSAGE)
+        assert isinstance(producer, Producer)
     assert cluster.bodies("T") == [b"paid"]
     assert transactions.ended == []
 
 
 async def test_a_broker_without_transactions_says_so_before_anything_is_done(
-    name_server: str,
+    no_transactions_server: str,
 ) -> None:
     async def execute(message: Message, transaction_id: str) -> TransactionState:
         raise AssertionError("must not run")
 
-    async with open_transaction_producer("pg", check=never, name_servers=name_server) as producer:
+    async with open_transaction_producer(
+        "pg", check=never, name_servers=no_transactions_server
+    ) as producer:
         with pytest.raises(RefusedByBroker, match="transaction"):
             await producer.send_in_transaction(MESSAGE, execute)

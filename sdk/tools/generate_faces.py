@@ -28,11 +28,16 @@ CLIENTS: Final = {
     "_lite_pull.py": ["LitePullConsumer"],
     "admin/_broker.py": ["BrokerRequests"],
     "admin/_consumers.py": ["ConsumerRequests"],
+    "admin/_servers.py": ["ServerRequests"],
     "admin/_moves.py": ["LogicalQueueOperations"],
     "admin/_logical.py": ["LogicalQueueRequests"],
     "admin/_messages.py": ["MessageRequests"],
     "admin/_name_server.py": ["NameServerRequests"],
     "admin/_client.py": ["AdminClient"],
+    "kv/_checkpoint.py": ["Checkpoint"],
+    "kv/_lock.py": ["Lock"],
+    "kv/_watch.py": ["Watch"],
+    "kv/_store.py": ["KeyValueStore"],
 }
 """Modules of the core, and the classes of each that have a face."""
 
@@ -51,21 +56,59 @@ LISTENERS: Final = (
 )
 """Listeners; those of the blocking face have functions that are not async."""
 
+SETTINGS: Final = {
+    "RemotingOptions": "RemotingSettings",
+    "ClientOptions": "ClientSettings",
+    "ProducerOptions": "ProducerSettings",
+    "ConsumerOptions": "ConsumerSettings",
+    "PushOptions": "PushSettings",
+    "LitePullOptions": "LitePullSettings",
+}
+"""Options classes, and the types of their fields as keywords."""
+
 HOMES: Final = {name: module for module, names in CLIENTS.items() for name in names}
 CALLBACKS: Final = {"Execute"}  # parameters that run where the caller waits
-GIVE_BACK: Final = {"poll": "give_back", "__anext__": "give_one_back"}
+CLOSED_BY_CALL: Final = {
+    "AdminClient",
+    "KeyValueStore",
+    "LitePullConsumer",
+    "Producer",
+    "PushConsumer",
+}
+CLOSE: Final = {
+    True: '''def close(self) -> None:
+    """Close this client as the end of its `with` block does; again and again does no harm."""
+    self._bridge.close()''',
+    False: '''async def close(self) -> None:
+    """Close this client as the end of its `async with` block does; again does no harm."""
+    await self._bridge.close()''',
+}
+"""The end of a client that was opened by ``start``."""
+NEXT: Final = """{keyword} {name}(self) -> {returns}:
+    message = None if (lent := self._core._buffer.lent) is None else lent.next(monotonic())
+    while message is None:  # only a batch costs a hop between threads
+        give_back = give_back_lent(self._core)
+        lent = {wait}self._bridge.take(give_back, self._core._lend)
+        message = lent.next(monotonic())
+    return message"""
+"""The search for the next message of an iteration."""
+WRAPPED: Final = {"Checkpoint", "Watch"}
+"""The results of plain methods that have a face of their own."""
+GIVEN_BACK_ONE_BY_ONE: Final = {"kv/_watch.py"}
+"""Modules whose iterations take back what a cancelled caller has not seen."""
+GIVE_BACK: Final = {"poll": "give_back"}
 PLAIN_TYPES: Final = {"Execute", "Handle", "StageOffsetStore"}  # blocking has its own
 ITERATION: Final = {"__aiter__": "__iter__", "__anext__": "__next__"}
 
 LISTENER_IMPORTS: Final = {
     "CoreHandle": "from .._listener import Handle as CoreHandle",
-    "CoreStore": "from .._stage_offsets import StageOffsetStore as CoreStore",
+    "CoreStore": "from ..consumer.ordered._stage_offsets import StageOffsetStore as CoreStore",
     "check_plain": "from ._callables import check_plain",
     "no_handle": "from ._callables import no_handle",
 }
 
-TRIO_ONLY: Final = {"Dial", "RemotingClient", "dial_tcp", "open_remoting_client"}
-"""What is below the clients, and has no face: single frames, and trio's streams."""
+TRIO_ONLY: Final = {"Dial", "RemotingClient", "dial_tcp", "open_remoting_client", "over_tls"}
+"""The names below the clients, without a face: single frames, and trio's streams."""
 
 OPENERS: Final = {
     "open_lite_pull_consumer": "_open",
@@ -73,6 +116,7 @@ OPENERS: Final = {
     "open_push_consumer": "_open",
     "open_transaction_producer": "_open",
     "open_admin": "_open",
+    "open_kv_store": "_open",
 }
 FORWARDING: Final = {name: Path(module).stem for module, names in CLIENTS.items() for name in names}
 FUNCTION_HOMES: Final = {
@@ -105,10 +149,18 @@ sdk/tools/generate_faces.py. See docs/sdk.md.
 
 Written by sdk/tools/generate_faces.py.
 """''',
+    ("blocking", "kv"): '''"""lanemq.sdk.kv for programs without an event loop.
+
+Written by sdk/tools/generate_faces.py.
+"""''',
     ("aio", ""): f'''"""lanemq.sdk for asyncio.
 
 {NAMES_ARE}
 themselves. Written by sdk/tools/generate_faces.py. See docs/sdk.md.
+"""''',
+    ("aio", "kv"): '''"""lanemq.sdk.kv for asyncio.
+
+Written by sdk/tools/generate_faces.py.
 """''',
     ("aio", "admin"): '''"""lanemq.sdk.admin for asyncio.
 
@@ -130,7 +182,7 @@ PLAIN_WORDS: Final = (
     (r"``(\w+)`` tasks at once", r"``\1`` threads at once"),
     (r"the listener is cancelled", "the listener is not waited for"),
 )
-"""What documentation of the core says, and what it has to say where nothing is async."""
+"""The words of the core's documentation -> those where nothing is async."""
 
 
 @dataclass
@@ -145,6 +197,7 @@ class Output:
     used: set[str] = field(default_factory=set)
     """Names of the core's module that the written one needs."""
     helpers: set[str] = field(default_factory=set)
+    plain_imports: set[str] = field(default_factory=set)
     core: set[str] = field(default_factory=set)
     """Classes and functions that are forwarded to."""
     body: list[str] = field(default_factory=list)
@@ -218,6 +271,15 @@ def write_method(output: Output, node: ast.FunctionDef | ast.AsyncFunctionDef) -
         returns = returns.replace("AbstractAsyncContextManager", "AbstractContextManager")
     if node.name == "__aiter__":
         body = "return self"
+    elif node.name == "__anext__" and output.source in GIVEN_BACK_ONE_BY_ONE:
+        body = f"return {wait}self._bridge.take(self._core._give_back, self._core.__anext__)"
+    elif returns in WRAPPED:
+        body = f"return {returns}(self._bridge.run({target}, {passed}), self._bridge)"
+    elif node.name == "__anext__":
+        output.helpers.add("give_back_lent")
+        output.plain_imports.add("from time import monotonic")
+        name_of_next = name
+        return NEXT.format(keyword=keyword, name=name_of_next, returns=returns, wait=wait)
     elif is_property(node):
         body = f"return self._bridge.run(lambda: {target})"
         declared = "self"
@@ -243,7 +305,10 @@ def write_method(output: Output, node: ast.FunctionDef | ast.AsyncFunctionDef) -
 
 
 def public_attributes(output: Output, node: ast.ClassDef) -> list[str]:
-    """Properties for what ``__init__`` sets under a public name and documents."""
+    """Lines for ``__init__`` that copy what the core's sets under a public name and documents.
+
+    Such attributes never change, so no thread has to ask the core for them.
+    """
     written = []
     init = next((n for n in node.body if getattr(n, "name", "") == "__init__"), None)
     if not isinstance(init, ast.FunctionDef):
@@ -255,17 +320,16 @@ def public_attributes(output: Output, node: ast.ClassDef) -> list[str]:
                 targets=[ast.Attribute(value=ast.Name("self"), attr=name)], value=ast.Name(given)
             ) if not name.startswith("_"):
                 kind = types[given]
-                assert kind is not None
-                assert isinstance(following, ast.Expr), f"{node.name}.{name} needs a docstring"
-                text = ast.get_source_segment(output.text, following)
-                returns = output.expression(kind)
-                value = f"self._core.{name}"
-                body = f"self._bridge.run(lambda: {value})"
-                if returns in HOMES:
-                    body = f"{returns}({value}, self._bridge)"
-                written.append(
-                    f"@property\ndef {name}(self) -> {returns}:\n    {text}\n    return {body}"
-                )
+            case ast.AnnAssign(
+                target=ast.Attribute(value=ast.Name("self"), attr=name), annotation=kind
+            ) if not name.startswith("_"):
+                pass
+            case _:
+                continue
+        assert kind is not None
+        assert isinstance(following, ast.Expr), f"{node.name}.{name} needs a docstring"
+        text = ast.get_source_segment(output.text, following)
+        written.append(f"    self.{name}: {output.expression(kind)} = core.{name}\n    {text}")
     return written
 
 
@@ -275,17 +339,25 @@ def write_class(output: Output, node: ast.ClassDef) -> None:
     bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
     output.used.update(bases)
     lines = [f"class {node.name}({', '.join(bases)}):" if bases else f"class {node.name}:"]
-    if not any(isinstance(d, ast.Name) and d.id == "final" for d in node.decorator_list):
-        members = ["_core: AdminClient", "_bridge: Bridge"]  # of the class that has it as base
-    else:
+    is_final = any(isinstance(d, ast.Name) and d.id == "final" for d in node.decorator_list)
+    if is_final:
         output.used.add("final")
         lines.insert(0, "@final")
-        members = [
-            f"""def __init__(self, core: _core.{node.name}, bridge: Bridge) -> None:
-    self._core = core
-    self._bridge = bridge""",
-            *public_attributes(output, node),
-        ]
+    if "/" in output.source and not is_final:
+        members = ["_core: AdminClient", "_bridge: Bridge"]  # of the class that has it as base
+    else:
+        is_derived = "/" not in output.source and bool(bases)
+        body = ["    super().__init__(core, bridge)"] if is_derived else []
+        kind = f": _core.{node.name}" if is_derived else ""
+        body.append(f"    self._core{kind} = core")
+        if not is_derived:
+            body.append("    self._bridge = bridge")
+        init = f"def __init__(self, core: _core.{node.name}, bridge: Bridge) -> None:"
+        members = ["\n".join([init, *body, *public_attributes(output, node)])]
+        if any(getattr(statement, "name", "") == "__repr__" for statement in node.body):
+            members.append("def __repr__(self) -> str:\n    return repr(self._core)")
+        if node.name in CLOSED_BY_CALL and not is_derived:
+            members.append(CLOSE[output.blocking])
     lines.append(f"    {output.documentation(node)}")
     for statement in node.body:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and (
@@ -365,7 +437,7 @@ def indent(text: str) -> str:
 
 
 def imports(output: Output) -> list[str]:
-    """Where the names that were used come from: as in the core's module, or a face of it."""
+    """The imports of the names that were used: as in the core's module, or from a face of it."""
     lines = ["from ._bridge import Bridge" if output.up == ".." else "from .._bridge import Bridge"]
     if output.source.startswith("listeners"):
         lines = []
@@ -381,8 +453,11 @@ def imports(output: Output) -> list[str]:
         if name in wanted:
             lines.append(line)
             wanted.discard(name)
+    lines += sorted(output.plain_imports)
     if output.helpers:
-        lines.append(f"from {output.up}_give_back import {', '.join(sorted(output.helpers))}")
+        lines.append(
+            f"from {output.up}consumer._give_back import {', '.join(sorted(output.helpers))}"
+        )
     if "AbstractContextManager" in wanted:
         lines.append("from contextlib import AbstractContextManager")
         wanted -= {"AbstractContextManager", "AbstractAsyncContextManager"}
@@ -409,7 +484,7 @@ def imports(output: Output) -> list[str]:
 def import_of(output: Output, level: int, origin: str, name: str) -> str:
     if level == 0:
         return f"from {origin} import {name}"
-    folder = "admin." if "/" in output.source and level == 1 else ""
+    folder = f"{Path(output.source).parent}." if "/" in output.source and level == 1 else ""
     return f"from {output.up}{folder}{origin} import {name}"
 
 
@@ -445,6 +520,35 @@ def write_listeners() -> str:
         lines += [line for line in imports(output) if "Bridge" not in line]
         bodies += [body.replace("_core.", f"{module}.") for body in output.body]
     return "\n".join([header("lanemq.sdk's listeners"), *lines, *bodies])
+
+
+def write_settings() -> str:
+    """Types of the single options that ``open_…`` functions take by keyword."""
+    fields: dict[str, list[str]] = {}
+    bases: dict[str, str] = {}
+    imports: list[str] = []
+    for source in ("net/_remoting.py", "_options.py"):
+        text = (SDK / source).read_text()
+        for statement in ast.parse(text).body:
+            if isinstance(statement, ast.ImportFrom | ast.Import) and source == "_options.py":
+                imports.append(ast.unparse(statement))
+            elif isinstance(statement, ast.ClassDef) and statement.name in SETTINGS:
+                bases[statement.name] = ast.unparse(statement.bases[0]) if statement.bases else ""
+                fields[statement.name] = [
+                    f"    {s.target.id}: {ast.unparse(s.annotation)}"
+                    for s in statement.body
+                    if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)
+                ]
+    bases["ClientOptions"] = "RemotingOptions"
+    bases["ProducerOptions"] = bases["ConsumerOptions"] = "ClientOptions"
+    lines = [header("the options of lanemq.sdk"), "from typing import TypedDict", *imports]
+    lines.append("from ._options import ClientOptions, Compression, ConsumeFrom, MessageModel")
+    for name, written in SETTINGS.items():
+        base = SETTINGS.get(bases[name], "TypedDict")
+        lines.append(f"class {written}({base}, total=False):")
+        lines.append(f'    """The fields of `{name}`, as keywords."""\n')
+        lines += fields[name]
+    return "\n".join(lines)
 
 
 def header(source: str) -> str:
@@ -484,6 +588,7 @@ def generated() -> dict[Path, str]:
         for source in (*CLIENTS, *FUNCTIONS)
     }
     texts[SDK / "blocking" / "_listeners.py"] = write_listeners()
+    texts[SDK / "_setting_types.py"] = write_settings()
     for face, folder in PACKAGE_DOCUMENTATION:
         texts[SDK / face / folder / "__init__.py"] = write_package(face, folder)
     for path, text in texts.items():

@@ -1,4 +1,4 @@
-"""What the store's tests share: small stores on a simulated disk, and messages for them."""
+"""The fixtures of the store's tests: small stores on a simulated disk, and messages for them."""
 
 import shutil
 import tarfile
@@ -12,8 +12,8 @@ import pytest
 import trio
 
 from lanemq.storage import NewMessage, Store, StoreConfig, open_store
-from lanemq.storage.testing import SimulatedFiles
-from lanemq.wire import encode_properties
+from lanemq.testkit.storage.disk import SimulatedFiles
+from lanemq.wire.message import encode_properties
 
 ROOT = Path("/store")
 HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))

@@ -7,15 +7,17 @@ from pathlib import Path
 import pytest
 
 from lanemq.storage.bulk import convert_to_files, convert_to_rocksdb
-from lanemq.storage.rocks import QueueDatabase, QueueRows, is_present
-from lanemq.storage.stage_testing import Stand, assert_files_agree, assert_rows_agree
+from lanemq.storage.queues.rocks._queue_rows import QueueRows
+from lanemq.storage.rocks import QueueDatabase, is_present
+from lanemq.testkit.storage.stages import Stand, assert_files_agree, assert_rows_agree
+from lanemq.testkit.storage.turns import take_turns
 
 STAGES = (1, 2, 3)
 TOPICS = ("T", "Longer")
 
 
 class Past:
-    """What happens to a store before it is converted."""
+    """The history of a store before it is converted."""
 
     def __init__(self, stand: Stand, seed: int) -> None:
         self.stand = stand
@@ -68,14 +70,17 @@ class Past:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(24))
-async def test_both_conversions_leave_what_the_log_says(seed: int, tmp_path: Path) -> None:
+async def test_both_conversions_leave_what_the_log_says(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     past = Past(Stand(tmp_path / "store"), seed)
     for _ in range(past.rng.randint(1, 5)):
         await past.run()
     past.damage()
     root = past.stand.root
     files = Stand(Path(shutil.copytree(root, tmp_path / "files")))
-    convert_to_rocksdb(root)
+    take_turns(monkeypatch)
+    convert_to_rocksdb(root, jobs=1 + seed % 2)
     assert_rows_agree(past.stand.config(3), past.deleted)
     convert_to_files(files.root, queue_file_bytes=200)
     assert_files_agree(files.config(1), past.deleted)

@@ -1,7 +1,7 @@
 """Whatever a crash leaves, the store opens, has what it promised, and goes on without a gap.
 
 Each run is one seed: a broker's life on a disk in memory, killed or cut off from power at a
-random operation, several times over. See ``lanemq.storage.testing`` for the faults.
+random operation, several times over. See ``lanemq.testkit.storage.disk`` for the faults.
 """
 
 import random
@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from lanemq.storage import FlushMode, NewMessage, Put, Store, StoreConfig, open_store
-from lanemq.storage.testing import Crash, SimulatedFiles
-from lanemq.wire import SysFlag, decode_message, encode_properties
+from lanemq.testkit.storage.batches import batch_of, puts_of
+from lanemq.testkit.storage.disk import Crash, SimulatedFiles
+from lanemq.wire import SysFlag
+from lanemq.wire.message import decode_message, encode_properties
 
 ROOT = Path("/store")
 HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
@@ -46,7 +48,7 @@ def clock_ms() -> int:
 
 @dataclass
 class Model:
-    """What the store has promised."""
+    """The store's promises."""
 
     written: dict[tuple[str, int], dict[int, bytes]] = field(default_factory=dict)
     """Queue -> offset -> body of all that was committed: a kill may not lose it."""
@@ -96,7 +98,7 @@ async def put_some(rng: random.Random, store: Store, model: Model) -> None:
         elif len(messages) == 1:
             taken.append((messages[0], store.put(messages[0])))
         else:
-            taken += zip(messages, store.put_batch(messages), strict=True)
+            taken += zip(messages, puts_of(store.put_batch(batch_of(messages))), strict=True)
     store.commit()
     for message, put in taken:
         model.committed(message, put)

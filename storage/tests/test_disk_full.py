@@ -9,7 +9,8 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.storage import GetStatus, NewMessage, Store, StoreUnwritable
-from lanemq.storage.testing import SimulatedFiles
+from lanemq.testkit.storage.batches import batch_of
+from lanemq.testkit.storage.disk import SimulatedFiles
 
 OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
 MakeMessage = Callable[..., NewMessage]
@@ -38,7 +39,7 @@ async def test_a_full_disk_takes_back_the_whole_commit(
         with pytest.raises(StoreUnwritable):
             store.put(make_message())
         with pytest.raises(StoreUnwritable):
-            store.put_batch([make_message()])
+            store.put_batch(batch_of([make_message()]))
         assert store.max_position == kept.end
         assert store.get("T", 0, 0, max_count=9).status is GetStatus.FOUND
         assert store.bounds("T", 1) == (0, 0)

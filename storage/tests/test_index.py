@@ -1,5 +1,6 @@
 """The index finds what has a key, in the bytes that Apache's does."""
 
+import errno
 import struct
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -12,10 +13,11 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from lanemq.storage import NewMessage, Store
-from lanemq.storage._index import Index
-from lanemq.storage._index_file import key_hash
-from lanemq.storage.testing import SimulatedFiles
-from lanemq.wire import encode_properties
+from lanemq.storage.index._index import TOGETHER, Index
+from lanemq.storage.index._index_file import key_hash
+from lanemq.storage.index._key_hashes import key_hashes
+from lanemq.testkit.storage.disk import SimulatedFiles
+from lanemq.wire.message import encode_properties
 
 OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
 MakeMessage = Callable[..., NewMessage]
@@ -55,7 +57,7 @@ def test_the_index_answers_as_a_list_of_all_messages_would(
         now_ms += gap_s * 1000
         unique = f"U{number}"
         properties = encode_properties({"UNIQ_KEY": unique, "KEYS": keys})
-        index.submit("T", number * 100, now_ms, 0, properties)
+        index.submit([("T", number * 100, now_ms, 0, properties)])
         model.append((number * 100, now_ms, {unique, *keys.split()}))
         if reopens:
             index.drain()
@@ -84,7 +86,7 @@ def test_a_cut_keeps_what_lies_before_it_and_a_redo_restores_the_rest(count: int
     def submit(index: Index, numbers: range) -> None:
         for number in numbers:
             properties = encode_properties({"UNIQ_KEY": f"U{number}", "KEYS": "all"})
-            index.submit("T", number * 100, 1_000_000 + number, 0, properties)
+            index.submit([("T", number * 100, 1_000_000 + number, 0, properties)])
         index.drain()
         index.write_out()
 
@@ -179,7 +181,7 @@ async def test_a_long_backlog_is_bounded(
     make_message: MakeMessage,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("lanemq.storage._index.BACKLOG_MAX", 10)
+    monkeypatch.setattr("lanemq.storage.index._index.BACKLOG_MAX", 10)
     async with open_small() as store:
         for number in range(100):
             store.put(make_message(unique_key=f"U{number}"))
@@ -188,3 +190,52 @@ async def test_a_long_backlog_is_bounded(
         for number in range(100):
             found = store.query("T", f"U{number}", max_count=9, begin_ms=0, end_ms=FOREVER_MS)
             assert len(found.records) == 1
+
+
+def test_a_file_that_cannot_be_made_costs_no_key_of_a_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = SimulatedFiles()
+    index = new_index(files)
+    messages = [
+        ("T", number * 100, 1_000_000, 0, encode_properties({"UNIQ_KEY": f"U{number}", "KEYS": k}))
+        for number, k in enumerate(("a b", "c d", "e f"))  # a file has room for seven keys
+    ]
+    index.submit(messages)
+    index.drain(2)
+
+    def fails(path: Path, size_bytes: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "create", fails)
+        for _ in range(2):
+            with pytest.raises(OSError, match="No space"):
+                index.drain()
+            assert index.backlog > 0
+    index.drain()
+    assert index.backlog == 0
+    for key in ("U2", "e", "f"):
+        assert list(index.positions("T", key, 0, FOREVER_MS)) == [200]
+
+
+async def test_messages_that_come_together_are_indexed_at_once(
+    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+) -> None:
+    async with open_small() as store:
+        for number in range(TOGETHER):
+            store.put(make_message(unique_key=f"U{number}"))
+        store.commit()
+        assert store.statistics().index_backlog == 0
+        store.put(make_message(unique_key="alone"))
+        store.commit()
+        assert store.statistics().index_backlog == 1
+        found = store.query("T", "alone", max_count=9, begin_ms=0, end_ms=FOREVER_MS)
+        assert len(found.records) == 1
+
+
+def test_long_keys_are_not_remembered() -> None:
+    heads: dict[tuple[str, bytes], int] = {}
+    keys = [(0, "T", b"k" * 30_000 + b"%08d" % number) for number in range(9)]
+    assert key_hashes(keys, heads) == [key_hash("T", key.decode()) for _, _, key in keys]
+    assert heads == {}

@@ -36,7 +36,7 @@ async def test_a_second_process_is_refused_before_it_touches_anything(tmp_path: 
         assert other.stdout is not None
         assert other.stdout.readline() == "open\n"
         before = times(tmp_path)
-        with pytest.raises(StoreLocked, match="another process holds"):
+        with pytest.raises(StoreLocked, match=rf"process {other.pid} holds {tmp_path}/lock"):
             async with open_store(config):
                 pass
         assert times(tmp_path) == before

@@ -17,13 +17,13 @@ import pytest
 import trio
 
 from lanemq.storage import ConfigTables, StartRefused, StoreConfig, StoreType
-from lanemq.storage._files import RealFiles
-from lanemq.storage._tables import check_tables
-from lanemq.storage.rocks import _config_database as database
-from lanemq.storage.rocks._config_database import Change, ConfigDatabase
-from lanemq.storage.rocks._metadata_rows import GROUPS, KINDS, OFFSETS, TOPICS
-from lanemq.storage.rocks._metadata_start import EVIDENCE_FILE
-from lanemq.wire import TopicConfig
+from lanemq.storage._real_files import RealFiles
+from lanemq.storage.tables._tables import check_tables
+from lanemq.storage.tables.rocks import _database as database
+from lanemq.storage.tables.rocks._database import Change, ConfigDatabase
+from lanemq.storage.tables.rocks._rows import GROUPS, KINDS, OFFSETS, TOPICS
+from lanemq.storage.tables.rocks._start import EVIDENCE_FILE
+from lanemq.wire.bodies import TopicConfig
 
 NOW_MS = 1_700_000_000_000
 EARLIER_S, LATER_S = 1_000_000.0, 2_000_000.0

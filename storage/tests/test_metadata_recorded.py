@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from lanemq.storage import ConfigTables, StartRefused, StoreConfig, StoreType
-from lanemq.storage._files import RealFiles
-from lanemq.storage._tables import check_tables
-from lanemq.storage.rocks import _config_database as database
-from lanemq.storage.rocks._config_database import ConfigDatabase
-from lanemq.storage.rocks._metadata_rows import KINDS, OFFSETS, TOPICS, parse_version, version_row
+from lanemq.storage._real_files import RealFiles
+from lanemq.storage.tables._tables import check_tables
+from lanemq.storage.tables.rocks import _database as database
+from lanemq.storage.tables.rocks._database import ConfigDatabase
+from lanemq.storage.tables.rocks._rows import KINDS, OFFSETS, TOPICS, parse_version, version_row
 from lanemq.wire import fastjson
 
 STORES = Path(__file__).parents[2] / "compat_tests" / "vectors" / "stores"

@@ -1,20 +1,22 @@
-"""Which side counts: the rule as a table, and what a merge leaves, without any database."""
+"""The rule of sides as a table, and the results of merges, without any database."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.storage.rocks._metadata_rows import OFFSETS, TOPICS, Kind, parse_offsets
-from lanemq.storage.rocks._metadata_rule import (
+from lanemq.storage.tables.rocks._rows import OFFSETS, TOPICS, Kind, parse_offsets
+from lanemq.storage.tables.rocks._rule import (
     Direction,
     JsonSide,
     Later,
+    Loss,
     Marker,
     RocksSide,
     contents_sha256,
     differing,
     direction,
-    is_newer,
+    is_overwritten,
+    loss,
     merged,
 )
 
@@ -42,6 +44,8 @@ def exported(rocks: dict[str, bytes]) -> Marker:
     return Marker(2, JSON_DIGEST, contents_sha256(rocks, b"{}"))
 
 
+OLD, NEW = {"T@g": A}, {"T@g": B}
+
 CASES = [
     # what, kind, JSON rows and counter, RocksDB rows, counter and marker, written last, direction
     ("no JSON", TOPICS, {}, 0, {"T": A}, 3, None, Later.JSON, Direction.KEEP),
@@ -53,7 +57,9 @@ CASES = [
     ("row 3, equal", TOPICS, {"T": A}, 4, {"T": B}, 4, None, Later.JSON, Direction.MERGE),
     ("equal, copied", TOPICS, {"T": A}, 4, {"T": B}, 4, None, Later.UNKNOWN, Direction.ADD),
     ("equal, RocksDB last", TOPICS, {"T": A}, 4, {"T": B}, 4, None, Later.ROCKSDB, Direction.KEEP),
-    ("row 4", TOPICS, {"T": A}, 3, {"T": B}, 4, None, Later.JSON, Direction.KEEP),
+    ("row 4", TOPICS, {"T": A}, 3, {"T": B}, 4, None, Later.ROCKSDB, Direction.KEEP),
+    ("4.9 counts anew", TOPICS, {"T": A}, 3, {"T": B}, 4, None, Later.JSON, Direction.MERGE),
+    ("row 4, copied", TOPICS, {"T": A}, 3, {"T": B}, 4, None, Later.UNKNOWN, Direction.ADD),
     ("row 2", OFFSETS, {"T@g": A}, 3, {"T@g": B}, 4, None, Later.JSON, Direction.MERGE),
     ("5.3.3 went on", OFFSETS, {"T@g": A}, 0, {"T@g": B}, None, None, Later.ROCKSDB, Direction.ADD),
     ("doubt", OFFSETS, {"T@g": A}, 0, {"T@g": B}, None, None, Later.UNKNOWN, Direction.SMALLER),
@@ -70,7 +76,9 @@ CASES = [
     ),
     ("row 3, marker", TOPICS, {"T": A}, 4, {"T": B}, 9, seen(4), Later.JSON, Direction.MERGE),
     ("marker, copied", TOPICS, {"T": A}, 4, {"T": B}, 9, seen(4), Later.UNKNOWN, Direction.MERGE),
-    ("row 4, marker", TOPICS, {"T": A}, 3, {"T": B}, 9, seen(4), Later.JSON, Direction.KEEP),
+    ("counts anew", TOPICS, {"T": A}, 3, {"T": B}, 9, seen(4), Later.JSON, Direction.MERGE),
+    ("no count", OFFSETS, OLD, 0, NEW, 9, seen(4), Later.JSON, Direction.MERGE),
+    ("both, copied", OFFSETS, OLD, 0, NEW, 9, seen(4), Later.UNKNOWN, Direction.SMALLER),
     (
         "marker, RocksDB last",
         TOPICS,
@@ -93,6 +101,20 @@ CASES = [
         Later.JSON,
         Direction.REPLACE,
     ),
+    *[
+        (
+            f"only JSON changed, {later.value} last",
+            OFFSETS,
+            OLD,
+            0,
+            NEW,
+            9,
+            seen(4, NEW),
+            later,
+            Direction.REPLACE,
+        )
+        for later in Later
+    ],
 ]
 
 
@@ -116,12 +138,26 @@ def test_the_direction_of_a_start_with_rocksdb(
 
 
 def test_row_4_a_json_file_that_was_seen_before_never_counts_again() -> None:
-    marker = Marker(7, JSON_DIGEST)
-    rocks = rocks_side({"T": B}, 8, marker)
-    for later in Later:
-        verdict = direction(TOPICS, json_side({"T": A}, 7), rocks, later)
-        assert verdict.direction is Direction.KEEP
-        assert is_newer(json_side({"T": A}, 7), rocks, later)
+    last = Marker(7, JSON_DIGEST, contents_sha256({"T": A}, b"{}"))
+    older = Marker(8, "sha of another file").after(last)
+    for marker in (last, older):
+        rocks = rocks_side({"T": B}, 8, marker)
+        for later in Later:
+            verdict = direction(TOPICS, json_side({"T": A}, 7), rocks, later)
+            assert verdict.direction is Direction.KEEP
+            assert loss(json_side({"T": A}, 7), rocks, later) is Loss.ROWS
+            assert not is_overwritten(json_side({"T": A}, 7), rocks, later)
+
+
+def test_a_marker_knows_the_files_before_it_and_a_file_only_once() -> None:
+    marker = Marker(0, "0")
+    for number in range(1, 40):
+        marker = Marker(number, str(number)).after(marker)
+    assert marker.older_json == tuple(str(number) for number in range(23, 39))
+    back = Marker(39, "30").after(marker)
+    assert "30" not in back.older_json
+    assert back.older_json[-1] == "39"
+    assert Marker.parse(b'{"jsonCounter":3,"jsonSha256":"a","rocksSha256":"b"}').older_json == ()
 
 
 def test_what_was_passed_over_is_added_when_the_settings_allow_it() -> None:
@@ -132,32 +168,37 @@ def test_what_was_passed_over_is_added_when_the_settings_allow_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("json", "rocks", "marker", "counter", "later", "newer"),
+    ("json", "rocks", "marker", "counter", "later", "lost"),
     [
-        ({"T": A, "U": A}, {"T": A}, None, 3, Later.ROCKSDB, False),  # nothing that JSON lacks
-        ({"T": A}, {"T": B}, None, 3, Later.JSON, False),  # files were used since
-        ({"T": A}, {"T": B}, None, 3, Later.ROCKSDB, True),
-        ({"T": A}, {"T": B}, None, 3, Later.UNKNOWN, True),
-        ({"T": A}, {"T": B}, None, 1, Later.ROCKSDB, False),  # the file has the higher version
-        ({}, {"T": B}, None, None, Later.JSON, True),
-        ({"T": A}, {"T": B}, seen(2), 3, Later.JSON, False),
-        ({"T": A}, {"T": B}, seen(2), 3, Later.UNKNOWN, False),
-        ({"T": A}, {"T": B}, seen(2), 3, Later.ROCKSDB, True),
-        ({"T": A}, {"T": B}, seen(3), 3, Later.JSON, True),  # an older file was put back
-        ({"T": A}, {"T": B}, exported({"T": B}), 3, Later.JSON, False),
-        ({"T": A}, {"T": B}, exported({"T": A}), 3, Later.JSON, True),
+        ({"T": A, "U": A}, {"T": A}, None, 3, Later.ROCKSDB, Loss.NOTHING),
+        ({"T": A}, {"T": B}, None, 3, Later.JSON, Loss.OVERTAKEN),  # files were used since
+        ({"T": A}, {"T": B}, None, 3, Later.ROCKSDB, Loss.ROWS),
+        ({"T": A}, {"T": B}, None, 3, Later.UNKNOWN, Loss.EITHER),
+        ({"T": A}, {"T": B}, None, 1, Later.ROCKSDB, Loss.OVERTAKEN),  # the higher version
+        ({}, {"T": B}, None, None, Later.JSON, Loss.ROWS),
+        ({"T": A}, {"T": B}, seen(2), 3, Later.JSON, Loss.OVERTAKEN),
+        ({"T": A}, {"T": B}, seen(2), 3, Later.UNKNOWN, Loss.EITHER),
+        ({"T": A}, {"T": B}, seen(2), 3, Later.ROCKSDB, Loss.EITHER),
+        ({"T": A}, {"T": B}, seen(3), 3, Later.JSON, Loss.OVERTAKEN),  # 4.9 counts anew
+        ({"T": A}, {"T": B}, seen(3, {"T": B}), 3, Later.ROCKSDB, Loss.NOTHING),
+        ({"T": A}, {"T": B}, exported({"T": B}), 3, Later.JSON, Loss.NOTHING),
+        ({"T": A}, {"T": B}, exported({"T": A}), 3, Later.JSON, Loss.ROWS),
     ],
-)  # fmt: skip
+)
 def test_row_4_when_a_start_with_files_would_lose_something(
     json: dict[str, bytes],
     rocks: dict[str, bytes],
     marker: Marker | None,
     counter: int | None,
     later: Later,
-    newer: bool,
+    lost: Loss,
 ) -> None:
     sides = json_side(json, 2), rocks_side(rocks, counter, marker)
-    assert is_newer(*sides, later) is newer
+    assert loss(*sides, later) is lost
+    if lost is Loss.ROWS and marker is not None:
+        assert not is_overwritten(*sides, later)
+    if lost in (Loss.EITHER, Loss.OVERTAKEN):
+        assert is_overwritten(*sides, later)
 
 
 OFFSET_TABLES = st.dictionaries(

@@ -8,12 +8,14 @@ import json
 import logging
 import os
 import shutil
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from rocksdict import Options, Rdict
 
 from lanemq.storage import (
@@ -21,17 +23,22 @@ from lanemq.storage import (
     ConfigTables,
     StartRefused,
     StoreConfig,
+    StoreCorrupted,
+    StoreError,
     StoreLocked,
     StoreType,
     open_store,
 )
-from lanemq.storage._files import RealFiles
-from lanemq.storage._tables import check_tables
-from lanemq.storage.rocks import _config_database as database
-from lanemq.storage.rocks._config_database import Change, ConfigDatabase
-from lanemq.storage.rocks._metadata_rows import GROUPS, KINDS, OFFSETS, TOPICS, Kind
-from lanemq.storage.rocks._metadata_rule import Marker
-from lanemq.wire import DataVersion, SubscriptionGroupConfig, TopicConfig
+from lanemq.storage._real_files import RealFiles
+from lanemq.storage.tables._tables import check_tables
+from lanemq.storage.tables.rocks import _database as database
+from lanemq.storage.tables.rocks._database import Change, ConfigDatabase
+from lanemq.storage.tables.rocks._rows import GROUPS, KINDS, OFFSETS, TOPICS, Kind
+from lanemq.storage.tables.rocks._rule import Marker
+from lanemq.storage.tools import export_in_place
+from lanemq.testkit.calls import calls_of_this_thread
+from lanemq.wire import fastjson
+from lanemq.wire.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
 
 NOW_MS = 1_700_000_000_000
 EARLIER_S, LATER_S = 1_000_000.0, 2_000_000.0
@@ -74,7 +81,7 @@ def topic(name: str, queues: int = 4) -> dict[str, object]:
 def write_rows(
     root: Path, kind: Kind, entries: dict[str, object], version: int | None = None
 ) -> Path:
-    """What 5.3.3 leaves: rows, and a version or none."""
+    """A database as 5.3.3 leaves it: rows, and a version or none."""
     path = root / "config" / kind.name
     opened = ConfigDatabase(path)
     changes = [
@@ -303,6 +310,8 @@ async def test_row_04_once_exported_or_forced_it_starts(
         opened.consumer_offsets.put("g", "T", 0, 7)
         opened.groups.put(SubscriptionGroupConfig("later"))
     assert "topics: V" in caplog.text
+    for kind in KINDS:
+        written(forced / "config" / kind.name, EARLIER_S)
     async with tables(forced):  # the files have been used since: no need to force it again
         pass
     async with tables(forced, store_type=ROCKSDB) as opened:  # nothing is lost on the way back
@@ -502,8 +511,13 @@ async def test_scenario_20_offsets_are_left_where_the_settings_say_so(
     async with tables(tmp_path, store_type=ROCKSDB, transfer_offsets=False) as opened:
         assert opened.topics.names == ("T",)
         assert opened.consumer_offsets.groups == ()
-    [warning] = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert "offsets of 2 groups exist only in JSON" in warning.getMessage()
+    warnings = [line.getMessage() for line in caplog.records if line.levelno == logging.WARNING]
+    assert "offsets of 2 groups exist only in JSON" in warnings[0]
+    assert "consumerOffset.json stays as it is" in warnings[1]  # its offsets are nowhere else
+    kept = json.loads((tmp_path / "config" / "consumerOffset.json").read_text())
+    assert kept["offsetTable"] == {"T@g": {"0": 5}, "U@g": {"0": 5}, "T@h": {"0": 6}}
+    async with tables(tmp_path, store_type=ROCKSDB) as opened:  # allowed now
+        assert opened.consumer_offsets.groups == ("g", "h")
 
 
 async def test_topics_and_groups_are_left_where_the_settings_say_so(
@@ -556,3 +570,260 @@ async def test_scenario_19_a_database_whose_making_was_interrupted_is_finished(
     async with tables(tmp_path, store_type=ROCKSDB) as opened:
         assert opened.topics.names == ("T",)
     assert version_of(tmp_path, TOPICS) == 3
+
+
+async def after_an_export(root: Path) -> None:
+    """A store that ran in stage 3 and was stopped cleanly."""
+    write_json(root, TOPICS, {"T": topic("T"), "U": topic("U")}, counter(2))
+    async with tables(root, store_type=ROCKSDB) as opened:
+        for number in range(9):
+            opened.groups.put(SubscriptionGroupConfig(f"g{number}"))
+        opened.consumer_offsets.put("g0", "T", 0, 640)
+
+
+def as_4_9_7_leaves_it(root: Path, times: str) -> None:
+    """A group more, offsets further on; groups are counted anew, offsets not at all."""
+    groups = {name: {"groupName": name} for name in (*[f"g{n}" for n in range(8)], "new")}
+    paths = [
+        write_json(root, TOPICS, {"T": topic("T"), "new": topic("new")}, counter(9)),
+        write_json(root, GROUPS, groups, counter(1)),
+        write_json(root, OFFSETS, {"T@g0": {"0": 700}, "T@new": {"0": 3}}),
+    ]
+    for path, kind in zip(paths, KINDS, strict=True):
+        database_s = EARLIER_S if times == "kept" else LATER_S
+        written(root / "config" / kind.name, database_s)
+        written(path, EARLIER_S if times == "misleading" else LATER_S)
+
+
+TIMES = ["kept", "lost in a copy", "misleading"]
+
+
+@pytest.mark.parametrize("times", TIMES)
+@pytest.mark.parametrize("double_write", [False, True])
+async def test_work_of_4_9_7_after_a_rollback_is_kept_in_files(
+    times: str, double_write: bool, tmp_path: Path
+) -> None:
+    """Its counters are lower than those of the export, or not there at all."""
+    await after_an_export(tmp_path)
+    as_4_9_7_leaves_it(tmp_path, times)
+    async with tables(tmp_path, rocksdb_double_write=double_write) as opened:
+        assert set(opened.topics.names) == {"T", "new"}
+        assert "new" in opened.groups.names
+        assert opened.consumer_offsets.get("g0", "T", 0) == 700
+
+
+@pytest.mark.parametrize("times", TIMES)
+async def test_work_of_4_9_7_after_a_rollback_goes_up_with_its_deletions(
+    times: str, tmp_path: Path
+) -> None:
+    await after_an_export(tmp_path)
+    as_4_9_7_leaves_it(tmp_path, times)
+    async with tables(tmp_path, store_type=ROCKSDB) as opened:
+        assert set(opened.topics.names) == {"T", "new"}
+        assert set(opened.groups.names) == {*[f"g{n}" for n in range(8)], "new"}
+        assert opened.consumer_offsets.get("g0", "T", 0) == 700
+        assert opened.consumer_offsets.get("new", "T", 0) == 3
+
+
+async def both_changed(root: Path) -> None:
+    """A stage 3 that was killed, and an Apache broker that used the old files after it."""
+    await after_an_export(root)
+    killed = root.with_name("killed")
+    async with tables(root, store_type=ROCKSDB) as opened:
+        opened.topics.put(TopicConfig("in RocksDB"))
+        opened.consumer_offsets.put("g1", "T", 0, 5)
+        opened.consumer_offsets.put("g0", "T", 0, 650)
+        opened.persist()
+        shutil.copytree(root, killed)
+    shutil.rmtree(root)
+    killed.rename(root)
+
+
+async def test_where_both_sides_changed_a_start_loses_nothing_of_either(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = tmp_path / "root"
+    await both_changed(root)
+    as_4_9_7_leaves_it(root, "lost in a copy")
+    (root / "commitlog").mkdir()
+    before = everything(root)
+    with pytest.raises(StartRefused, match="brings both together") as caught:
+        async with tables(root):
+            pass
+    assert "export-metadata" not in str(caught.value)  # it would overwrite the newer JSON files
+    with pytest.raises(StoreError, match=r"an export would overwrite that: .*topics\.json: .*new"):
+        export_in_place(root)
+    assert {name for name in everything(root) if name != "lock"} == set(before)
+    async with tables(root, store_type=ROCKSDB) as opened:
+        assert {"T", "new", "in RocksDB"} <= set(opened.topics.names)
+        assert {"new", "g7"} <= set(opened.groups.names)
+        assert "g8" not in opened.groups.names  # of groups only the file changed: it is deleted
+        assert opened.consumer_offsets.get("new", "T", 0) == 3
+        assert opened.consumer_offsets.get("g1", "T", 0) == 5
+        assert opened.consumer_offsets.get("g0", "T", 0) == 650  # repeats; 700 might lose some
+    warnings = [line.getMessage() for line in caplog.records if line.levelno == logging.WARNING]
+    assert any("what differs: T@g0, T@g1, T@new" in line for line in warnings)
+    async with tables(root) as opened:  # they were exported together
+        assert {"T", "new", "in RocksDB"} <= set(opened.topics.names)
+
+
+async def test_an_export_at_rest_is_remembered_like_one_of_a_stop(tmp_path: Path) -> None:
+    root = await newer_in_rocksdb(tmp_path / "root")
+    (root / "commitlog").mkdir()
+    write_json(root, TOPICS, {"stale": topic("stale")}, counter(2))  # put there by hand
+    with pytest.raises(StoreError, match=r"topics\.json: T, V, stale"):
+        export_in_place(root)
+    export_in_place(root, overwrite=True)
+    assert marker_of(root, OFFSETS).json_sha256
+    write_json(root, OFFSETS, {"T@g": {"0": 3}})
+    written(root / "config" / OFFSETS.name, LATER_S)
+    written(root / "config" / OFFSETS.file, EARLIER_S)
+    async with tables(root, store_type=ROCKSDB) as opened:
+        assert opened.topics.names == ("T", "V")
+        assert opened.consumer_offsets.get("g", "T", 0) == 3  # only the file changed
+
+
+async def test_a_backup_that_takes_the_place_of_a_torn_file_is_no_newer_file(
+    tmp_path: Path,
+) -> None:
+    await after_an_export(tmp_path)
+    async with tables(tmp_path, store_type=ROCKSDB) as opened:
+        opened.consumer_offsets.put("g0", "T", 0, 900)
+    (tmp_path / "config" / OFFSETS.file).write_bytes(b"")
+    async with tables(tmp_path, store_type=ROCKSDB) as opened:
+        assert opened.consumer_offsets.get("g0", "T", 0) == 900
+
+
+def many_topics(root: Path) -> Path:
+    """Topics in a table file of several blocks, and a JSON file that has fewer."""
+    write_json(root, TOPICS, {"T": topic("T")}, counter(2))
+    names = [f"topic-{number:06}" for number in range(3000)]
+    path = write_rows(root, TOPICS, {name: topic(name) for name in names}, 9)
+    options = Options(raw_mode=True)
+    families = {name: Options(raw_mode=True) for name in database.FAMILIES}
+    opened = Rdict(str(path), options, families)
+    opened.flush()
+    opened.close()
+    (path / "rocksdict-config.json").unlink(missing_ok=True)
+    for written_at_once in (path, root / "config" / TOPICS.file):
+        written(written_at_once, EARLIER_S)
+    return path
+
+
+def damage_table(path: Path) -> None:
+    """Flip a byte of a block in the middle of the rows."""
+    table = max(path.glob("*.sst"), key=lambda file: file.stat().st_size)
+    data = bytearray(table.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    table.write_bytes(data)
+
+
+def test_rows_behind_a_block_that_cannot_be_read_are_missed_by_nobody(tmp_path: Path) -> None:
+    path = many_topics(tmp_path)
+    damage_table(path)
+    opened = ConfigDatabase(path, read_only=True)
+    try:
+        with pytest.raises(StoreCorrupted, match="not all of its rows can be read: Corruption"):
+            opened.rows()
+    finally:
+        opened.close()
+
+
+@pytest.mark.parametrize("settings", [{}, {"rocksdb_double_write": True}, {"store_type": ROCKSDB}])
+async def test_a_table_that_cannot_be_read_whole_is_never_exported(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    damage_table(many_topics(tmp_path))
+    (tmp_path / "commitlog").mkdir()
+    json_file = tmp_path / "config" / "topics.json"
+    before = json_file.read_bytes()
+    with pytest.raises(StartRefused) as caught:
+        async with open_store(StoreConfig(root=tmp_path, **settings)):
+            pass
+    text = str(caught.value)
+    assert "config/topics: not all of its rows can be read: Corruption" in text
+    assert "from a copy of the store" in text
+    assert "topics.json, which has 1 of them as of" in text
+    assert "allowStaleJsonMetadata=true" in text
+    assert json_file.read_bytes() == before
+    with pytest.raises(StoreError, match="not all of its rows can be read") as at_rest:
+        export_in_place(tmp_path)
+    assert "/lanemq-store-" not in str(at_rest.value)  # the view that tools open
+    assert json_file.read_bytes() == before
+
+
+async def test_the_ways_on_from_a_table_that_cannot_be_read(tmp_path: Path) -> None:
+    root, files = tmp_path / "root", tmp_path / "files"
+    path = many_topics(root)
+    damage_table(path)
+    shutil.copytree(root, files)
+    async with tables(files, allow_stale_json=True) as opened:
+        assert opened.topics.names == ("T",)
+    path.rename(path.with_name("topics.aside"))
+    async with tables(root, store_type=ROCKSDB) as opened:
+        assert opened.topics.names == ("T",)
+
+
+async def test_a_table_that_breaks_while_it_is_in_use_is_exported_from_memory(
+    tmp_path: Path,
+) -> None:
+    path = many_topics(tmp_path)
+    async with tables(tmp_path, store_type=ROCKSDB) as opened:
+        damage_table(path)
+        opened.topics.put(TopicConfig("late"))
+    with pytest.raises(StartRefused, match=r"topics\.json, which has 3002 of them as of"):
+        async with tables(tmp_path, store_type=ROCKSDB):
+            pass
+
+
+async def test_an_export_is_made_beside_the_loop(tmp_path: Path) -> None:
+    async with tables(tmp_path, store_type=ROCKSDB) as opened:
+        for number in range(5000):
+            opened.topics.put(TopicConfig(f"T{number}"), at_once=False)
+        opened.persist()
+        with calls_of_this_thread() as on_the_loop:
+            await opened.export(["topics"])
+        assert on_the_loop.count < 2500  # each of the 5,000 topics takes several
+        exported = (tmp_path / "config" / "topics.json").read_bytes()
+        assert exported == fastjson.dumps(
+            {
+                "dataVersion": opened.topics.data_version,
+                "topicConfigTable": {f"T{n}": TopicConfig(f"T{n}") for n in range(5000)},
+            },
+            pretty=True,
+        )
+
+
+async def test_what_changes_during_an_export_counts_as_newer_than_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, writing, go_on = RealFiles.write_all, threading.Event(), threading.Event()
+
+    def paused(self: RealFiles, path: Path, data: bytes) -> None:
+        writing.set()
+        assert go_on.wait(30)
+        write(self, path, data)
+
+    killed = tmp_path / "killed"
+    async with tables(tmp_path / "store", store_type=ROCKSDB) as opened:
+        opened.topics.put(TopicConfig("before"))
+        with monkeypatch.context() as patched:
+            patched.setattr(RealFiles, "write_all", paused)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(opened.export, ["topics"])
+                await trio.to_thread.run_sync(writing.wait)
+                nursery.cancel_scope.cancel()  # as a client that has gone: it is brought to its end
+                opened.topics.put(TopicConfig("meanwhile"))
+                opened.topics.put(TopicConfig("before", 7))
+                go_on.set()
+        shutil.copytree(tmp_path / "store", killed)
+        text = (killed / "config" / "topics.json").read_text()
+        assert set(json.loads(text)["topicConfigTable"]) == {"before"}
+    with pytest.raises(StartRefused):
+        async with tables(killed):
+            pass
+    async with tables(killed, store_type=ROCKSDB) as opened:
+        assert set(opened.topics.names) == {"before", "meanwhile"}
+    async with tables(tmp_path / "store") as opened:  # the export at the stop has all of it
+        assert opened.topics.get("before") == TopicConfig("before", 7)
+        assert set(opened.topics.names) == {"before", "meanwhile"}

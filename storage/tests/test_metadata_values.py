@@ -8,15 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.storage.rocks._metadata_rows import GROUPS, OFFSETS, TOPICS, parse_version, version_row
-from lanemq.storage.rocks._values import BROWSER_MAX, dump_value, load_value
-from lanemq.wire import (
-    DataVersion,
-    LocalProtocolError,
-    RemoteProtocolError,
-    SubscriptionGroupConfig,
-    TopicConfig,
-)
+from lanemq.storage.tables.rocks._rows import GROUPS, OFFSETS, TOPICS, parse_version, version_row
+from lanemq.storage.tables.rocks._values import BROWSER_MAX, dump_value, load_value
+from lanemq.wire import LocalProtocolError, RemoteProtocolError
+from lanemq.wire.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
 
 # Written by the library itself: every character up to U+017F, and some that are special.
 LIBRARYS = Path(__file__).parent / "vectors" / "browser_compatible.json"

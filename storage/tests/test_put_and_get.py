@@ -1,9 +1,11 @@
 """Messages come out as they went in, in the order and under the limits of the protocol."""
 
 import itertools
+import logging
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import pytest
 import trio
@@ -19,22 +21,34 @@ from lanemq.storage import (
     Store,
     StoreConfig,
     StoreUnwritable,
+    Unit,
     open_store,
 )
-from lanemq.storage.testing import SimulatedFiles
-from lanemq.wire import (
+from lanemq.testkit.storage.batches import batch_of, puts_of
+from lanemq.testkit.storage.disk import SimulatedFiles
+from lanemq.wire import HostAddress, SysFlag, tags_code
+from lanemq.wire.message import (
     MAGIC_BLANK,
     MAGIC_V2,
-    HostAddress,
     StoredMessage,
-    SysFlag,
     decode_messages,
     encode_properties,
-    tags_code,
 )
 
 OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
 MakeMessage = Callable[..., NewMessage]
+
+
+async def test_the_first_start_of_a_store_says_that_it_makes_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    said = []
+    for _ in range(2):
+        caplog.clear()
+        async with open_store(StoreConfig(root=tmp_path)):
+            said.append(caplog.messages[0])
+    assert said == [f"making a new store in {tmp_path}", f"opening {tmp_path} after a clean stop"]
 
 
 async def test_what_is_put_is_read_after_the_commit(
@@ -78,7 +92,7 @@ async def test_every_offset_has_the_outcome_of_the_protocol(
 ) -> None:
     async with open_small() as store:
         assert store.get("T", 0, offset, max_count=9).status is GetStatus.NO_MATCHED_LOGIC_QUEUE
-        store.put_batch([make_message() for _ in range(3)])
+        store.put_batch(batch_of([make_message() for _ in range(3)]))
         store.commit()
         got = store.get("T", 0, offset, max_count=9)
         assert (got.status, got.next_offset) == (status, next_offset)
@@ -103,7 +117,7 @@ async def test_a_filter_that_matches_nothing_gives_up_after_800_messages(
 ) -> None:
     async with open_small() as store:
         for _ in range(10):
-            store.put_batch([make_message(b"") for _ in range(30)])
+            store.put_batch(batch_of([make_message(b"") for _ in range(30)]))
         for _ in range(600):
             store.put(make_message(b""))
         store.commit()
@@ -180,7 +194,7 @@ async def test_a_batch_never_spans_files_and_has_consecutive_offsets(
 ) -> None:
     async with open_small() as store:
         store.put(make_message(bytes(3000)))
-        puts = store.put_batch([make_message(bytes(300)) for _ in range(4)])
+        puts = puts_of(store.put_batch(batch_of([make_message(bytes(300)) for _ in range(4)])))
         store.commit()
         assert puts[0].log_position == 4096
         assert [put.queue_offset for put in puts] == [1, 2, 3, 4]
@@ -194,13 +208,12 @@ async def test_a_batch_is_taken_as_a_whole_or_not_at_all(
         bad = make_message(properties=bytes(40_000))
         for batch in (
             [make_message(), bad],
-            [make_message(), make_message(queue_id=1)],
+            [make_message(sys_flag=SysFlag.TRANSACTION_PREPARED)],
             [make_message(), make_message(flag=1 << 40)],
             [make_message(bytes(1500)) for _ in range(3)],
         ):
             with pytest.raises(MessageIllegal):
-                store.put_batch(batch)
-        assert store.put_batch([]) == []
+                store.put_batch(batch_of(batch))
         put = store.put(make_message())
         store.commit()
         assert (put.log_position % 4096, put.queue_offset) == (0, 0)
@@ -320,23 +333,30 @@ async def test_the_schedule_topic_keeps_the_time_of_delivery_as_tags_code(
         assert codes[2] == tags_code("A")
 
 
-async def test_arrivals_are_told_for_each_message_after_it_is_readable(
+async def test_arrivals_are_told_for_all_messages_after_they_are_readable(
     autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
-        told: list[tuple[str, int, int, int]] = []
+        told: list[tuple[str, int, int, list[int]]] = []
 
-        def arrived(topic: str, queue_id: int, end: int, code: int) -> None:
-            assert store.get(topic, queue_id, end - 1, max_count=1).records
-            told.append((topic, queue_id, end, code))
+        def arrived(topic: str, queue_id: int, end: int, codes: Sequence[int]) -> None:
+            got = store.get(topic, queue_id, end - len(codes), max_count=9)
+            assert len(got.records) == len(codes)
+            assert got.max_offset == end
+            told.append((topic, queue_id, end, list(codes)))
 
         store.on_arrival.append(arrived)
         store.put(make_message(tags="A"))
         store.put(make_message())
         store.put(make_message(queue_id=3))
+        store.put(make_message(tags="B"))
         assert told == []
         store.commit()
-        assert told == [("T", 0, 1, tags_code("A")), ("T", 0, 2, 0), ("T", 3, 1, 0)]
+        assert told == [
+            ("T", 0, 2, [tags_code("A"), 0]),
+            ("T", 3, 1, [0]),
+            ("T", 0, 3, [tags_code("B")]),
+        ]
 
 
 async def test_statistics_count_what_happened(
@@ -462,3 +482,47 @@ def test_queues_are_lists_of_what_was_put(messages: list[tuple[str, int, bytes, 
         tail_cache_bytes=300,
     )
     trio.run(check, config, lambda: 1, clock=MockClock(autojump_threshold=0))
+
+
+ENTRIES = st.lists(
+    st.tuples(st.binary(max_size=40), st.sampled_from((b"", b"TAGS\x01a\x02", b"KEYS\x01k l"))),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(entries=ENTRIES, topic=st.sampled_from(("T", "t" * 127)))
+@settings(max_examples=50, deadline=None)
+def test_a_batch_is_stored_byte_for_byte_as_its_messages_are_one_by_one(
+    entries: list[tuple[bytes, bytes]], topic: str
+) -> None:
+    def message(body: bytes, properties: bytes) -> NewMessage:
+        return NewMessage(
+            topic=topic,
+            queue_id=1,
+            body=body,
+            properties=properties,
+            born_timestamp_ms=5,
+            born_host=bytes((1, 2, 3, 4, 0, 0, 0, 5)),
+            store_host=bytes(20),
+            reconsume_times=2,
+        )
+
+    async def stored(put: Callable[[Store, list[NewMessage]], object]) -> tuple[bytes, list[Unit]]:
+        files = SimulatedFiles(now_s=lambda: 1.0)
+        config = StoreConfig(
+            root=Path("/store"), commit_log_file_bytes=8192, max_hash_slots=7, max_index_entries=40
+        )
+        async with open_store(config, files=files, clock_ms=lambda: 7) as store:
+            put(store, [message(*entry) for entry in entries])
+            store.commit()
+            units = store.units(topic, 1, 0, 99)
+            return files.read_all(config.commit_log_path / f"{0:020d}") or b"", units
+
+    def one_by_one(store: Store, messages: list[NewMessage]) -> None:
+        for each in messages:
+            store.put(each)
+
+    clock = MockClock(autojump_threshold=0)
+    together = trio.run(stored, lambda store, all_: store.put_batch(batch_of(all_)), clock=clock)
+    assert together == trio.run(stored, one_by_one, clock=MockClock(autojump_threshold=0))

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lanemq.storage._files import MAX_OPEN_FILES, Files, RealFiles
-from lanemq.storage.testing import SimulatedFiles
+from lanemq.storage._files import Files
+from lanemq.storage._real_files import MAX_OPEN_FILES, RealFiles
+from lanemq.testkit.storage.disk import SimulatedFiles
 
 
 @pytest.fixture(params=["real", "simulated"])
@@ -55,6 +56,12 @@ async def test_names_are_listed_moved_linked_and_removed(disk: Files, tmp_path: 
     assert disk.read_all(two) == b"3"
     disk.move(tmp_path / "d", tmp_path / "e")
     assert disk.read_all(tmp_path / "e/two") == b"3"
+    parts = [b"%d," % number for number in range(1000)]
+    await disk.write_parts(tmp_path / "e/f/parts", [])
+    await disk.write_parts(tmp_path / "e/f/parts", parts)
+    assert disk.read_all(tmp_path / "e/f/parts") == b"".join(parts)
+    disk.remove(tmp_path / "e/f/parts")
+    disk.remove(tmp_path / "e/f")
     await disk.sync_path(tmp_path / "e")
     await disk.sync_path(tmp_path / "e/two")
     disk.remove(tmp_path / "e/two")

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from lanemq.storage import GetStatus, Store, StoreConfig, open_store
-from lanemq.wire import SysFlag, decode_messages
+from lanemq.wire import SysFlag
+from lanemq.wire.message import decode_messages
 
 STORES = Path(__file__).parents[2] / "compat_tests/vectors/stores"
 NAMES = sorted(path.name.removesuffix(".tar.gz") for path in STORES.glob("*.tar.gz"))
@@ -97,6 +98,36 @@ async def test_the_log_has_the_records_an_independent_walk_found(name: str, tmp_
         assert len(queued) == expected["records"]
         assert all(store.record_at(position) is not None for position in queued)
         assert store.query("no such topic", "k", max_count=1, begin_ms=0, end_ms=1).records == []
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "killed" in name])
+@pytest.mark.parametrize("at", [0, 4, 28, 84])
+async def test_a_destroyed_head_in_a_killed_store_costs_one_message(
+    name: str, at: int, tmp_path: Path
+) -> None:
+    """300 records before it, some 2,000 behind it."""
+    position = 0
+    with tarfile.open(STORES / f"{name}.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    path = next((tmp_path / name / "commitlog").glob("0*0"))
+    log = bytearray(path.read_bytes())
+    for _ in range(300):
+        position += int.from_bytes(log[position : position + 4], "big")
+    end = position + int.from_bytes(log[position : position + 4], "big")
+    log[position + at : position + at + 4] = b"\x7f\x00\x7f\x01"
+    path.write_bytes(log)
+    expected = expected_of(name)
+    async with opened(name, tmp_path) as store:
+        assert store.max_position == expected["commitLogWalk"]["end"]
+        positions = list[int]()
+        for topic, queue_id in store.queues():
+            begin, behind = store.bounds(topic, queue_id)
+            records = read_all(store, topic, queue_id)
+            positions += [message.log_position for message in decode_messages(b"".join(records))]
+            known = expected["topics"].get(topic, {}).get("queues", {}).get(str(queue_id))
+            assert known is None or (begin, behind) == (known["min"], known["max"])
+        assert len(set(positions)) == expected["commitLogWalk"]["records"] - 1
+        assert not any(position <= found < end for found in positions)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,4 +1,4 @@
-"""Which files go, when, and what goes with them."""
+"""Retention: the files that go, their times, and what goes with them."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.storage import ConfigInvalid, GetStatus, NewMessage, Store, StoreConfig
-from lanemq.storage.testing import SimulatedFiles
+from lanemq.testkit.storage.disk import SimulatedFiles
 
 OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
 MakeMessage = Callable[..., NewMessage]

@@ -2,26 +2,21 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from lanemq.storage import StoreCorrupted, StoreLocked
-from lanemq.storage.rocks import (
-    OffsetRow,
-    QueueBounds,
-    QueueDatabase,
-    QueueRows,
-    RowsOfQueue,
-    RowSpan,
-    UnitRow,
-    is_present,
-    move_aside,
-)
+from lanemq.storage.queues.rocks._queue_rows import QueueBounds, QueueRows, RowSpan
+from lanemq.storage.queues.rocks._rows import OffsetRow, UnitRow
+from lanemq.storage.queues.rocks._rows_of_queue import RowsOfQueue
+from lanemq.storage.rocks import QueueDatabase, is_present, move_aside
+from lanemq.testkit.storage.stages import copy_store
 
 TOPIC = b"T"
 
@@ -40,9 +35,8 @@ def row(offset: int) -> UnitRow:
 
 
 def left_by_a_crash(rows: QueueRows, target: Path) -> QueueRows:
-    """What the directory holds while it is open is what a crash leaves."""
-    shutil.copytree(rows.database.directory, target)
-    return QueueRows(QueueDatabase(target))
+    """The directory of an open database, copied: what a crash leaves."""
+    return QueueRows(QueueDatabase(copy_store(rows.database.directory, target)))
 
 
 @pytest.fixture
@@ -182,35 +176,69 @@ def test_what_is_flushed_survives_a_crash_and_the_rest_is_lost_as_one(
     crashed.close()
 
 
+WRITE_AND_FLUSH = """
+import pathlib, sys, threading
+from lanemq.storage.queues.rocks._queue_rows import QueueRows
+from lanemq.storage.rocks import QueueDatabase
+
+rows = QueueRows(QueueDatabase(pathlib.Path(sys.argv[1])))
+
+def put(begin):
+    batch = rows.batch()
+    for offset in range(begin, begin + 50):
+        batch.put_unit(b"T", 0, offset, offset * 100, 100, 7, 1_000 + offset)
+    batch.put_max(b"T", 0, (begin + 49) * 100, begin + 49)
+    batch.set_watermark((begin + 50) * 100)
+    batch.write()
+
+def write():
+    for begin in range(50, 1_000_000, 50):
+        put(begin)
+
+put(0)
+rows.flush()
+print("begun", flush=True)
+threading.Thread(target=write, daemon=True).start()
+while True:
+    rows.flush()
+"""
+
+
+@contextmanager
+def stopped(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Let nothing of a process run meanwhile."""
+    process.send_signal(signal.SIGSTOP)
+    assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
+    yield
+    process.send_signal(signal.SIGCONT)
+
+
 @pytest.mark.slow
-def test_rows_and_watermark_agree_after_a_crash_at_any_time(
-    rows: QueueRows, tmp_path: Path
-) -> None:
+def test_rows_and_watermark_agree_after_a_crash_at_any_time(tmp_path: Path) -> None:
     """Batches are written without a pause while another thread flushes."""
-    stop = threading.Event()
+    directory, crashed = tmp_path / "consumequeue", tmp_path / "crashed"
+    command = [sys.executable, "-c", WRITE_AND_FLUSH, str(directory)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begun\n"
+            for _ in range(10):
+                with stopped(process):
+                    shutil.copytree(directory, crashed)
+                check_agreement(QueueRows(QueueDatabase(crashed)))
+                shutil.rmtree(crashed)
+        finally:
+            process.kill()
 
-    def write() -> None:
-        begin = 0
-        while not stop.is_set() and begin < 1_000_000:
-            put(rows, range(begin, begin + 50))
-            begin += 50
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        for number in range(10):
-            rows.flush()
-            crashed = left_by_a_crash(rows, tmp_path / f"crashed{number}")
-            span, watermark = crashed.span("T", 0), crashed.watermark()
-            assert span is not None
-            assert span.first_missing is None
-            assert watermark == (span.last + 1) * 100
-            assert crashed.max_row("T", 0) == OffsetRow(span.last * 100, span.last)
-            crashed.close()
-            shutil.rmtree(tmp_path / f"crashed{number}")
-    finally:
-        stop.set()
-        writer.join()
+def check_agreement(rows: QueueRows) -> None:
+    span, watermark = rows.span("T", 0), rows.watermark()
+    assert span is not None
+    assert span.first_missing is None
+    assert watermark == (span.last + 1) * 100
+    assert rows.max_row("T", 0) == OffsetRow(span.last * 100, span.last)
+    rows.close()
 
 
 def test_a_clean_stop_keeps_everything(tmp_path: Path) -> None:
@@ -228,7 +256,8 @@ def test_a_clean_stop_keeps_everything(tmp_path: Path) -> None:
 def test_a_flush_that_fails_says_so_and_nothing_can_be_written_any_more(tmp_path: Path) -> None:
     script = f"""
 import pathlib, resource
-from lanemq.storage.rocks import QueueDatabase, QueueRows
+from lanemq.storage.queues.rocks._queue_rows import QueueRows
+from lanemq.storage.rocks import QueueDatabase
 rows = QueueRows(QueueDatabase(pathlib.Path({str(tmp_path)!r})))
 batch = rows.batch()
 for offset in range(20_000):

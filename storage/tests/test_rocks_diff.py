@@ -5,9 +5,15 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.storage._consume_queue import pack_unit
 from lanemq.storage._layouts import BLANK_UNIT, UNIT_BYTES
-from lanemq.storage.rocks import Difference, PlacedUnit, QueueDiff, diff_queue, diff_report
+from lanemq.storage.queues._units import pack_unit
+from lanemq.storage.queues.rocks._diff import diff_queue
+from lanemq.storage.queues.rocks._diff_report import (
+    Difference,
+    PlacedUnit,
+    QueueDiff,
+    diff_report,
+)
 
 BLANK = "blank"
 

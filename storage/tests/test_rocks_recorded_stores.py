@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from lanemq.storage._config import DELAY_LEVELS, parse_delay_levels
-from lanemq.storage._files import RealFiles
-from lanemq.storage._records import LogWalk, Record
-from lanemq.storage._segments import Segments
-from lanemq.storage._tags import TagsCodes
-from lanemq.storage.rocks import OffsetRow, QueueDatabase, QueueRows, UnitRow
+from lanemq.storage._real_files import RealFiles
+from lanemq.storage.log._records import LogWalk, Record
+from lanemq.storage.log._segments import Segments
+from lanemq.storage.queues._tags import TagsCodes
+from lanemq.storage.queues.rocks._queue_rows import QueueRows
+from lanemq.storage.queues.rocks._rows import OffsetRow, UnitRow
+from lanemq.storage.rocks import QueueDatabase
 
 STORES = Path(__file__).parents[2] / "compat_tests/vectors/stores"
 LOG_FILE_BYTES = 1 << 20

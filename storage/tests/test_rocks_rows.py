@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.storage.rocks import QueueKeys
-from lanemq.storage.rocks._rows import (
+from lanemq.storage.queues.rocks._rows import (
     BOUND_KEY,
     BOUND_VALUE,
     MAX,
@@ -14,6 +13,7 @@ from lanemq.storage.rocks._rows import (
     UNIT_VALUE,
     WATERMARK_KEY,
     BoundKey,
+    QueueKeys,
     UnitKey,
     pack_unit_value,
     parse_bound_key,

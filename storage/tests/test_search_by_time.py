@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from lanemq.storage import Boundary, NewMessage, Store, StoreConfig, open_store
-from lanemq.storage.testing import SimulatedFiles
+from lanemq.testkit.storage.disk import SimulatedFiles
 
 OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
 MakeMessage = Callable[..., NewMessage]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lanemq.storage.stage_testing import (
+from lanemq.testkit.storage.stages import (
     Stand,
     assert_files_agree,
     assert_rows_agree,
@@ -108,7 +108,7 @@ async def test_scenario_06_double_writing_on_off_and_on_again_leaves_no_gap(
     await stand.run(2, 100)
     await stand.run(1, 100, first=100)
     with monkeypatch.context() as patch:
-        patch.setattr("lanemq.storage._rocks_follower.BATCH_ROWS", 10)
+        patch.setattr("lanemq.storage.queues.rocks._follower.BATCH_ROWS", 10)
         async with stand.open(2, rocksdb_backfill_rate=1) as store:
             report = await store.check_rocksdb()
             assert report is not None

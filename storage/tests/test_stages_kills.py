@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from lanemq.storage.kill_testing import KillLoop, check, stand_at
-from lanemq.storage.stage_testing import assert_files_agree, assert_rows_agree
+from lanemq.testkit.storage.kills import KillLoop, check, stand_at
+from lanemq.testkit.storage.stages import assert_files_agree, assert_rows_agree
 
 pytestmark = pytest.mark.slow
 

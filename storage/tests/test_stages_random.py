@@ -2,7 +2,6 @@
 
 import os
 import random
-import shutil
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,15 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lanemq.storage import Store
-from lanemq.storage.stage_testing import (
+from lanemq.testkit.storage.stages import (
     Stand,
     assert_files_agree,
     assert_rows_agree,
+    copy_store,
     log_end,
     new_message,
     wanted_rows,
 )
-from lanemq.wire import SysFlag, decode_message
+from lanemq.wire import SysFlag
+from lanemq.wire.message import decode_message
 
 Queue = tuple[str, int]
 QUEUES: list[Queue] = [("A", 0), ("A", 1), ("Longer", 0)]
@@ -30,7 +31,7 @@ QUEUES: list[Queue] = [("A", 0), ("A", 1), ("Longer", 0)]
 
 @dataclass
 class Model:
-    """What was committed: queue -> number of each of its messages, and topics deleted when."""
+    """Committed messages: queue -> number of each, and the times topics were deleted."""
 
     queues: dict[Queue, list[int]] = field(default_factory=dict)
     deleted: dict[str, int] = field(default_factory=dict)
@@ -108,7 +109,7 @@ async def simulate(seed: int, directory: Path) -> None:
                     await step(rng, store, model)
                 else:
                     put_some(rng, store, model)
-            copied = Path(shutil.copytree(stand.root, directory / f"copy{life}", ignore=no_lock))
+            copied = copy_store(stand.root, directory / f"copy{life}")
         ends = log_end(stand.config(1))
         end = rng.choice(("clean", "kill", "power", "notes lost"))
         if end in ("kill", "power"):
@@ -150,10 +151,6 @@ def lose_power(rng: random.Random, stand: Stand, model: Model) -> int:
             del model.queues[queue]
     model.deleted = {topic: min(end, cut) for topic, end in model.deleted.items()}
     return cut
-
-
-def no_lock(directory: str, names: list[str]) -> set[str]:
-    return {"LOCK"} & set(names)
 
 
 @pytest.mark.slow

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lanemq.storage import GetStatus, Store
-from lanemq.storage.stage_testing import Stand, assert_files_agree, assert_rows_agree
-from lanemq.wire import decode_messages
+from lanemq.testkit.storage.stages import Stand, assert_files_agree, assert_rows_agree
+from lanemq.wire.message import decode_messages
 
 pytestmark = pytest.mark.slow
 STORES = Path(__file__).parents[2] / "compat_tests/vectors/stores"

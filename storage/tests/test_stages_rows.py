@@ -1,4 +1,4 @@
-"""How real stores go wrong in an upgrade: each state is found at the start, and repaired.
+"""Real stores that went wrong in an upgrade: each state is found at the start, and repaired.
 
 Rows are those of a table of such states, scenarios as in ``test_stages``.
 """
@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from lanemq.storage import StartRefused
-from lanemq.storage.rocks import QueueDatabase, QueueRows
-from lanemq.storage.rocks._rows import WATERMARK_KEY
-from lanemq.storage.stage_testing import (
+from lanemq.storage.queues.rocks._queue_rows import QueueRows
+from lanemq.storage.queues.rocks._rows import WATERMARK_KEY
+from lanemq.storage.rocks import QueueDatabase
+from lanemq.testkit.storage.stages import (
     Stand,
     assert_files_agree,
     assert_rows_agree,
@@ -94,7 +95,7 @@ async def test_row_07_history_is_filled_in_behind_rows_that_begin_late(stand: St
 async def test_row_07_history_goes_on_where_it_was_interrupted(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lanemq.storage._rocks_follower.BATCH_ROWS", 20)
+    monkeypatch.setattr("lanemq.storage.queues.rocks._follower.BATCH_ROWS", 20)
     await stand.run(1, 300)
     await stand.run(2, 10, first=300, rocksdb_backfill=False)
     for _ in range(3):

@@ -6,8 +6,8 @@ import trio
 import trio.testing
 
 from lanemq.storage import FlushMode, GetStatus, NewMessage, Store, StoreConfig, open_store
-from lanemq.storage.testing import SimulatedFiles
-from lanemq.wire import TopicConfig
+from lanemq.testkit.storage.disk import SimulatedFiles
+from lanemq.wire.bodies import TopicConfig
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
 

@@ -4,14 +4,16 @@ import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 from lanemq.storage import ConfigInvalid, NewMessage, Store
-from lanemq.storage.testing import SimulatedFiles
-from lanemq.wire import SubscriptionGroupConfig, TopicConfig
+from lanemq.testkit.storage.disk import SimulatedFiles
+from lanemq.wire import fastjson
+from lanemq.wire.bodies import SubscriptionGroupConfig, TopicConfig
 
 OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
 MakeMessage = Callable[..., NewMessage]
@@ -19,6 +21,10 @@ MakeMessage = Callable[..., NewMessage]
 CONFIG = Path("/store/config")
 TOPICS = CONFIG / "topics.json"
 OFFSETS = CONFIG / "consumerOffset.json"
+
+
+def topics_written(files: SimulatedFiles) -> bytes:
+    return files.read_all(TOPICS) or b""
 
 
 async def test_tables_come_back_as_they_were(
@@ -117,6 +123,18 @@ async def test_what_is_not_known_stays_in_the_files(
     assert b'"type":"CUSTOMIZED"' in groups
 
 
+async def test_whatever_a_body_may_say_of_a_group_is_read_again_at_the_next_start(
+    autojump_clock: MockClock, open_small: OpenSmall
+) -> None:
+    levels = fastjson.MAX_DEPTH - 1
+    body = '{"groupName":"g","deep":' + "[" * levels + "]" * levels + "}"
+    group = SubscriptionGroupConfig.decode(body)
+    async with open_small() as store:
+        store.tables.groups.put(group)
+    async with open_small() as store:
+        assert store.tables.groups.get("g") == group
+
+
 @pytest.mark.parametrize("broken", [None, b"", b'{"topicConfigTable":{', b"[1]"])
 async def test_a_broken_file_is_replaced_by_its_backup(
     autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles, broken: bytes | None
@@ -190,6 +208,106 @@ async def test_topics_are_written_at_once_and_offsets_soon(
         assert files.reboot("power").exists(CONFIG / "delayOffset.json")
 
 
+async def test_a_file_is_the_same_however_much_of_it_was_written_before(
+    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+) -> None:
+    async with open_small() as store:
+        topics = store.tables.topics
+        for number in range(50):
+            topics.put(TopicConfig(f"T{number}", attributes={"a": "ü\n"}, extra={"x": {"y": [1]}}))
+            if number % 3 == 0:
+                topics.put(TopicConfig(f"T{number // 2}", perm=number % 7))
+        topics.remove("T7")
+        assert topics_written(files) == fastjson.dumps(
+            {
+                "dataVersion": topics.data_version,
+                "topicConfigTable": dict(topics.configs),
+            },
+            pretty=True,
+        )
+
+
+async def test_a_commit_encodes_the_offsets_of_its_group_only(
+    autojump_clock: MockClock,
+    open_small: OpenSmall,
+    files: SimulatedFiles,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with open_small() as store:
+        for number in range(500):
+            store.tables.consumer_offsets.put(f"group{number % 20}", f"T{number}", 0, number)
+    encoded: list[object] = []
+    dump_named = fastjson.dump_named
+
+    def counted(name: str, value: object, *, levels: int) -> bytes:
+        encoded.append(value)
+        return dump_named(name, value, levels=levels)
+
+    async with open_small() as store:
+        offsets = store.tables.consumer_offsets
+        monkeypatch.setattr(fastjson, "dump_named", counted)
+        offsets.put("group1", "T1", 1, 7)
+        offsets.remove("group2", "T2")
+        store.tables.persist()
+        assert encoded == [{0: 1, 1: 7}]
+        members = fastjson.loads(files.read_all(OFFSETS) or b"")
+        assert isinstance(members, dict)
+        table = members["offsetTable"]
+        assert table == {
+            name: {str(queue): offset for queue, offset in queues.items()}
+            for name, queues in offsets.as_table().items()
+        }
+        assert len(table) == 499
+        assert files.read_all(OFFSETS) == fastjson.dumps(
+            {"dataVersion": offsets.data_version, "offsetTable": offsets.as_table()}, pretty=True
+        )
+
+
+async def test_a_new_topic_or_group_encodes_itself_only_after_a_start_too(
+    autojump_clock: MockClock,
+    open_small: OpenSmall,
+    files: SimulatedFiles,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with open_small() as store:
+        for number in range(100):
+            store.tables.topics.put(TopicConfig(f"T{number}"), at_once=False)
+            store.tables.groups.put(SubscriptionGroupConfig(f"g{number}"), at_once=False)
+    encoded: list[object] = []
+    dump_named = fastjson.dump_named
+
+    def counted(name: str, value: object, *, levels: int) -> bytes:
+        encoded.append(value)
+        return dump_named(name, value, levels=levels)
+
+    async with open_small() as store:
+        monkeypatch.setattr(fastjson, "dump_named", counted)
+        new = TopicConfig("new"), SubscriptionGroupConfig("new")
+        store.tables.topics.put(new[0])
+        store.tables.groups.put(new[1])
+        assert encoded == list(new)
+        assert b"T99" in topics_written(files)
+
+
+async def test_changes_that_nobody_waits_for_are_written_once_and_soon(
+    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+) -> None:
+    async with open_small() as store:
+        tables = store.tables
+        tables.topics.put(TopicConfig("first"))
+        before = topics_written(files)
+        for number in range(10):
+            tables.topics.put(TopicConfig(f"T{number}"), at_once=False)
+        tables.write_wanted()  # nobody does
+        assert topics_written(files) == before
+        tables.want()
+        tables.write_wanted()
+        assert b"T9" in topics_written(files)
+        tables.groups.put(SubscriptionGroupConfig("g"), at_once=False)
+        await trio.sleep(6)
+        assert files.reboot("power").exists(CONFIG / "subscriptionGroup.json")
+
+
 async def test_a_full_disk_leaves_the_old_file_in_place(
     autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
 ) -> None:
@@ -246,3 +364,40 @@ async def test_a_user_of_the_store_may_keep_a_document_beside_the_tables(
         await document.sync()
         assert files.reboot("power").exists(CONFIG / "journal.json")
         assert store.document("journal.json").load(after_crash=True) == {"entries": [1]}
+
+
+class Walked(dict[str, object]):
+    """JSON that counts how often it is written."""
+
+    times = 0
+
+    def items(self) -> Any:  # noqa: ANN401 - a view of the dict
+        self.times += 1
+        return super().items()
+
+
+async def test_a_change_beside_the_topics_writes_anew_what_changed_only(
+    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+) -> None:
+    async with open_small() as store:
+        topics = store.tables.topics
+        mappings = {
+            f"T{n}": Walked({"0": [{"a": n, "b": None, "c": []}], "1": {}}) for n in range(9)
+        }
+        mappings["none"] = None  # type: ignore[assignment]
+        await topics.put_member("mapping", mappings)
+        for counter in range(1, 4):
+            changed = Walked({"0": [counter]})
+            mappings = mappings | {"T1": changed}
+            await topics.put_member("mapping", mappings)
+            await topics.put_member("other", {"T1": counter})
+            assert changed.times == 1
+        assert {mappings[f"T{n}"].times for n in range(9)} == {1}
+        members = fastjson.loads(topics_written(files))
+        assert isinstance(members, dict)
+        assert members["mapping"]["T1"] == {"0": [3]}
+        assert members["other"] == {"T1": 3}
+        whole = dict(sorted({**members, "mapping": mappings}.items()))
+        assert topics_written(files) == fastjson.dumps(whole, pretty=True)
+        await topics.put_member("mapping", {"T8": mappings["T8"]})
+        assert fastjson.loads(topics_written(files))["mapping"].keys() == {"T8"}  # type: ignore[index]

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from lanemq.storage._files import RealFiles
+from lanemq.storage._real_files import RealFiles
 from lanemq.storage.cli import store
-from lanemq.storage.rocks import QueueDatabase, QueueRows
+from lanemq.storage.queues.rocks._queue_rows import QueueRows
+from lanemq.storage.rocks import QueueDatabase
 from lanemq.storage.tools import read_store
 
 Recorded = Callable[[str], Path]
@@ -189,7 +190,7 @@ def test_verify_ends_with_1_for_problems_and_repair_mends_them(recorded: Recorde
     done = run("repair", root)
     assert done.exit_code == 0
     assert "done: make the files of 1 queue anew" in done.stdout
-    assert "what was there before is in" in done.stdout
+    assert "what was there before" not in done.stdout  # there was nothing
     assert run("verify", root).exit_code == 0
     assert run("repair", root).stdout.startswith("nothing to mend")
 
@@ -233,6 +234,16 @@ def test_convert_goes_back_to_files(recorded: Recorded) -> None:
     assert verified["findings"] == []
 
 
+def test_convert_to_files_advises_an_export_only_where_tables_are_in_rocksdb(
+    recorded: Recorded,
+) -> None:
+    root = recorded(BOTH_STORE)
+    result = run("convert", root, "--to", "files")
+    assert result.exit_code == 0
+    assert "with storeType=default a broker goes on with the files\n" in result.stdout
+    assert "export-metadata" not in result.stdout
+
+
 def test_export_prints_strict_json_or_writes_the_files(
     unpacked_stores: Path, tmp_path: Path
 ) -> None:
@@ -262,7 +273,7 @@ HOLDER = """
 import sys
 from pathlib import Path
 from lanemq.storage import StoreLocked
-from lanemq.storage._files import RealFiles
+from lanemq.storage._real_files import RealFiles
 root = Path(sys.argv[1])
 try:
     lock = RealFiles().lock(root / "lock", root)
@@ -295,3 +306,33 @@ def test_brokers_and_tools_keep_each_other_off_across_processes(recorded: Record
         assert starting.stdout is not None
         assert starting.stdout.readline() == "refused\n"
     assert run("verify", root).exit_code == 0
+
+
+TABLE_FILES = {
+    "topics.json": "a broker starts without the topics that were in it",
+    "subscriptionGroup.json": "a broker starts without the settings of groups that were in it",
+    "consumerOffset.json": "no group has committed an offset yet, or they are lost",
+    "delayOffset.json": "no delayed message was delivered yet, or those that were",
+}
+
+
+def test_tables_that_are_missing_altogether_are_told_in_one_line_each(
+    recorded: Recorded,
+) -> None:
+    root = recorded(FILE_STORE)
+    shutil.rmtree(root / "config")
+    for command in (["inspect"], ["verify"], ["repair", "--dry-run"], ["repair"]):
+        result = run(command[0], root, *command[1:])
+        assert result.exit_code == 0
+        notes = [line for line in result.stdout.splitlines() if line.startswith("note: tables: ")]
+        assert len(notes) == len(TABLE_FILES)
+        for (file, what), note in zip(TABLE_FILES.items(), notes, strict=True):
+            assert note.startswith(f"note: tables: there is no config/{file}: {what}")
+
+
+def test_one_missing_table_is_told_alone(recorded: Recorded) -> None:
+    root = recorded(FILE_STORE)
+    for path in (root / "config").glob("consumerOffset.json*"):
+        path.unlink()
+    findings = value_of(run("verify", root, "--json"))["findings"]
+    assert [finding["kind"] for finding in findings] == ["consumerOffsets-missing"]

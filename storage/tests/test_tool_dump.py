@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lanemq.storage.tools import Lost, NotAStore, Selection, open_dump
-from lanemq.wire import StoredMessage
+from lanemq.wire.message import StoredMessage
 
 Recorded = Callable[[str], Path]
 
@@ -130,3 +130,25 @@ def test_an_unknown_topic_or_queue_is_refused_with_a_hint(unpacked_stores: Path)
         dumped(root, Selection(topic="sa_orders", queue_id=9))
     with pytest.raises(NotAStore, match="no RocksDB"):
         dumped(root, Selection(topic="sa_orders"), "rocksdb")
+
+
+@pytest.mark.parametrize("name", [FILE_STORE, ROCKSDB_STORE])
+def test_a_queue_that_is_not_there_is_told_with_those_that_are(
+    name: str, unpacked_stores: Path
+) -> None:
+    topic = {FILE_STORE: "sa_orders", ROCKSDB_STORE: "sdx_orders"}[name]
+    selection = Selection(topic=topic, queue_id=9)
+    with (
+        pytest.raises(NotAStore, match=f"no queue 9 in topic '{topic}'.*it has 0, 1, 2, 3, and "),
+        open_dump(unpacked_stores / name, selection),
+    ):
+        pass
+
+
+def test_a_queue_that_no_topic_has_is_no_fault_of_a_topic(unpacked_stores: Path) -> None:
+    root = unpacked_stores / FILE_STORE
+    with (
+        pytest.raises(NotAStore, match="no topic in its queue files has a queue 99; `lanemq store"),
+        open_dump(root, Selection(queue_id=99, key="k")),
+    ):
+        pass

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from lanemq.storage import ConfigTables, StoreConfig, StoreLocked, open_store
-from lanemq.storage._files import RealFiles
-from lanemq.storage.rocks import QueueDatabase, QueueRows
+from lanemq.storage._real_files import RealFiles
+from lanemq.storage.queues._units import iter_units
+from lanemq.storage.queues.rocks._queue_rows import QueueRows
+from lanemq.storage.rocks import QueueDatabase
 from lanemq.storage.tools import (
     Inspection,
     NotAStore,
@@ -20,6 +22,8 @@ from lanemq.storage.tools import (
     inspect_store,
     write_tables,
 )
+from lanemq.wire.logical import progress_topic
+from lanemq.wire.message import BROKER_STAGE_PREFIX, StageRecord, stage_group
 
 Recorded = Callable[[str], Path]
 
@@ -33,6 +37,11 @@ ROCKSDB_STORE = "rocksdb-5.3.3-clean"
 def expected_of(name: str) -> dict[str, Any]:
     value: dict[str, Any] = json.loads((STORES / f"{name}.expected.json").read_text())
     return value
+
+
+def all_units(root: Path) -> list[tuple[int, int, int]]:
+    paths = [path for path in (root / "consumequeue").rglob("*") if path.is_file()]
+    return sorted(unit for path in paths for unit in iter_units(path.read_bytes()) if unit[1] > 0)
 
 
 def kinds(found: Inspection, severity: Severity) -> set[str]:
@@ -110,6 +119,7 @@ def test_row_05_offsets_that_were_never_merged_are_told(recorded: Recorded) -> N
 def test_row_15_tables_of_another_kind_are_a_problem(recorded: Recorded) -> None:
     root = recorded(FILE_STORE)
     (root / "config/rdb").mkdir()
+    (root / "config/rdb/CURRENT").write_text("MANIFEST-000005\n")
     assert kinds(inspect_store(root), Severity.PROBLEM) == {"config-v2"}
 
 
@@ -217,7 +227,11 @@ async def test_tables_written_in_place_are_what_a_broker_without_rocksdb_starts_
 ) -> None:
     root = recorded(ROCKSDB_STORE)
     old = (root / "config/topics.json").read_bytes()
-    _, written = export_in_place(root)
+    with pytest.raises(NotAStore, match=r"consumerOffset\.json") as refused:
+        export_in_place(root)  # nothing proves that RocksDB has all that the file has
+    assert "only an Apache broker has used its RocksDB" in str(refused.value)
+    assert f"`lanemq store export-metadata {root} --in-place --from rocksdb`" in str(refused.value)
+    _, written = export_in_place(root, overwrite=True)
     assert [path.name for _, path in written] == [
         "topics.json",
         "subscriptionGroup.json",
@@ -245,3 +259,49 @@ def test_a_store_without_tables_in_rocksdb_has_nothing_to_write_in_place(
     with pytest.raises(NotAStore, match="in JSON already"):
         export_in_place(root)
     assert (root / "config/topics.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
+def test_a_damaged_message_is_named_and_a_torn_one_is_no_problem(
+    closed: bool, recorded: Recorded
+) -> None:
+    root = recorded("file-4.9.7-clean" if closed else "file-4.9.7-killed")
+    end = inspect_store(root).log.end
+    log = min((root / "commitlog").iterdir())
+    data = bytearray(log.read_bytes())
+    positions = [unit[0] for unit in all_units(root) if unit[0] < len(data)]
+    first, last = positions[len(positions) // 2], max(unit[0] for unit in all_units(root))
+    for position in (first, last):
+        path = root / "commitlog" / f"{position // len(data) * len(data):020}"
+        with path.open("r+b") as file:
+            file.seek(position % len(data) + 90)
+            byte = file.read(1)[0]
+            file.seek(position % len(data) + 90)
+            file.write(bytes([byte ^ 1]))
+    found = inspect_store(root)
+    assert found.log.end == end
+    told = {one.log_position: one.kind for one in found.findings if one.log_position is not None}
+    assert told[first] == "damaged-body"
+    assert told[last] == ("damaged-body" if closed else "torn-tail")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"sa_orders@{stage_group('g')}",
+        f"sa_orders@{BROKER_STAGE_PREFIX}g",
+        f"{progress_topic('sa_orders', 1 << 20)}@g",
+    ],
+)
+def test_progress_that_is_no_offset_is_not_compared_with_queues(
+    name: str, recorded: Recorded
+) -> None:
+    """Stage records, and offsets in logical queues, which go on at other brokers."""
+    root = recorded(FILE_STORE)
+    number = StageRecord(7, 7).pack()
+    path = root / "config/consumerOffset.json"
+    path.write_text(json.dumps({"offsetTable": {name: {"0": number, "3": number}}}))
+    shutil.rmtree(root / "consumequeue/sa_orders/3")
+    found = inspect_store(root)
+    assert not kinds(found, Severity.NOTE) & {"offset-beyond-end", "queue-files-missing"}
+    assert all(group.lag == 0 for group in found.groups)

@@ -1,25 +1,44 @@
 """``lanemq store verify``: sound stores are found sound, and every kind of damage is named."""
 
 import json
+import os
+import random
 import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lanemq.storage import StoreLocked
-from lanemq.storage._consume_queue import iter_units, pack_unit
-from lanemq.storage._files import RealFiles
-from lanemq.storage._index import keys_of
-from lanemq.storage._index_file import key_hash
 from lanemq.storage._layouts import UNIT_BYTES
-from lanemq.storage.rocks import QueueDatabase, QueueRows
-from lanemq.storage.tools import Finding, NotAStore, Severity, _log_check, verify_store
-from lanemq.storage.tools._keys_check import KeyIndexCheck
-from lanemq.wire import LocalProtocolError, encode_properties
+from lanemq.storage._real_files import RealFiles
+from lanemq.storage.index._index import key_data_of, keys_of
+from lanemq.storage.index._index_file import key_hash
+from lanemq.storage.index._key_hashes import key_hashes
+from lanemq.storage.log._records import Record
+from lanemq.storage.queues._units import iter_units, pack_unit
+from lanemq.storage.queues.rocks._queue_rows import QueueRows
+from lanemq.storage.rocks import QueueDatabase
+from lanemq.storage.tools import (
+    Finding,
+    NotAStore,
+    Severity,
+    inspect_store,
+    look_into,
+    repair_store,
+    verify_store,
+)
+from lanemq.storage.tools._rows import RowScan, row_of
+from lanemq.storage.tools.checks import _log_check
+from lanemq.storage.tools.checks._keys_check import keys_in
+from lanemq.storage.tools.reading._scan import LogScan
+from lanemq.testkit.storage.stages import Stand
+from lanemq.wire import LocalProtocolError
+from lanemq.wire.message import encode_properties
 
 Recorded = Callable[[str], Path]
 
@@ -374,6 +393,10 @@ def test_what_is_no_store_is_refused_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(NotAStore, match="storePathRootDir"):
         verify_store(tmp_path)
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    for look in (verify_store, inspect_store, repair_store):
+        with pytest.raises(NotAStore, match="it is a file; a store is a broker's directory"):
+            look(tmp_path / "file")
 
 
 def test_a_store_in_use_is_refused(recorded: Recorded) -> None:
@@ -387,14 +410,78 @@ def test_a_store_in_use_is_refused(recorded: Recorded) -> None:
 
 @given(
     topic=st.text(min_size=1, max_size=20),
-    keys=st.lists(st.text(st.characters(exclude_characters="\x01\x02 "), min_size=1), max_size=3),
+    keys=st.lists(
+        st.one_of(
+            st.text(st.characters(exclude_characters="\x01\x02 "), min_size=1),
+            st.text("ABCDEF0123456789", min_size=1, max_size=40),
+        ),
+        max_size=9,
+    ),
 )
 def test_keys_are_hashed_as_the_index_does_it(topic: str, keys: list[str]) -> None:
     try:
         properties = encode_properties({"UNIQ_KEY": "AC1E" * 8, "KEYS": " ".join(keys)})
     except LocalProtocolError:
         assume(False)
-    check = KeyIndexCheck([], 0)
+    record = Record(7, 100, topic, 0, 0, 0, 0, properties)
+    found = keys_in([row_of(record)])
+    assert [key for _, _, key in found] == key_data_of(properties)
     wanted = [key_hash(topic, key) for key in keys_of(properties)]
+    heads: dict[tuple[str, bytes], int] = {}
     for _ in range(2):  # the second time from what is remembered
-        assert check._key_hashes(topic, properties) == wanted
+        assert key_hashes(found, heads) == wanted
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rows_are_the_records_that_a_walk_over_damage_finds(seed: int, recorded: Recorded) -> None:
+    root = recorded(FILE_STORE)
+    rng = random.Random(seed)
+    for path in sorted((root / "commitlog").iterdir()):
+        data = bytearray(path.read_bytes())
+        for _ in range(rng.choice((0, 1, 5, 60))):
+            at, size = rng.randrange(len(data)), rng.choice((1, 1, 4, 300, 5000))
+            data[at : at + size] = rng.choice((bytes(size), rng.randbytes(size)))[: len(data) - at]
+        path.write_bytes(data)
+    log = look_into(root).log
+    for begin, end in _log_check.log_ranges(log):
+        cut = rng.randrange(begin, end)
+        for part in ((begin, cut), (cut, end), (begin, end)):
+            plain, walk = RowScan(log, *part), LogScan(log, *part)
+            rows = [row for rows in plain for row in rows]
+            assert rows == [row_of(record) for record in walk]
+            assert (plain.first, plain.stopped, plain.why) == (walk.first, walk.stopped, walk.why)
+            assert plain.damages == walk.damages
+
+
+@pytest.mark.slow
+def test_the_log_is_read_once_and_progress_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand = Stand(
+        tmp_path / "store",
+        commit_log_file_bytes=1 << 22,
+        consume_queue_file_bytes=1 << 20,
+        max_index_entries=50_000,
+    )
+    trio.run(stand.run, 1, 40_000)
+    root = stand.root
+    monkeypatch.setattr(_log_check, "RANGE_BYTES", 1 << 21)
+    read, told = 0, []
+    pread = os.pread
+
+    def counted(descriptor: int, size: int, position: int) -> bytes:
+        nonlocal read
+        data = pread(descriptor, size, position)
+        read += len(data) if "commitlog" in os.readlink(f"/proc/self/fd/{descriptor}") else 0
+        return data
+
+    monkeypatch.setattr(os, "pread", counted)
+    report = verify_store(root, progress=lambda what, done, total: told.append((what, done, total)))
+    assert report.is_sound
+    assert report.log_end > 8 << 20
+    at_the_end = 4 << 20  # where it stops it looks more than once, however long the log is
+    assert report.log_end <= read <= 1.1 * report.log_end + at_the_end
+    log = [(done, total) for what, done, total in told if what == "log"]
+    assert len(log) > 1
+    assert log == sorted(log)
+    assert log[-1][0] == log[-1][1]

@@ -1,4 +1,4 @@
-"""What the tests of the wire share: the recorded traffic of real clients and servers."""
+"""The fixtures of the wire's tests: the recorded traffic of real clients and servers."""
 
 import base64
 import gzip
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lanemq.wire import Frame, decode_frame
+from lanemq.wire.frame import Frame, decode_frame
 
 VECTORS = Path(__file__).parents[2] / "compat_tests" / "vectors"
 

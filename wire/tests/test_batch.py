@@ -7,14 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.wire import (
-    BATCH_ENTRY,
-    BatchEntry,
-    LocalProtocolError,
-    RemoteProtocolError,
-    decode_batch,
-    encode_batch,
-)
+from lanemq.wire import LocalProtocolError, RemoteProtocolError
+from lanemq.wire.message import BATCH_ENTRY, BatchEntry, decode_batch, encode_batch
 
 ENTRIES = st.lists(
     st.builds(BatchEntry, st.integers(-(1 << 31), (1 << 31) - 1), st.binary(), st.binary())

@@ -8,17 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lanemq.wire import (
-    BINARY_HEADER,
-    FRAME,
-    Frame,
     LanguageCode,
     LocalProtocolError,
     RemoteProtocolError,
+    language_code,
+    language_name,
+)
+from lanemq.wire.frame import (
+    BINARY_HEADER,
+    FRAME,
+    Frame,
     SerializeType,
     decode_frame,
     encode_frame,
-    language_code,
-    language_name,
 )
 
 INT16 = st.integers(-(2**15), 2**15 - 1)

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import lanemq.wire
-from lanemq.wire import (
+import lanemq.wire.bodies
+from lanemq.wire import RemoteProtocolError, fastjson
+from lanemq.wire._numbers import Int
+from lanemq.wire.bodies import (
     Body,
     BrokerData,
     BrokerStatsData,
@@ -49,7 +51,6 @@ from lanemq.wire import (
     QueueData,
     QueueTimeSpan,
     RegisterBrokerBody,
-    RemoteProtocolError,
     ResetOffsetBody,
     ResetOffsetListBody,
     RouteData,
@@ -60,22 +61,23 @@ from lanemq.wire import (
     TopicList,
     TopicOffset,
     TopicStatsTable,
-    fastjson,
 )
 
 BODIES = [
     value
-    for name in lanemq.wire.__all__
-    if isinstance(value := getattr(lanemq.wire, name), type)
+    for name in lanemq.wire.bodies.__all__
+    if isinstance(value := getattr(lanemq.wire.bodies, name), type)
     and issubclass(value, Body)
     and value is not Body
 ]
+assert len(BODIES) > 40
 ALL_BODIES = pytest.mark.parametrize("cls", BODIES, ids=lambda cls: cls.__name__)
 QUEUE = MessageQueue("T", "b", 3)
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 SCALARS: dict[object, st.SearchStrategy[Any]] = {
     int: st.integers(-(1 << 63), (1 << 63) - 1),
+    Int: st.integers(-(1 << 31), (1 << 31) - 1),
     float: st.floats(allow_nan=False, allow_infinity=False),
     bool: st.booleans(),
     str: TEXT,
@@ -108,7 +110,7 @@ def values(hint: object) -> st.SearchStrategy[Any]:
 
 
 def bodies(cls: type[Body]) -> st.SearchStrategy[Any]:
-    hints = typing.get_type_hints(cls)
+    hints = typing.get_type_hints(cls, include_extras=True)
     fields = {
         field.name: values(hints[field.name])
         for field in dataclasses.fields(cls)  # type: ignore[arg-type]

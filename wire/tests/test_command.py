@@ -4,20 +4,16 @@ import pytest
 
 from lanemq.wire import (
     SENDABLE_LANGUAGES,
-    Connection,
-    Frame,
     LanguageCode,
     LocalProtocolError,
     RequestCode,
     ResponseCode,
-    SerializeType,
     Version,
-    encode_frame,
     language_code,
-    request,
     version_name,
 )
 from lanemq.wire._versions import VERSION
+from lanemq.wire.frame import Connection, Frame, SerializeType, encode_frame, request
 
 
 def test_a_reply_answers_its_request() -> None:

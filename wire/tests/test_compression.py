@@ -9,7 +9,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.wire import RemoteProtocolError, SysFlag, compress_body, decompress_body
+from lanemq.wire import RemoteProtocolError, SysFlag
+from lanemq.wire.message import compress_body, decompress_body
 
 ZLIB = SysFlag.COMPRESSED | SysFlag.COMPRESSION_ZLIB
 LZ4 = SysFlag.COMPRESSED | SysFlag.COMPRESSION_LZ4
@@ -17,15 +18,27 @@ ZSTD = SysFlag.COMPRESSED | SysFlag.COMPRESSION_ZSTD
 
 
 def pack(sys_flag: int, body: bytes) -> bytes:
-    if sys_flag == LZ4:
-        packed: bytes = lz4.frame.compress(body)
-        return packed
-    if sys_flag == ZSTD:
-        return zstandard.ZstdCompressor().compress(body)
-    return compress_body(body)
+    return compress_body(body, kind=sys_flag & SysFlag.COMPRESSION_MASK)
 
 
 KINDS = pytest.mark.parametrize("sys_flag", [SysFlag.COMPRESSED, ZLIB, LZ4, ZSTD])
+
+
+def test_other_libraries_read_what_is_written() -> None:
+    body = b"compressible " * 20_000
+    assert lz4.frame.decompress(pack(LZ4, body)) == body
+    assert zstandard.decompress(pack(ZSTD, body)) == body
+    assert zlib.decompress(pack(ZLIB, body)) == zlib.decompress(pack(SysFlag.COMPRESSED, body))
+
+
+def test_blocks_of_lz4_stand_alone_since_java_reads_no_others() -> None:
+    flags = pack(LZ4, b"compressible " * 20_000)[4]  # behind the magic number
+    assert flags & 0b0010_0000  # LZ4 Frame Format 1.6: block independence
+
+
+def test_linked_blocks_of_lz4_are_read() -> None:
+    body = b"compressible " * 20_000
+    assert decompress_body(LZ4, lz4.frame.compress(body, block_linked=True)) == body
 
 
 @KINDS

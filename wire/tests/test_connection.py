@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.wire import (
+from lanemq.wire import LocalProtocolError, RemoteProtocolError, Version
+from lanemq.wire.frame import (
     FRAME,
     LEGACY_MAX_FRAME_BYTES,
     MAX_FRAME_BYTES,
@@ -17,11 +18,8 @@ from lanemq.wire import (
     NEED_DATA,
     Connection,
     Frame,
-    LocalProtocolError,
     PeerClosed,
-    RemoteProtocolError,
     SerializeType,
-    Version,
     decode_frame,
     encode_frame,
     frame_limit_bytes,
@@ -105,8 +103,8 @@ def test_the_declaration_and_the_fast_path_cut_alike(
 ) -> None:
     parts = {"serialize": serialize, "header": header, "body": body}
     buffer = bytearray(FRAME.build(parts))
-    assert split_frames(buffer) == [(serialize, header, body)]
-    assert not buffer
+    for data in (buffer, bytes(buffer), bytes(buffer) + b"\x00\x00"):
+        assert split_frames(data) == ([(serialize, header, body)], len(buffer))
 
 
 @pytest.mark.parametrize(
@@ -262,3 +260,35 @@ def test_our_opaques_start_at_1_and_wrap_within_32_bits_without_0() -> None:
     ]
     connection._last_opaque = -2
     assert [connection.next_opaque() for _ in range(2)] == [-1, 1]
+
+
+def test_frames_may_be_taken_in_parts_and_say_what_is_kept() -> None:
+    connection = Connection()
+    frames = [request(1, {"n": str(n)}, bytes(n), opaque=n) for n in range(5)]
+    data = b"".join(map(encode_frame, frames))
+    connection.receive_data(data + encode_frame(frames[0])[:7])
+    taken = []
+    for frame in connection.frames():
+        taken.append(frame)
+        if len(taken) == 2:
+            break
+    assert connection.kept_bytes == len(data) + 7  # what came with them is there until all are
+    assert connection.next_event() == frames[2]
+    assert [*taken, frames[2], *connection.frames()] == frames
+    assert (connection.kept_bytes, connection.is_mid_frame, connection.cuts) == (7, True, 1)
+    assert connection.next_event() is NEED_DATA
+    connection.receive_data(encode_frame(frames[0])[7:])
+    assert list(connection.frames()) == [frames[0]]
+    assert (connection.kept_bytes, connection.is_mid_frame, connection.cuts) == (0, False, 2)
+
+
+def test_frames_before_a_bad_one_are_given_and_then_nothing_more() -> None:
+    connection = Connection()
+    connection.receive_data(encode_frame(request(1)) + b"\xff" * 16)
+    frames = connection.frames()
+    assert next(frames).code == 1
+    with pytest.raises(RemoteProtocolError):
+        next(frames)
+    with pytest.raises(RemoteProtocolError):
+        list(connection.frames())
+    assert connection.kept_bytes == 0

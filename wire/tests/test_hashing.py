@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.wire import java_hash, tags_code
+from lanemq.wire import index_key_hash, java_hash, tags_code
 
+LEAST = "key-of-this-4lu3enu"
 ANY_TEXT = st.text(st.characters())  # surrogates too
 
 
@@ -27,10 +28,22 @@ def test_long_texts_too(text: str, times: int) -> None:
     assert java_hash(text * times) == naive(text * times)
 
 
-@given(st.text("0123456789ABCDEF", min_size=32, max_size=32), st.text(max_size=127))
-def test_index_keys_too(unique_key: str, topic: str) -> None:
-    key = f"{topic}#{unique_key}"
-    assert java_hash(key) == java_hash(key) == naive(key)
+UNIQUE_KEYS = st.text("0123456789ABCDEF", min_size=32, max_size=32).map(str.encode)
+
+
+@given(
+    UNIQUE_KEYS | st.text(st.characters(codec="ascii")).map(str.encode) | st.binary(),
+    st.text(max_size=127),
+)
+def test_the_hash_of_an_index_key_is_that_of_topic_and_key(key: bytes, topic: str) -> None:
+    text = f"{topic}#{key.decode('utf-8', 'replace')}"
+    expected = abs(naive(text)) if naive(text) != -(1 << 31) else 0
+    assert index_key_hash(topic, key) == index_key_hash(topic, key) == expected
+
+
+def test_an_index_key_whose_hash_has_no_absolute_value_has_0() -> None:
+    assert naive("T#" + LEAST) == -(1 << 31)
+    assert index_key_hash("T", LEAST.encode()) == 0
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.wire import (
-    HostAddress,
-    LocalProtocolError,
-    RemoteProtocolError,
+from lanemq.wire import HostAddress, LocalProtocolError, RemoteProtocolError
+from lanemq.wire.message import (
     UniqueKeys,
     decode_offset_id,
     encode_offset_id,

@@ -6,14 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.wire import (
-    Frame,
-    LocalProtocolError,
-    RemoteProtocolError,
-    decode_frame,
-    encode_frame,
-    request,
-)
+from lanemq.wire import LocalProtocolError, RemoteProtocolError
+from lanemq.wire.frame import Frame, decode_frame, encode_frame, request
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 TEXT = st.text(st.characters(codec="utf-8"))

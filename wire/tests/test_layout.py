@@ -5,7 +5,8 @@ import struct
 import construct as cs
 import pytest
 
-from lanemq.wire import BATCH_ENTRY, RECORD_LAYOUTS, fixed_prefix, fixed_struct
+from lanemq.wire import fixed_prefix, fixed_struct
+from lanemq.wire.message import BATCH_ENTRY, RECORD_LAYOUTS
 
 
 def test_a_fixed_declaration_gives_its_packer() -> None:

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from lanemq.wire import MessageQueue
+from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.logical import (
     Chain,
     Invariant,
@@ -123,6 +123,24 @@ def test_the_next_readable_segment_may_be_asked_for_by_a_copy() -> None:
     old_copy = at("broker1/0", 0)
     assert THREE.next_readable(old_copy) == at("broker2/2", 101, 0, 100)
     assert THREE.next_readable(at("broker1/2", 201)) is None
+
+
+def test_readers_are_sent_over_nothing_that_may_have_messages() -> None:
+    """A broker knows the segment next to its own, and of later ones perhaps nothing."""
+    first, open_end = at("broker1/0", 0, 0, 101), at("broker1/2", 201)
+    begun = at("broker2/2", 101, state=WRITE_ONLY)
+    assert Chain(0, [first, begun, open_end]).next_readable(first) is None
+    assert Chain(0, [first, begun.with_state(NORMAL), open_end]).next_readable(first) == (
+        begun.with_state(NORMAL)
+    )
+    gone = at("broker2/2", 101, 0, 100, EXPIRED)
+    assert Chain(0, [first, gone, open_end]).next_readable(first) == open_end
+    # Nothing is known between: of a broker's own segment that says that nothing is left there.
+    assert Chain(0, [first, open_end]).next_readable(first) == open_end
+    short = at("broker2/2", 101, 0, 50, EXPIRED)
+    assert Chain(0, [first, short, open_end]).next_readable(first) is None
+    empty = at("broker2/2", 101, 0, 0, EXPIRED)
+    assert Chain(0, [first, empty, open_end]).next_readable(first) is None
 
 
 def test_sealing_twice_changes_nothing() -> None:

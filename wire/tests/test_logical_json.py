@@ -6,13 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from lanemq.wire import (
-    MessageQueue,
-    RegisterBrokerBody,
-    RemoteProtocolError,
-    RouteData,
-    fastjson,
-)
+from lanemq.wire import RemoteProtocolError, fastjson
+from lanemq.wire.bodies import MessageQueue, RegisterBrokerBody, RouteData
 from lanemq.wire.logical import (
     LOGICAL_QUEUES_MEMBER,
     LOGICAL_QUEUES_UNORDERED_MEMBER,

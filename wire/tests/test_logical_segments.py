@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.wire import MessageQueue, RemoteProtocolError
+from lanemq.wire import RemoteProtocolError
+from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.logical import Chain, Segment, SegmentState, check_chain, sort_key
 
 QUEUE = MessageQueue("T", "broker1", 0)
@@ -177,3 +178,14 @@ def test_physical_and_logical_offsets_are_the_inverse_of_each_other(
     assert sealed.contains_logical(delta + at) == (at < count)
     successor = segment(sealed.next_delta, 0, -1)
     assert [f for f in check_chain(Chain(0, [sealed, successor])) if f.is_gap] == []
+
+
+@given(st.integers(-1, 40), st.integers(0, 40), st.integers(-1, 40))
+def test_a_segment_is_meant_where_nothing_known_of_it_is_another(
+    delta: int, begin: int, said_delta: int
+) -> None:
+    meant, said = segment(delta, begin, -1), segment(said_delta, begin, -1)
+    assert meant.is_meant(meant.meant)
+    assert meant.is_meant(said.meant) == (delta == said_delta or -1 in (delta, said_delta))
+    assert not meant.is_meant(segment(delta, begin + 1, -1).meant)
+    assert not meant.is_meant(f"1:{begin}")

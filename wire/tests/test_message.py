@@ -10,16 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.wire import (
+from lanemq.wire import HostAddress, LocalProtocolError, RemoteProtocolError, SysFlag
+from lanemq.wire.message import (
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
     RECORD_LAYOUTS,
-    HostAddress,
-    LocalProtocolError,
-    RemoteProtocolError,
     StoredMessage,
-    SysFlag,
     body_crc,
     compress_body,
     decode_message,

@@ -9,6 +9,7 @@ from lanemq.wire import (
     dlq_topic,
     group_name_problem,
     group_of_retry_topic,
+    is_closed_topic,
     is_system_group,
     is_system_topic,
     permission_text,
@@ -63,3 +64,10 @@ def test_what_belongs_to_the_brokers() -> None:
 )
 def test_permissions_in_letters(perm: int, text: str) -> None:
     assert permission_text(perm) == text
+
+
+def test_the_logs_of_keys_belong_to_the_broker() -> None:
+    assert is_system_topic("%KV%default")
+    assert is_closed_topic("%KV%default")
+    assert is_closed_topic("SCHEDULE_TOPIC_XXXX")
+    assert not is_closed_topic("T")

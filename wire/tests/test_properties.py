@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lanemq.wire import (
-    LocalProtocolError,
+from lanemq.wire import LocalProtocolError
+from lanemq.wire.message import (
     decode_properties,
     encode_properties,
     get_property,

@@ -4,6 +4,12 @@ import zlib
 from typing import Any
 
 from lanemq.wire import (
+    RequestCode,
+    decode_properties_text,
+    encode_properties_text,
+    fastjson,
+)
+from lanemq.wire.bodies import (
     Body,
     CheckClientRequestBody,
     ClusterInfo,
@@ -21,7 +27,6 @@ from lanemq.wire import (
     QueryAssignmentBody,
     QueryAssignmentResult,
     RegisterBrokerBody,
-    RequestCode,
     ResetOffsetBody,
     RouteData,
     SubscriptionGroupConfig,
@@ -29,9 +34,6 @@ from lanemq.wire import (
     TopicConfig,
     TopicList,
     TopicStatsTable,
-    decode_properties_text,
-    encode_properties_text,
-    fastjson,
 )
 
 REQUESTS: dict[int, type[Body]] = {

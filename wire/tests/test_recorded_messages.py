@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from lanemq.wire import (
+from lanemq.wire import RequestCode, SysFlag
+from lanemq.wire.message import (
     MAGIC_BLANK,
     RECORD_LAYOUTS,
-    RequestCode,
     StoredMessage,
-    SysFlag,
     decode_batch,
     decode_message,
     decode_messages,

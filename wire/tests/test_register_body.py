@@ -8,13 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.wire import (
-    DataVersion,
-    RegisterBrokerBody,
-    RemoteProtocolError,
-    TopicConfig,
-    TopicConfigWrapper,
-)
+from lanemq.wire import RemoteProtocolError
+from lanemq.wire.bodies import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigWrapper
 
 INTS = st.integers(-(1 << 31), (1 << 31) - 1)
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=" "), min_size=1)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.wire import encode_properties
+from lanemq.wire.message import encode_properties
 from lanemq.wire.sql92 import EvaluationError, SqlInvalid, compile_sql
 
 CASES = Path(__file__).parents[2] / "compat_tests" / "vectors" / "filters" / "sql92.jsonl"

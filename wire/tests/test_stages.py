@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.wire import (
+from lanemq.wire.message import (
     STAGE_OFFSET_MAX,
     STAGED_QUEUE_OFFSET_MAX,
     StageRecord,

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.wire import LocalProtocolError, SubscriptionData, java_hash, parse_tag_expression
+from lanemq.wire import LocalProtocolError, java_hash
+from lanemq.wire.bodies import SubscriptionData, parse_tag_expression
 
 TAG = st.text(
     st.characters(exclude_characters="|", exclude_categories=["Cs", "Z", "C"]), min_size=1

@@ -1,7 +1,8 @@
-"""What the commands of ``lanemq bench`` share."""
+"""Options, reports and tables shared by the commands of ``lanemq bench``."""
 
 import statistics
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import click
@@ -18,6 +19,13 @@ Result = TypeVar("Result")
 Command = TypeVar("Command", bound=Callable[..., object])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+def folder_option(help_text: str) -> Callable[[Command], Command]:
+    """The option that says where a bench keeps its stores, which may be large."""
+    return click.option(
+        "--folder", type=click.Path(path_type=Path, exists=True, file_okay=False), help=help_text
+    )
 
 
 def sending_options(command: Command) -> Command:
@@ -69,11 +77,15 @@ def run_bench(measure: Callable[[], Awaitable[Result]]) -> Result:
     raise click.ClickException("; ".join([str(failure), *notes]))
 
 
+def rate_cells(rates: Sequence[float]) -> tuple[str, str]:
+    """Cells of a table: the median of the rounds, and their range."""
+    return f"{statistics.median(rates):,.0f}", f"{min(rates):,.0f} - {max(rates):,.0f}"
+
+
 def compared(rates: Sequence[Sequence[float]], ratio: float) -> Iterator[str]:
     """Cells of a table: the median of each, the ratio, and the range of each."""
-    yield from (f"{statistics.median(samples):,.0f}" for samples in rates)
-    yield f"{ratio:.2f}"
-    yield from (f"{min(samples):,.0f} - {max(samples):,.0f}" for samples in rates)
+    medians, ranges = zip(*map(rate_cells, rates), strict=True)
+    yield from (*medians, f"{ratio:.2f}", *ranges)
 
 
 def machine_line(machine: Machine) -> str:

@@ -1,4 +1,4 @@
-"""What the translation for clients without logical queues costs.
+"""Bench of the logical listener: the cost of translation for clients without logical queues.
 
 One broker and its logical listener, driven by the same Java client in turn: once with a plain
 topic, which the client is sent to the broker's own port for, and once with a topic of logical

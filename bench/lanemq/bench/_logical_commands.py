@@ -9,8 +9,9 @@ from rich.table import Table
 
 from ._broker import Plan
 from ._command import compared, json_option, machine_line, report, run_bench, sending_options
+from ._listeners import ONE, TWO, bench_listeners
 from ._logical import DIRECT, LISTENER, bench_logical
-from ._logical_results import LogicalBench, MigrateBench
+from ._logical_results import ListenersBench, LogicalBench, MigrateBench
 from ._migrate import CLIENTS, MigratePlan, bench_migrate, pause_figures
 
 
@@ -25,6 +26,27 @@ def logical(rounds: int, seconds: float, warm_up_s: float, as_json: bool) -> Non
     plan = Plan(rounds=rounds, seconds=seconds, warm_up_s=warm_up_s)
     result = run_bench(functools.partial(bench_logical, plan, Console(stderr=True).print))
     report(result, show_logical_bench, as_json=as_json)
+
+
+@click.command()
+@click.option(
+    "--clients",
+    default=4,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Client processes that send at the same time.",
+)
+@sending_options
+@json_option
+def listeners(clients: int, rounds: int, seconds: float, warm_up_s: float, as_json: bool) -> None:
+    """Drive two brokers through one logical listener, and through both, in turn.
+
+    The ratio is the median with two listeners over that with one: above 1 they carry more.
+    """
+    plan = Plan(rounds=rounds, seconds=seconds, warm_up_s=warm_up_s)
+    say = Console(stderr=True).print
+    result = run_bench(functools.partial(bench_listeners, plan, clients, say))
+    report(result, show_listeners_bench, as_json=as_json)
 
 
 @click.command()
@@ -78,6 +100,24 @@ def show_logical_bench(console: Console, result: LogicalBench) -> None:
                 for way in (LISTENER, DIRECT)
             ),
         )
+    console.print(table)
+
+
+def show_listeners_bench(console: Console, result: ListenersBench) -> None:
+    """Print medians, ranges and the ratio."""
+    console.print(machine_line(result.machine))
+    table = Table(
+        f"messages per second of {result.clients} clients",
+        "two listeners",
+        "one",
+        "ratio",
+        "range: two",
+        "range: one",
+        "brokers' processor time per message, us",
+    )
+    spent = (f"{statistics.median(result.processor_us[side]):.1f}" for side in (TWO, ONE))
+    rates = [result.rates[side] for side in (TWO, ONE)]
+    table.add_row("send", *compared(rates, result.ratio), " / ".join(spent))
     console.print(table)
 
 

@@ -1,4 +1,4 @@
-"""What the benches of logical queues found."""
+"""Results of the benches of logical queues."""
 
 import msgspec
 
@@ -17,6 +17,21 @@ class LogicalBench(msgspec.Struct, frozen=True):
     processor_us: dict[str, dict[str, list[float]]]
     """As ``samples``: what the broker's process spent on a message, in microseconds. Other work
     on the machine changes it less than it does the rates."""
+
+
+class ListenersBench(msgspec.Struct, frozen=True):
+    """The JSON of ``lanemq bench listeners``."""
+
+    machine: Machine
+    rounds: int
+    clients: int
+    """Client processes that send at the same time."""
+    rates: dict[str, list[float]]
+    """"one" and "two" listeners -> all clients' messages per second, one value per round."""
+    ratio: float
+    """The median with two listeners over that with one."""
+    processor_us: dict[str, list[float]]
+    """The same: what the brokers' processes spent on a message, in microseconds."""
 
 
 class Migrations(msgspec.Struct, frozen=True):

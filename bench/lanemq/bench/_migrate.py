@@ -1,4 +1,4 @@
-"""What senders to a logical queue notice of its migrations.
+"""Bench of migrations: the pauses that senders to a logical queue see.
 
 Two brokers and a name server. Senders write to one logical queue as fast as they are answered
 while it is migrated back and forth between the brokers. Java's client knows nothing of logical
@@ -44,6 +44,8 @@ PARTS = ("here", "there", "migrating")
 """Of a round: where the queue is at its begin, at the other broker, and on the move."""
 SETTLE_S = 0.5
 """From the first sends to the first that count."""
+QUIET_S, LOST_S = 5.0, 60.0
+"""How long nothing comes behind the end of a queue; the longer one where messages are missing."""
 PER_ROUND = 10
 SENDER_AND_NUMBER = 16
 """Bytes of a body: who sent it, and which of its messages it is."""
@@ -51,7 +53,7 @@ SENDER_AND_NUMBER = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigratePlan:
-    """How much to migrate, and under what load."""
+    """The number of migrations, and the load during them."""
 
     migrations: int = 50
     threads: int = 16
@@ -65,7 +67,7 @@ class MigratePlan:
 
 @dataclass(slots=True)
 class _Seen:
-    """What is gathered about one client, in milliseconds and messages per second."""
+    """The samples of one client, in milliseconds and messages per second."""
 
     took_ms: list[float] = field(default_factory=list)
     pauses_ms: list[float] = field(default_factory=list)
@@ -205,8 +207,11 @@ class _Bench:
             )
             seen.failed += int(answer["failed"])
 
+        begun = trio.Path(f"{times_file}.begun")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(load)
+            while not await begun.exists():  # noqa: ASYNC110 - the client's process makes it
+                await trio.sleep(0.02)
             yield
             stop.touch()
 
@@ -233,11 +238,16 @@ class _Bench:
             await consumer.assign([queue])
             await consumer.seek_to_begin(queue)
             # What a failed send left behind comes on top: the end is where nothing comes any more.
-            while messages := await consumer.poll(timeout_s=5):
+            waited_s, result = 0.0, account(sent, found)
+            while waited_s < (LOST_S if result.lost else QUIET_S):
+                messages = await consumer.poll(timeout_s=QUIET_S)
                 for message in messages:
                     head = message.body[:SENDER_AND_NUMBER]
                     found.append((int.from_bytes(head[:8], "big"), int.from_bytes(head[8:], "big")))
-        return account(sent, found)
+                waited_s = 0.0 if messages else waited_s + QUIET_S
+                if not messages:
+                    result = account(sent, found)
+        return result
 
 
 def pause_figures(pauses_ms: Sequence[float]) -> tuple[float, float, float]:

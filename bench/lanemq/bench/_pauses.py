@@ -1,4 +1,4 @@
-"""How long senders waited, and whether all that they sent is there. Pure.
+"""Pauses of senders, and a check that all acknowledged messages are there. Pure.
 
 Times are nanoseconds of the machine's monotonic clock, which its processes share.
 """
@@ -47,7 +47,7 @@ def longest_gap_ns(times: Times, window: Window) -> int:
 
 
 def acknowledged_in(times: Times, window: Window) -> int:
-    """How many messages were acknowledged in a window."""
+    """The number of messages acknowledged in a window."""
     begin, end = window
     return sum(bisect_left(stored, end) - bisect_left(stored, begin) for stored in times.values())
 
@@ -70,7 +70,7 @@ def pieces(window: Window, length_ns: float) -> list[Window]:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What became of acknowledged messages."""
+    """The fate of acknowledged messages: lost, repeated, out of order."""
 
     lost: int
     duplicated: int

@@ -12,7 +12,7 @@ from pathlib import Path
 import trio
 
 from lanemq.storage import NewMessage, StoreConfig, StoreType, open_store, system_clock_ms
-from lanemq.wire import TopicConfig
+from lanemq.wire.bodies import TopicConfig
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
 BATCH = 1000

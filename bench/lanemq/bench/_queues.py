@@ -4,7 +4,6 @@ The same store is made twice, with queues in files and with queues in RocksDB. E
 started after a clean stop and after a SIGKILL.
 """
 
-import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -17,10 +16,10 @@ import trio
 from lanemq.compat import StoreStand, stage_settings
 from lanemq.sdk.admin import open_admin
 from lanemq.storage import Stage
-from lanemq.wire import MessageQueue
+from lanemq.wire.bodies import MessageQueue
 
 from ._queue_maker import queues_of
-from ._results import QueuesBench, QueuesMode, resident_mib, this_machine
+from ._results import QueuesBench, QueuesMode, disk_mib, resident_mib, this_machine
 
 MODES = {"files": Stage.FILES, "rocksdb": Stage.ROCKSDB}
 BROKER_NAME = "broker-a"
@@ -33,7 +32,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuesPlan:
-    """What to make and start."""
+    """The stores to make and start."""
 
     queues: int = 1_000_000
     queues_per_topic: int = 1000
@@ -59,7 +58,7 @@ async def _measure(plan: QueuesPlan, mode: str, folder: Path, say: Say) -> Queue
     begun = trio.current_time()
     await make_in_child(stand.store, MODES[mode], plan)
     made_s = trio.current_time() - begun
-    disk_mib = await trio.to_thread.run_sync(_disk_mib, stand.store)
+    taken_mib = await trio.to_thread.run_sync(disk_mib, stand.store)
     broker = stand.broker("lanemq", MODES[mode])
     broker.start_s = START_S
     await broker.start()
@@ -78,7 +77,7 @@ async def _measure(plan: QueuesPlan, mode: str, folder: Path, say: Say) -> Queue
         say(f"{mode}: started after SIGKILL in {broker.ready_after_s:.1f} s")
         return QueuesMode(
             made_s=round(made_s, 1),
-            disk_mib=disk_mib,
+            disk_mib=taken_mib,
             start_s=round(start_s, 2),
             rss_mib=rss_mib,
             read_s=round(read_s, 2),
@@ -109,13 +108,3 @@ async def read_some(address: str, plan: QueuesPlan) -> None:
             pulled = await admin.pull(address, queue, 0)
             bodies = [int(message.body) for message in pulled.messages]
             assert bodies == [number * step + 1], (queue, pulled)
-
-
-def _disk_mib(folder: Path) -> float:
-    """Return what the files of a folder take from the disk; holes take nothing."""
-    total = sum(
-        (Path(root) / name).lstat().st_blocks
-        for root, _, names in os.walk(folder)
-        for name in names
-    )
-    return round(total * 512 / (1 << 20), 1)

@@ -7,7 +7,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ._command import json_option, machine_line, report, run_bench
+from ._command import folder_option, json_option, machine_line, report, run_bench
 from ._queues import MODES, SAMPLE, QueuesPlan, bench_queues
 from ._results import QueuesBench
 
@@ -39,11 +39,7 @@ QUEUE_FIGURES = {
     type=click.Choice(list(MODES)),
     help="Where the queues are; may be repeated.  [default: both]",
 )
-@click.option(
-    "--folder",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Where the stores are made; files need 4 KiB and two inodes for each queue.",
-)
+@folder_option("Where the stores are made; files need 4 KiB and two inodes for each queue.")
 @json_option
 def million_queues(
     queues: int, queues_per_topic: int, modes: tuple[str, ...], folder: Path | None, as_json: bool

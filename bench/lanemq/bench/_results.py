@@ -1,4 +1,4 @@
-"""What a bench found: samples, medians, ratios, and the machine they are from.
+"""Results of a bench: samples, medians, ratios, and the machine they are from.
 
 Rates are messages per second. A ratio is lanemq's median over the other's: above 1 lanemq is
 better. ``MEASURES`` are the names every bench of a broker reports under.
@@ -12,11 +12,14 @@ from pathlib import Path
 
 import msgspec
 
-MEASURES = ("send_1", "send_16", "send_64", "batch", "consume")
+MEASURES = (
+    *("send_1", "send_16", "send_64", "batch", "consume"),
+    *("transactions_1", "transactions_16", "acl_16", "tls_16"),
+)
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """Where the figures are from."""
+    """The machine that the figures are from."""
 
     processor: str
     processors: int
@@ -40,10 +43,12 @@ class BrokerBench(msgspec.Struct, frozen=True):
     rss_mib: dict[str, float]
     """Server -> resident memory of all its processes after ``messages_stored``."""
     messages_stored: int
+    acl_to_plain: dict[str, float]
+    """Server -> its median of acl_16 over that of send_16: 1 where checking costs nothing."""
 
 
 class StagedBench(msgspec.Struct, frozen=True):
-    """What stages cost; part of the JSON of ``lanemq bench sdk``."""
+    """The cost of stages; part of the JSON of ``lanemq bench sdk``."""
 
     rates: dict[str, list[float]]
     """"concurrent" and "staged" -> messages per second, one for each round."""
@@ -112,6 +117,14 @@ def median_ratios(
     }
 
 
+def acl_to_plain(samples: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, float]:
+    """Divide each server's median with accounts by the one without."""
+    return {
+        server: round(statistics.median(rates["acl_16"]) / statistics.median(rates["send_16"]), 3)
+        for server, rates in samples.items()
+    }
+
+
 def this_machine() -> Machine:
     """Describe the machine this runs on."""
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -140,3 +153,13 @@ def resident_mib(process_ids: Sequence[int]) -> float:
         line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
         total_kib += int(line.split()[1])
     return round(total_kib / 1024, 1)
+
+
+def disk_mib(folder: Path) -> float:
+    """Return what the files of a folder take from the disk; holes take nothing."""
+    total = sum(
+        (Path(root) / name).lstat().st_blocks
+        for root, _, names in os.walk(folder)
+        for name in names
+    )
+    return round(total * 512 / (1 << 20), 1)

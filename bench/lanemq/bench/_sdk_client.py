@@ -156,7 +156,8 @@ async def load(
 ) -> Measured:
     """Tasks send to one queue until the file ``until`` is there; the same again where one failed.
 
-    ``times`` gets when messages were stored: for each task its number, how many, and these.
+    ``times`` gets when messages were stored: for each task its number, how many, and these. Beside
+    it the file ``times + ".begun"`` is made once each task has had a message stored.
     """
     stop, failed, stopping = trio.Path(until), 0, False
     stored = [array("q") for _ in range(threads)]
@@ -182,7 +183,9 @@ async def load(
         async with trio.open_nursery() as nursery:
             for task, acknowledged in enumerate(stored):
                 nursery.start_soon(one_after_the_other, first + task, acknowledged)
-            while not await stop.exists():  # noqa: ASYNC110 - another process makes it
+            while not await stop.exists():
+                if all(stored):
+                    await trio.Path(f"{times}.begun").touch()
                 await trio.sleep(0.02)
             stopping = True
         ended_s = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What stages cost: the SDK's staged listener beside its concurrent one, and an example.
+"""Bench of stages: the SDK's staged listener beside its concurrent one, and an example.
 
 Both read the same messages from the same broker, in turn, with listeners that do nothing; with
 large stages there is little to wait for, so that what differs is the scheduler. In the example of

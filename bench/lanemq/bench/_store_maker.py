@@ -1,13 +1,16 @@
 """A store directory with very many messages, made without a broker.
 
-The records are whole: their bodies are all the same, and so are their checksums.
+The records are whole, checksums included. Their bodies are words, which repeat after some
+thousands of messages: more than a dictionary of Parquet keeps.
 """
 
+import random
 from pathlib import Path
 from struct import Struct
 from typing import BinaryIO, Final, final
 
-from lanemq.wire import MAGIC_BLANK, encode_properties, encode_record, tags_code
+from lanemq.wire import tags_code
+from lanemq.wire.message import MAGIC_BLANK, encode_properties, encode_record
 
 HOST: Final = bytes((127, 0, 0, 1, 0, 0, 42, 159))
 TOPIC: Final = "Bench"
@@ -16,6 +19,8 @@ START_MS: Final = 1_700_000_000_000
 LOG_FILE_BYTES: Final = 1 << 30
 QUEUE_FILE_BYTES: Final = 6_000_000
 CHUNK: Final = 4096
+BODIES: Final = 4096
+WORDS: Final = 500
 PLACE_AT: Final = 12  # of the queue id in a record
 PLACE: Final = Struct(">i4xqq")  # queue id, flag, queue offset, log position
 TIME_AT: Final = 56
@@ -39,10 +44,42 @@ def make_store(
     """
     (root / "config").mkdir(parents=True)
     units = [bytearray() for _ in range(queues)]
-    template = bytearray(
+    templates = [_template(body) for body in _bodies(min(messages, BODIES), body_bytes)]
+    record_bytes = len(templates[0])
+    log = _Log(root / "commitlog", log_file_bytes)
+    code = tags_code(TAG)
+    for number in range(messages):
+        template = templates[number % BODIES]
+        position = log.room(record_bytes)
+        queue_id = number % queues
+        PLACE.pack_into(template, PLACE_AT, queue_id, number // queues, position)
+        TIME.pack_into(template, TIME_AT, START_MS + number // 100)
+        units[queue_id] += UNIT.pack(position, record_bytes, code)
+        log.append(bytes(template))
+    log.close()
+    for queue_id, data in enumerate(units):
+        directory = root / "consumequeue" / TOPIC / str(queue_id)
+        directory.mkdir(parents=True)
+        for at in range(0, len(data), queue_file_bytes):
+            part = bytes(data[at : at + queue_file_bytes])
+            (directory / f"{at:020d}").write_bytes(part.ljust(queue_file_bytes, b"\0"))
+    return record_bytes
+
+
+def _bodies(count: int, size_bytes: int) -> list[bytes]:
+    words = random.Random(1)
+    known = [words.randbytes(words.randint(1, 5)).hex().encode() for _ in range(WORDS)]
+    return [
+        b" ".join(words.choices(known, k=size_bytes // 3 + 1))[:size_bytes] for _ in range(count)
+    ]
+
+
+def _template(body: bytes) -> bytearray:
+    """Return a record whose place and store time are to be filled in."""
+    return bytearray(
         encode_record(
             topic=TOPIC.encode(),
-            body=bytes(body_bytes),
+            body=body,
             properties=encode_properties({"UNIQ_KEY": "7F00000100002A9F" * 2, "TAGS": TAG}),
             queue_id=0,
             flag=0,
@@ -57,23 +94,6 @@ def make_store(
             prepared_transaction_offset=0,
         )
     )
-    log = _Log(root / "commitlog", log_file_bytes)
-    code = tags_code(TAG)
-    for number in range(messages):
-        position = log.room(len(template))
-        queue_id = number % queues
-        PLACE.pack_into(template, PLACE_AT, queue_id, number // queues, position)
-        TIME.pack_into(template, TIME_AT, START_MS + number // 100)
-        units[queue_id] += UNIT.pack(position, len(template), code)
-        log.append(bytes(template))
-    log.close()
-    for queue_id, data in enumerate(units):
-        directory = root / "consumequeue" / TOPIC / str(queue_id)
-        directory.mkdir(parents=True)
-        for at in range(0, len(data), queue_file_bytes):
-            part = bytes(data[at : at + queue_file_bytes])
-            (directory / f"{at:020d}").write_bytes(part.ljust(queue_file_bytes, b"\0"))
-    return len(template)
 
 
 @final

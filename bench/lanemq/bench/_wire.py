@@ -1,4 +1,4 @@
-"""How fast the codec of the wire is, next to the least that any codec in Python has to do.
+"""Bench of the wire codec, next to the least that any codec in Python has to do.
 
 The floor is the same work with bare ``struct`` and ``msgspec``: no checks, no types, no names.
 A ratio of 2 means that checking, naming and typing cost as much again as parsing itself.
@@ -15,19 +15,10 @@ from typing import Any, Final
 import click
 import msgspec
 
-from lanemq.wire import (
-    Frame,
-    HostAddress,
-    RequestCode,
-    SendMessageResponse,
-    SendMessageV2,
-    decode_message,
-    decode_split,
-    encode_frame,
-    encode_record,
-    request,
-    split_frames,
-)
+from lanemq.wire import HostAddress, RequestCode
+from lanemq.wire.frame import Frame, decode_split, encode_frame, request, split_frames
+from lanemq.wire.headers import SendMessageResponse, SendMessageV2
+from lanemq.wire.message import decode_message, encode_record
 
 from ._command import json_option
 
@@ -82,7 +73,7 @@ RECORD: Final = encode_record(**RECORD_PARTS)
 
 def read_send() -> None:
     """A send request: bytes to typed header."""
-    frame = decode_split(split_frames(bytearray(SEND_FRAME))[0])
+    frame = decode_split(split_frames(SEND_FRAME)[0][0])
     SendMessageV2.from_fields(frame.fields)
 
 

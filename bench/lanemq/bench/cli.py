@@ -8,12 +8,22 @@ from rich.console import Console
 from rich.table import Table
 
 from ._broker import Plan, bench_broker
-from ._command import compared, json_option, machine_line, report, run_bench, sending_options
+from ._command import (
+    compared,
+    json_option,
+    machine_line,
+    rate_cells,
+    report,
+    run_bench,
+    sending_options,
+)
 from ._convert import convert
-from ._logical_commands import logical, migrate
+from ._kv_command import kv_bench
+from ._logical_commands import listeners, logical, migrate
 from ._queues_command import million_queues
 from ._results import BrokerBench, SdkBench
 from ._sdk import OURS, bench_sdk
+from ._spark import spark
 from ._wire import wire
 
 
@@ -25,8 +35,11 @@ def bench() -> None:
 bench.add_command(wire)
 bench.add_command(convert)
 bench.add_command(logical)
+bench.add_command(listeners)
 bench.add_command(migrate)
 bench.add_command(million_queues)
+bench.add_command(kv_bench)
+bench.add_command(spark)
 
 
 @bench.command()
@@ -68,8 +81,7 @@ def show_sdk_bench(console: Console, result: SdkBench) -> None:
             table.add_row(
                 measure,
                 client,
-                f"{statistics.median(rates):,.0f}",
-                f"{min(rates):,.0f} - {max(rates):,.0f}",
+                *rate_cells(rates),
                 ratio,
             )
     console.print(table)
@@ -102,5 +114,6 @@ def show_broker_bench(console: Console, result: BrokerBench) -> None:
     for server in (ours, theirs):
         console.print(
             f"{server}: start-up {result.start_s[server]:.2f} s, resident "
-            f"{result.rss_mib[server]:.0f} MiB after {result.messages_stored:,} messages"
+            f"{result.rss_mib[server]:.0f} MiB after {result.messages_stored:,} messages; "
+            f"acl_16 is {result.acl_to_plain[server]:.2f} of send_16"
         )

@@ -103,7 +103,10 @@ def apache_broker(
     async def ready() -> bool:
         if name_server is None:
             return await Control(address).answers()
-        return await Control(name_server).serves("TBW102", address)
+        # Of a broker that is killed and started again, the name server may still have the old word.
+        return await Control(address).listens() and await Control(name_server).serves(
+            "TBW102", address
+        )
 
     main = "org.apache.rocketmq.broker.BrokerStartup"
     arguments = ("-c", str(configuration))

@@ -88,6 +88,14 @@ def run_tool(arguments: Sequence[str | Path], *, folder: Path) -> None:
 
 
 @contextmanager
+def locked(what: str) -> Iterator[None]:
+    """Keep other processes, and other threads, out of what may be done by one at a time."""
+    peers_dir().mkdir(parents=True, exist_ok=True)
+    with _lock(peers_dir() / f"{what}.lock"):
+        yield
+
+
+@contextmanager
 def _lock(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,7 +1,7 @@
 """The clients by name, and how each is started."""
 
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ class ClientFamily:
 
 
 def _python_driver() -> list[str]:
-    return [sys.executable, "-m", "lanemq.compat._python_commands"]
+    return [sys.executable, "-m", "lanemq.compat.python_driver"]
 
 
 def _java(version: str) -> ClientFamily:
@@ -64,9 +64,12 @@ OTHER_CLIENTS: dict[str, ClientFamily] = {
 
 
 @asynccontextmanager
-async def open_client(name: str, folder: Path) -> AsyncIterator[Driver]:
+async def open_client(
+    name: str, folder: Path, *, java_options: Sequence[str] = ()
+) -> AsyncIterator[Driver]:
     """Run the driver of one of ``CLIENTS`` or ``OTHER_CLIENTS``, building it first if needed."""
     family = CLIENTS.get(name) or OTHER_CLIENTS[name]
     command = await trio.to_thread.run_sync(family.command)
+    command[1:1] = java_options
     async with open_driver(name, command, folder) as driver:
         yield driver

@@ -1,58 +1,64 @@
-"""What the harness itself asks a cluster: is it up, where is a topic, create this topic.
+"""The harness's own requests to a cluster: is it up, where is a topic, create this topic.
 
 One connection per question: rare, short, and with no state that a restarted server could
 spoil.
 """
 
 import json
+import ssl
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import trio
 
-from lanemq.wire import (
-    Frame,
-    RequestCode,
-    ResponseCode,
-    decode_frame,
-    encode_frame,
-    fastjson,
-    request,
-)
+from lanemq.wire import RequestCode, ResponseCode, fastjson
+from lanemq.wire.frame import Frame, decode_frame, encode_frame, request
 
 from ._errors import ServerFailed
 
-QUESTION_S = 5.0
-ROUTE_S = 30.0
+QUESTION_S = 60.0
+LOOK_S = 5.0
+"""Within which a server that is starting has to answer: whoever asks that, asks again."""
+ROUTE_S = 60.0
 
 
 class Control:
-    """Questions to the cluster behind one name server (or a list ``a:1;b:2``: its first)."""
+    """Questions to the cluster behind one name server (or a list ``a:1;b:2``: its first).
 
-    def __init__(self, name_server: str) -> None:
+    With ``tls`` they are asked over TLS.
+    """
+
+    def __init__(self, name_server: str, *, tls: ssl.SSLContext | None = None) -> None:
         self.name_server = name_server.split(";")[0]
+        self._tls = tls
 
     async def answers(self) -> bool:
         """Tell whether the name server answers at all."""
-        try:
+        with trio.move_on_after(LOOK_S), suppress(OSError, ServerFailed):
             await self.ask(self.name_server, RequestCode.GET_BROKER_CLUSTER_INFO, {})
-        except (OSError, ServerFailed):
-            return False
-        return True
+            return True
+        return False
+
+    async def listens(self) -> bool:
+        """Tell whether something takes connections at the name server's address."""
+        with trio.move_on_after(LOOK_S), suppress(OSError):
+            host, _, port = self.name_server.rpartition(":")
+            await trio.aclose_forcefully(await trio.open_tcp_stream(host, int(port)))
+            return True
+        return False
 
     async def serves(self, topic: str, broker: str) -> bool:
         """Tell whether the name server routes ``topic`` to the broker at that address."""
-        try:
+        with trio.move_on_after(LOOK_S), suppress(OSError, ServerFailed):
             return broker in await self.masters_of(topic)
-        except (OSError, ServerFailed):
-            return False
+        return False
 
     async def knows(self, broker: str) -> bool:
         """Tell whether a broker at that address is registered."""
-        try:
+        with trio.move_on_after(LOOK_S), suppress(OSError, ServerFailed):
             return broker in await self.masters()
-        except (OSError, ServerFailed):
-            return False
+        return False
 
     async def masters_of(self, topic: str) -> list[str]:
         """Return the addresses of the masters a topic is on; none if it has no route."""
@@ -90,7 +96,7 @@ class Control:
         Apache 4.9.7 registers a topic that a send or a dead letter creates with a oneway request
         (``TopicConfigManager``): the sender may have its answer before the route is there.
 
-        Raises ``ServerFailed`` after 30 s.
+        Raises ``ServerFailed`` after ``ROUTE_S``.
         """
         with trio.move_on_after(ROUTE_S):
             # The name server tells nobody about a new route: asking again is the only way.
@@ -130,7 +136,7 @@ class Control:
         data = encode_frame(request(code, dict(fields), body=body, opaque=1))
         with trio.move_on_after(QUESTION_S):
             try:
-                async with await trio.open_tcp_stream(host, int(port)) as stream:
+                async with await self._connect(host, int(port)) as stream:
                     await stream.send_all(data)
                     size = int.from_bytes(await _exactly(stream, 4), "big")
                     return decode_frame(await _exactly(stream, size))
@@ -138,8 +144,14 @@ class Control:
                 raise ServerFailed(f"{address} broke the connection on request {code}") from error
         raise ServerFailed(f"{address} did not answer request {code} within {QUESTION_S:g} s")
 
+    async def _connect(self, host: str, port: int) -> trio.abc.Stream:
+        plain = await trio.open_tcp_stream(host, port)
+        if self._tls is None:
+            return plain
+        return trio.SSLStream(plain, self._tls, server_hostname=host, https_compatible=True)
 
-async def _exactly(stream: trio.SocketStream, count: int) -> bytes:
+
+async def _exactly(stream: trio.abc.Stream, count: int) -> bytes:
     data = bytearray()
     while len(data) < count:
         chunk = await stream.receive_some(count - len(data))

@@ -12,8 +12,10 @@ import trio
 from ._errors import ServerFailed
 
 POLL_S = 0.05
-STOP_S = 30.0
-"""A stopping Apache broker holds its ports and its lock for up to ten seconds."""
+STOP_S = 120.0
+"""A stopping Apache broker takes ten seconds where it has a processor for itself."""
+KILLED_S = 60.0
+"""The system ends a killed process as soon as it has the time for it."""
 
 
 class Daemon:
@@ -27,7 +29,7 @@ class Daemon:
         folder: Path,
         ready: Callable[[], Awaitable[bool]],
         environment: Mapping[str, str] | None = None,
-        start_s: float = 60.0,
+        start_s: float = 180.0,
     ) -> None:
         self.title = title
         self.command = list(command)
@@ -102,7 +104,7 @@ class Daemon:
         """End the process at once (SIGKILL)."""
         if self.is_running:
             os.kill(self.pid, signal.SIGKILL)
-            await self._ended(STOP_S)
+            await self._ended(KILLED_S)
 
     async def _ended(self, seconds: float) -> bool:
         assert self._process is not None

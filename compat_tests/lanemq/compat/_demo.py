@@ -1,8 +1,9 @@
 """``lanemq compat demo``: a minute that shows a message going through, both ways.
 
 Starts ``lanemq serve`` on free ports, lets the SDK and an unmodified Java client send to each
-other, and shows what arrived. Then a queue moves to another broker while clients work on it (see
-``_demo_migration``). Without a JDK and Maven the SDK is the only client, visibly.
+other, and shows what arrived. Then a queue is consumed in stages, small state is kept in the
+broker, and a queue moves to another broker while clients work on it. Spark, where it is installed,
+reads the store at last. Without a JDK and Maven the SDK is the only client, visibly.
 """
 
 import tempfile
@@ -27,7 +28,10 @@ from lanemq.sdk import (
 
 from ._cell import Cell
 from ._clients import open_client
+from ._demo_kv import keep_state, show_kept
 from ._demo_migration import move_under, show_moved
+from ._demo_spark import read_by_spark, show_read
+from ._demo_stages import consume_in_stages, show_staged
 from ._driver import Driver, open_driver
 from ._errors import PeersMissing
 from ._messages import Outgoing
@@ -37,14 +41,14 @@ from ._servers import Cluster, lanemq_cluster, running
 JAVA_VERSION = "4.9.7"
 JAVA = f"Java {JAVA_VERSION}"
 LOGS = Path("compat-logs")
-ARRIVE_S = 30.0
+ARRIVE_S = 60.0
 MESSAGES = (
     Outgoing("", b"hello", "TagA", "order-1", 0, {"from": "demo"}),
     Outgoing("", "Grüße, 消息, 📨".encode(), "TagB", None, 0, {"größe": "über"}),
     Outgoing("", b"a compressible line\n" * 1000),
 )
 Seen = dict[bytes, tuple[str | None, dict[str, str]]]
-"""What arrived: body -> tags, and those properties that the sender chose."""
+"""The messages that arrived: body -> tags, and those properties that the sender chose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +85,23 @@ async def run_demo(console: Console) -> int:
                 passages = [await _python_to_python(cluster)]
                 if command is not None:
                     passages += await _with_java(cluster, driven)
+                staged = await consume_in_stages(cluster)
+                kept = await keep_state(cluster)
             status = await broker.stop()
             _show(console, passages)
+            show_staged(console, staged)
+            show_kept(console, kept)
             moved = await move_under(client, driven, folder / "migration", logs=LOGS)
             show_moved(console, moved)
+        read = await read_by_spark(cluster.store)
+        show_read(console, read)
     if missing:
         console.print(f"[yellow]without Java: {missing}")
     console.print(f"lanemq stopped, exit status {status}")
     is_fine = all(passage.verdict == "equal" for passage in passages)
+    is_fine &= (
+        read.is_fine and staged.verdict == "kept" and all(is_right for _, is_right in kept.values())
+    )
     return int(status != 0 or not is_fine or moved.verdict != "unnoticed")
 
 

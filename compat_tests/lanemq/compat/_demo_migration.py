@@ -17,21 +17,22 @@ from lanemq.sdk.admin import open_admin
 
 from ._cell import Cell
 from ._driver import Driver
+from ._errors import ScenarioFailed
 from ._logical_servers import BROKERS, LogicalControl, logical_cluster
 from ._messages import Outgoing
-from ._scenario import ScenarioFailed
 from ._servers import running
+from ._waiting import PATIENT_S
 
 TOPIC = "demo-moving"
 QUEUES, QUEUE_ID = 4, 0
 REST_S = 0.7
 """Before, between and after the migrations."""
-ARRIVE_S = 20.0
+ARRIVE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What a client noticed of a queue that went to another broker and back."""
+    """The migration that the demo shows: a queue goes to another broker and back."""
 
     client: str
     brokers: tuple[str, ...]
@@ -91,7 +92,7 @@ async def move_under(client: str, driver: Driver, folder: Path, *, logs: Path) -
                 sent += 1
 
         async with (
-            open_admin(name_servers=cluster.name_server) as admin,
+            open_admin(name_servers=cluster.name_server, timeout_s=PATIENT_S) as admin,
             cell.producer() as producer,
             cell.puller(TOPIC) as puller,
             cell.consumer(TOPIC, orderly=True) as consumer,
@@ -107,7 +108,12 @@ async def move_under(client: str, driver: Driver, folder: Path, *, logs: Path) -
                 for destination in reversed(BROKERS):
                     await admin.migrate_logical_queue(TOPIC, QUEUE_ID, destination)
                     await trio.sleep(REST_S)
-                    broker = await control.writable_at(admin, TOPIC, QUEUE_ID)
+                    with trio.move_on_after(ARRIVE_S):  # brokers tell the name server by and by
+                        while True:
+                            broker = await control.writable_at(admin, TOPIC, QUEUE_ID)
+                            if broker == destination:
+                                break
+                            await trio.sleep(0.05)
                     brokers.append(broker or "nowhere")
                 stopping = True
             after = tuple(sorted(await puller.queues()))

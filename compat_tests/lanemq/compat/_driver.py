@@ -22,7 +22,7 @@ import trio
 from ._errors import CommandRefused, DriverFailed, NotApplicable
 from ._messages import Delivery, Received
 
-CALL_S = 90.0
+CALL_S = 150.0
 """Longer than any call a client makes: only a hanging driver takes it."""
 READ_BYTES = 1 << 20
 

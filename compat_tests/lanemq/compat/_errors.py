@@ -1,4 +1,4 @@
-"""What can go wrong in the harness itself.
+"""Errors of the harness itself.
 
 CompatError
 ├── PeersMissing      a tool (JDK, Maven, Go, Node) is not on this machine
@@ -6,7 +6,8 @@ CompatError
 ├── ServerFailed      a server did not start, or died
 ├── DriverFailed      a driver process died or broke its protocol
 ├── CommandRefused    the client under test raised an error; carries the server's code
-└── NotApplicable     the client has no such feature, or the server refuses it by design
+├── NotApplicable     the client has no such feature, or the server refuses it by design
+└── ScenarioFailed    something else happened than the scenario says
 """
 
 from collections.abc import Sequence
@@ -61,3 +62,7 @@ class NotApplicable(CompatError):  # noqa: N818 - reads as what happened
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+class ScenarioFailed(CompatError):  # noqa: N818 - reads as what happened
+    """Something else happened than the scenario says."""

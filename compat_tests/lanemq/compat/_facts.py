@@ -75,3 +75,13 @@ def asks_all_brokers(client: str, server: str) -> str | None:
             "queues, and those that have their parts, which answer with their own queues"
         )
     return None
+
+
+def is_refused_transactions(client: str, server: str) -> str | None:
+    """Say why the client's half messages are refused, if they are."""
+    if server == "lanemq-logical" and client not in ("java-5.0.0-PREVIEW", "python"):
+        return (
+            "lanemq's logical listener refuses half messages: their ends and checks would name "
+            "places of brokers that the client does not know"
+        )
+    return None

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from lanemq.wire import StoredMessage, decode_message
+from lanemq.wire.message import StoredMessage, decode_message
 
 MESSAGE_MAGICS = (b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab")
 

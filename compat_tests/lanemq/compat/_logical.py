@@ -22,7 +22,7 @@ PREVIEW = "5.0.0-PREVIEW"
 LOGICAL_BROKER = "__logical_queue_broker__"
 
 LOGICAL_PORTS = (10, 8)
-"""Where a broker of lanemq has its logical listener, from its own port on."""
+"""The distance of the logical listener from its broker's own port, at lanemq."""
 
 Segment = dict[str, Any]
 """One segment as the Java client writes it in JSON."""
@@ -70,14 +70,25 @@ def add_broker(
     """Describe one more broker of the same make; ``settings`` are more keys of broker.conf."""
 
     def make(folder: Path, port: int) -> Daemon:
-        place = {"port": port, "name_server": cluster.name_server, "name": name}
+        name_server = cluster.name_server
         if cluster.name == "lanemq":
-            chosen = {**TEST_SETTINGS, **(settings or {})}
-            return lanemq_broker(folder, **place, settings=chosen)  # type: ignore[arg-type]
+            # Clients of old are asked for queues by logical index, which are theirs at one broker.
+            chosen = {**TEST_SETTINGS, "logicalQueueBrokers": "1", **(settings or {})}
+            return lanemq_broker(
+                folder, port=port, name_server=name_server, name=name, settings=chosen
+            )
         version = cluster.name.removeprefix("apache-")
         chosen = {**TEST_STORE, "messageDelayLevel": SHORT_DELAYS, **(settings or {})}
         store = folder / "store"
-        return apache_broker(version, folder, **place, store=store, settings=chosen)  # type: ignore[arg-type]
+        return apache_broker(
+            version,
+            folder,
+            port=port,
+            name_server=name_server,
+            name=name,
+            store=store,
+            settings=chosen,
+        )
 
     cluster.add(name, make)
 
@@ -89,6 +100,7 @@ class Operator:
         self._driver, self._cluster = driver, cluster
         self._opened = False
 
+    # What comes back is JSON.
     async def ask(self, command: str, broker: str, **arguments: object) -> Any:  # noqa: ANN401
         """Make one request to a broker, by its name."""
         if not self._opened:
@@ -108,7 +120,7 @@ class Operator:
                 index = number * queues + queue_id
                 await self.ask("update", broker, topic=topic, queue_id=queue_id, index=index)
         wanted = {str(index) for index in range(queues * len(self._cluster.brokers))}
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             # Brokers tell the name server in passing; nobody can be asked whether they have.
             while await self._indices(topic) != wanted:  # noqa: ASYNC110
                 await trio.sleep(0.05)

@@ -1,20 +1,25 @@
-"""What tests of logical queues share: brokers in processes, one client, an administrator."""
+"""A test bench for logical queues: brokers in processes, one client, an administrator."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 import trio
 
+from lanemq.sdk import RefusedByBroker
 from lanemq.sdk.admin import AdminClient, open_admin
+from lanemq.wire import ResponseCode
 from lanemq.wire.logical import Chain
 
-from ._cell import Cell, Producer, Puller
+from ._cell import Cell
+from ._cell_consumers import Puller
+from ._cell_producers import Producer
 from ._clients import open_client
 from ._logical import LOGICAL_BROKER, PREVIEW, BrokersCluster, add_broker, several_brokers
 from ._messages import Outgoing
 from ._servers import running
+from ._waiting import PATIENT_S, until
 
 JAVA: Final = f"java-{PREVIEW}"
 OLD: Final = "java-4.9.7"
@@ -30,13 +35,6 @@ async def servers(
         add_broker(cluster, f"broker{number}", settings)
     async with running(cluster, logs=Path("compat-logs"), graceful=False):
         yield cluster
-
-
-async def until(holds: Callable[[], Awaitable[bool]], *, within_s: float = 60.0) -> None:
-    """Ask again and again: servers tell nobody when something has come about."""
-    with trio.fail_after(within_s):
-        while not await holds():  # noqa: ASYNC110 - see above
-            await trio.sleep(0.1)
 
 
 class Bench:
@@ -56,10 +54,7 @@ class Bench:
         return topic
 
     async def until_routed(self, topic: str, count: int) -> None:
-        async def complete() -> bool:
-            return len(await self.admin.routed_logical_queues(topic) or {}) == count
-
-        await until(complete)
+        await until_logical(self.admin, topic, count)
 
     async def chain(self, topic: str, index: int) -> Chain:
         queues = await self.admin.routed_logical_queues(topic)
@@ -67,7 +62,16 @@ class Bench:
         return queues[index]
 
     async def migrate(self, topic: str, index: int, destination: str) -> Chain:
-        return (await self.admin.migrate_logical_queue(topic, index, destination)).chain
+        """Migrate, and wait until clients can see where the queue goes on."""
+        chain = (await self.admin.migrate_logical_queue(topic, index, destination)).chain
+        end = chain[-1]
+
+        async def shown() -> bool:
+            there = (await self.chain(topic, index)).find(end.key)
+            return there is not None and (there.state, there.delta) == (end.state, end.delta)
+
+        await until(shown)
+        return chain
 
 
 @asynccontextmanager
@@ -77,9 +81,26 @@ async def bench(
     async with (
         servers(folder, brokers=brokers, settings=settings) as cluster,
         open_client(client, folder) as driver,
-        open_admin(name_servers=cluster.name_server) as admin,
+        open_admin(name_servers=cluster.name_server, timeout_s=PATIENT_S) as admin,
     ):
         yield Bench(cluster, Cell("logical", driver, cluster), admin)
+
+
+async def until_logical(admin: AdminClient, topic: str, count: int) -> None:
+    """Wait until the name server tells of so many logical queues of a topic.
+
+    It may hear of the topic itself after the broker has answered who made it.
+    """
+
+    async def complete() -> bool:
+        try:
+            return len(await admin.routed_logical_queues(topic) or {}) == count
+        except RefusedByBroker as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+            return False
+
+    await until(complete)
 
 
 async def fill(
@@ -102,7 +123,7 @@ async def read(
 ) -> list[bytes]:
     """Pull from ``begin`` to ``end``, checking every offset."""
     offset, bodies = begin, list[bytes]()
-    with trio.fail_after(60):
+    with trio.fail_after(180):
         while offset < end:
             pulled = await puller.pull(index, offset, tags=tags)
             for message in pulled.messages:

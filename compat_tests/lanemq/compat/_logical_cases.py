@@ -3,7 +3,8 @@
 import random
 from collections.abc import Iterator
 
-from lanemq.wire import (
+from lanemq.wire import fastjson
+from lanemq.wire.bodies import (
     BrokerData,
     DataVersion,
     MessageQueue,
@@ -12,7 +13,6 @@ from lanemq.wire import (
     RouteData,
     TopicConfig,
     TopicConfigWrapper,
-    fastjson,
 )
 from lanemq.wire.logical import (
     LOGICAL_QUEUES_MEMBER,

@@ -8,10 +8,12 @@ from typing import Final
 
 import trio
 
-from ._cell import Producer, Puller
+from ._cell_consumers import Puller
+from ._cell_producers import Producer
 from ._errors import CommandRefused
-from ._logical_bench import JAVA, until
+from ._logical_bench import JAVA
 from ._messages import Outgoing
+from ._waiting import until
 
 PAUSE_S: Final = 0.005
 """So that some producers are not waiting for an answer when a broker dies: Java's client notices
@@ -123,7 +125,7 @@ async def whole(puller: Puller, least: int) -> list[bytes]:
 
     await until(shows_all)
     end, found = await puller.offset("max", 0), list[bytes]()
-    with trio.fail_after(60):
+    with trio.fail_after(180):
         while len(found) < end:
             pulled = await puller.pull(0, len(found))
             offsets = [message.queue_offset for message in pulled.messages]

@@ -14,22 +14,24 @@ from typing import Final, final
 
 import trio
 
-from lanemq.sdk import LanemqError
+from lanemq.sdk import LanemqError, NoRoute
 from lanemq.sdk.admin import AdminClient, open_admin
-from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX, TopicConfig
-from lanemq.wire.logical import LOGICAL_QUEUE_BROKER
+from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX
+from lanemq.wire.bodies import TopicConfig
+from lanemq.wire.logical import logical_broker_number
 
 from ._control import Control
 from ._errors import ServerFailed
 from ._ports import free_port
 from ._servers import TEST_SETTINGS, Cluster, lanemq_broker, lanemq_name_server
+from ._waiting import PATIENT_S
 
 BROKERS: Final = ("broker-a", "broker-b")
 PAUSE_S: Final = 0.2
 """Between two migrations."""
 TOPICS_MOVED: Final = 40
 """The youngest topics move; those before them have had their time."""
-ROUTE_S: Final = 30.0
+ROUTE_S: Final = 60.0
 
 LOGICAL_SERVER: Final = "lanemq-logical"
 
@@ -44,7 +46,7 @@ class LogicalControl(Control):
         self.topics: dict[str, int] = {}
         """Those it made, with the number of their queues."""
         self.moves: Counter[str] = Counter()
-        """How migrations ended."""
+        """The ends of migrations."""
 
     async def create_topic(self, topic: str, queues: int = 4) -> None:
         """Create a topic, map its queues, and wait until old clients are told of all of them.
@@ -54,7 +56,7 @@ class LogicalControl(Control):
         if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
             await super().create_topic(topic, queues)
             return
-        async with open_admin(name_servers=self.name_server) as admin:
+        async with open_admin(name_servers=self.name_server, timeout_s=PATIENT_S) as admin:
             addresses = (await admin.cluster()).broker_addr_table
             masters = [addresses[name].broker_addrs[0] for name in self.brokers]
             index = 0
@@ -81,18 +83,21 @@ class LogicalControl(Control):
         return normal.broker_name if normal is not None else None
 
     async def _told_queues(self, admin: AdminClient, topic: str) -> int:
-        route = await admin.route(topic)
+        try:
+            route = await admin.route(topic)
+        except NoRoute:
+            return 0
         return sum(
             queues.read_queue_nums
             for queues in route.queue_datas
-            if queues.broker_name == LOGICAL_QUEUE_BROKER
+            if logical_broker_number(queues.broker_name) is not None
         )
 
 
 async def keep_moving(control: LogicalControl) -> None:
     """Migrate queue after queue, until cancelled; ``control.moves`` counts."""
     rng = random.Random(1)
-    async with open_admin(name_servers=control.name_server) as admin:
+    async with open_admin(name_servers=control.name_server, timeout_s=PATIENT_S) as admin:
         while True:
             await trio.sleep(PAUSE_S)
             topics = list(control.topics)[-TOPICS_MOVED:]
@@ -130,6 +135,8 @@ def logical_cluster(
             name=name,
             # What is created on demand is on one broker: its queues are what they are.
             settings={
+                # Scenarios name queues by their logical index, at the one broker that has all.
+                "logicalQueueBrokers": "1",
                 **settings,
                 "autoCreateTopicEnable": str(name == brokers[0]).lower(),
             },

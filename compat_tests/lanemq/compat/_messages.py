@@ -1,4 +1,4 @@
-"""What the harness sends and what drivers report, in one shape for all clients."""
+"""Messages that the harness sends and drivers report, in one shape for all clients."""
 
 import msgspec
 
@@ -17,7 +17,7 @@ class Outgoing(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """What a client made of the answer to a send."""
+    """The result of a send, as the client reported it."""
 
     status: str
     """Java's names: ``SEND_OK`` and so on."""
@@ -31,6 +31,15 @@ class Sent(msgspec.Struct, frozen=True):
     origin_broker: str | None = None
     """Of a logical queue: where the message really is."""
     origin_queue_id: int | None = None
+    transaction_id: str | None = None
+    """Of a half message; the offset id where the client makes no unique key."""
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The reply to a request, as the client handed it to its application."""
+
+    body: bytes
+    properties: dict[str, str]
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -69,6 +78,6 @@ class Delivery(msgspec.Struct, frozen=True):
 
     message: Received
     succeeded: bool
-    """What the listener answered."""
+    """The listener's answer."""
     at_s: float
     """When the harness heard of it, on trio's clock."""

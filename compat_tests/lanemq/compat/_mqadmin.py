@@ -15,14 +15,14 @@ from ._build import built, run_tool
 from ._errors import DriverFailed
 from ._peers import JAVA_LIGHT, java_libraries
 
-COMMAND_S = 60.0
+COMMAND_S = 180.0
 # mqadmin insists on a home with this file; what it logs is of no use here.
 _QUIET = '<configuration><root level="OFF"/></configuration>\n'
 
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """What one command wrote; mqadmin has no exit status worth looking at."""
+    """The output of one command; mqadmin has no exit status worth looking at."""
 
     out: str
     err: str

@@ -14,7 +14,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from ._build import built, run_tool
+from ._build import built, locked, run_tool
 from ._errors import PeersMissing
 from ._source_release import PREVIEW_SERVER, compile_release
 
@@ -35,6 +35,9 @@ JAVA_LIBRARIES = {
     "client-3.2.6": ("com.alibaba.rocketmq:rocketmq-client:3.2.6",),
     "client-4.2.0": ("org.apache.rocketmq:rocketmq-client:4.2.0",),
     "client-4.9.7": ("org.apache.rocketmq:rocketmq-client:4.9.7",),
+    "client-acl-4.9.7": tuple(
+        f"org.apache.rocketmq:rocketmq-{part}:4.9.7" for part in ("client", "acl")
+    ),
     "client-5.3.3": ("org.apache.rocketmq:rocketmq-client:5.3.3",),
     "server-4.9.7": tuple(
         f"org.apache.rocketmq:rocketmq-{part}:4.9.7" for part in ("namesrv", "broker", "tools")
@@ -59,7 +62,7 @@ JAVA_LIGHT = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaClient:
-    """How one release of the Java client is driven from the common source."""
+    """One release of the Java client, driven from the common source."""
 
     version: str
     features: tuple[str, ...]
@@ -74,19 +77,30 @@ JAVA_CLIENTS = {
     for client in (
         JavaClient(
             version="3.2.6",
-            features=(),
+            features=("OldTransactions",),
             packages=(("org.apache.rocketmq", "com.alibaba.rocketmq"),),
         ),
-        JavaClient(version="4.2.0", features=("Batches", "Selectors"), packages=()),
-        JavaClient(version="4.9.7", features=("Batches", "LitePull", "Selectors"), packages=()),
+        JavaClient(
+            version="4.2.0",
+            features=("Batches", "OldTransactions", "Selectors"),
+            packages=(),
+        ),
+        JavaClient(
+            version="4.9.7",
+            features=("Batches", "LitePull", "Requests", "Selectors", "Transactions"),
+            packages=(),
+        ),
         JavaClient(
             version="5.3.3",
-            features=("Batches", "LitePull", "Selectors"),
+            features=("Batches", "LitePull", "Requests", "Selectors", "Timers", "Transactions"),
             packages=(_LATER_HEARTBEAT,),
         ),
         JavaClient(
             version="5.0.0-PREVIEW",
-            features=("Batches", "LitePull", "LogicalQueues", "Selectors"),
+            features=(
+                *("Batches", "LitePull", "LogicalQueues"),
+                *("Requests", "Selectors", "Transactions"),
+            ),
             packages=(),
         ),
     )
@@ -130,7 +144,9 @@ def java_libraries(name: str) -> Path:
         (folder / "pom.xml").write_text(project)
         goal = f"{MAVEN_DEPENDENCY_PLUGIN}:copy-dependencies"
         options = ("-DincludeScope=runtime", f"-DoutputDirectory={folder / 'jars'}")
-        run_tool(["mvn", "-q", "-B", goal, *options], folder=folder)
+        # Maven's own store of what it fetched is not made for two of them at once.
+        with locked("maven"):
+            run_tool(["mvn", "-q", "-B", goal, *options], folder=folder)
         compile_release(folder / "jars")
 
     return built("java", name, [project, MAVEN_DEPENDENCY_PLUGIN], make) / "jars"

@@ -1,8 +1,7 @@
-"""Outcomes of cells, and the report file for machines."""
+"""Outcomes of cells, and the report for machines."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -11,7 +10,7 @@ Outcome = Literal["passed", "failed", "not applicable"]
 
 
 class CellResult(msgspec.Struct, frozen=True):
-    """What became of one scenario with one client on one server."""
+    """The outcome of one scenario with one client on one server."""
 
     client: str
     server: str
@@ -43,13 +42,3 @@ def count_outcomes(cells: Iterable[CellResult]) -> dict[Outcome, int]:
     counted = Counter(cell.outcome for cell in cells)
     outcomes: tuple[Outcome, ...] = ("passed", "failed", "not applicable")
     return {outcome: counted[outcome] for outcome in outcomes}
-
-
-def write_report(path: Path, cells: Sequence[CellResult]) -> None:
-    """Write the report; a path that ends in ``.html`` gets a page for people."""
-    if path.suffix == ".html":
-        from ._html import render_html  # needs jinja2, which only this report does
-
-        path.write_text(render_html(cells), encoding="utf-8")
-    else:
-        path.write_bytes(encode_report(cells))

@@ -4,16 +4,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ._errors import CompatError
+from ._errors import ScenarioFailed
 
 if TYPE_CHECKING:
     from ._cell import Cell
 
 Run = Callable[["Cell"], Awaitable[None]]
-
-
-class ScenarioFailed(CompatError):  # noqa: N818 - reads as what happened
-    """Something else happened than the scenario says."""
 
 
 @dataclass(frozen=True, slots=True)

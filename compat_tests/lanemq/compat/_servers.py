@@ -6,6 +6,7 @@
 Every cluster lives in its folder (configuration, store, logs) on free ports of 127.0.0.1.
 """
 
+import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -28,7 +29,14 @@ from ._ports import free_port
 SHORT_DELAYS = "1s " * 17 + "1s"
 """``messageDelayLevel`` of the clusters here: every retry comes after a second."""
 
-TEST_SETTINGS = {**SMALL_FILES, "messageDelayLevel": SHORT_DELAYS}
+SHORT_TRANSACTIONS = {
+    "transactionTimeOut": "1000",
+    "transactionCheckInterval": "1000",
+    "transactionCheckMax": "8",
+}
+"""Keys of the clusters here: producers are asked every second, and eight times at most."""
+
+TEST_SETTINGS = {**SMALL_FILES, **SHORT_TRANSACTIONS, "messageDelayLevel": SHORT_DELAYS}
 """broker.conf of lanemq in tests."""
 
 LANEMQ = (sys.executable, "-c", "from lanemq.proxy.cli import main; main()")
@@ -137,7 +145,12 @@ def apache_cluster(
     name_server = f"127.0.0.1:{name_server_port}"
     folder.mkdir(parents=True, exist_ok=True)
     if settings is None:
-        settings = {**TEST_STORE, "messageDelayLevel": SHORT_DELAYS}
+        settings = {
+            **TEST_STORE,
+            **SHORT_TRANSACTIONS,
+            "transactionOpBatchInterval": "100",  # how far behind 5.x notes what has ended
+            "messageDelayLevel": SHORT_DELAYS,
+        }
     daemons = [
         apache_name_server(version, folder, port=name_server_port),
         apache_broker(
@@ -154,11 +167,16 @@ def apache_cluster(
     return Cluster(f"apache-{version}", name_server, folder, daemons)
 
 
-def lanemq_cluster(folder: Path, *, settings: Mapping[str, str] | None = None) -> Cluster:
+def lanemq_cluster(
+    folder: Path,
+    *,
+    settings: Mapping[str, str] | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> Cluster:
     """Describe ``lanemq serve``: name server and broker in one process.
 
     ``settings`` are keys of broker.conf in place of the small files and short delays that
-    tests want.
+    tests want. With ``tls`` the cluster is asked over TLS.
     """
     name_server_port, port = free_port(), free_port(1, -2)
     name_server = f"127.0.0.1:{name_server_port}"
@@ -168,9 +186,10 @@ def lanemq_cluster(folder: Path, *, settings: Mapping[str, str] | None = None) -
         *(*LANEMQ, "serve", "--host", "127.0.0.1", "--port", str(name_server_port)),
         *("--broker-port", str(port), "--data", str(folder / "store"), "-c", str(configuration)),
     ]
-    ready = _registered(name_server, port)
+    control = Control(name_server, tls=tls)
+    ready = _registered(control, port)
     daemon = Daemon("lanemq-serve", command, folder=folder, ready=ready)
-    return Cluster("lanemq", name_server, folder, [daemon])
+    return Cluster("lanemq", name_server, folder, [daemon], made_control=control)
 
 
 def lanemq_name_server(folder: Path, *, port: int) -> Daemon:
@@ -204,8 +223,13 @@ def lanemq_broker(
     command = [*LANEMQ, "broker", "-c", str(configuration)]
     if name_server is not None:
         command += ["-n", name_server]
-    alone = Control(f"127.0.0.1:{port}")
-    ready = alone.answers if name_server is None else _registered(name_server, port)
+    registered = None if name_server is None else _registered(Control(name_server), port)
+
+    async def ready() -> bool:
+        # Of a broker that is killed and started again, the name server may still have the old word.
+        answers = await Control(f"127.0.0.1:{port}").answers()
+        return answers and (registered is None or await registered())
+
     return Daemon("lanemq-broker", command, folder=folder, ready=ready)
 
 
@@ -216,9 +240,7 @@ def _lanemq_configuration(folder: Path, settings: Mapping[str, str]) -> Path:
     return configuration
 
 
-def _registered(name_server: str, port: int) -> Callable[[], Awaitable[bool]]:
-    control = Control(name_server)
-
+def _registered(control: Control, port: int) -> Callable[[], Awaitable[bool]]:
     async def ready() -> bool:
         return await control.knows(f"127.0.0.1:{port}")
 

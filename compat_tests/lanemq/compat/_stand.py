@@ -14,24 +14,18 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import trio
 
 from lanemq.sdk.admin import open_admin
 from lanemq.storage import Stage
-from lanemq.wire import (
-    CheckStatus,
-    Frame,
-    MessageQueue,
-    RequestCode,
-    ResponseCode,
-    SendMessage,
-    SendMessageResponse,
-    SubscriptionGroupConfig,
-    TopicConfig,
-    encode_properties,
-)
+from lanemq.wire import RequestCode, ResponseCode
+from lanemq.wire.bodies import CheckStatus, MessageQueue, SubscriptionGroupConfig, TopicConfig
+from lanemq.wire.frame import Frame
+from lanemq.wire.headers import SendMessage, SendMessageResponse
+from lanemq.wire.message import encode_properties
 
 from ._apache import TEST_STORE, apache_broker
 from ._control import Control
@@ -41,6 +35,7 @@ from ._ports import free_port
 from ._servers import LANEMQ, lanemq_broker
 from ._stages import recorded_store, stage_settings
 from ._store_view import Committed, StoreView, committed_offsets, view_store
+from ._waiting import PATIENT_S
 
 BROKER_NAME = "broker-a"
 AGREE_S = 60.0
@@ -63,7 +58,7 @@ class StoreStand:
 
     @property
     def address(self) -> str:
-        """Where the broker listens, ``host:port``."""
+        """The address of the broker, ``host:port``."""
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -127,7 +122,7 @@ class StoreStand:
 
         Raises ``ServerFailed`` where it does not start, or ends with an error.
         """
-        make = lambda: self.broker(maker, stage, settings=settings, talkative=talkative)  # noqa: E731
+        make = partial(self.broker, maker, stage, settings=settings, talkative=talkative)
         daemon = await trio.to_thread.run_sync(make)
         try:
             await daemon.start()
@@ -169,7 +164,7 @@ class StoreStand:
         Raises ``ServerFailed`` with what it says after ``AGREE_S``.
         """
         result = None
-        async with open_admin(name_servers=self.address) as admin:
+        async with open_admin(name_servers=self.address, timeout_s=PATIENT_S) as admin:
             with trio.move_on_after(AGREE_S):
                 while True:
                     result = await admin.check_rocksdb(self.address, check_from_ms=0)
@@ -184,28 +179,42 @@ class StoreStand:
 
     async def make_topic(self, topic: str, queues: int) -> None:
         """Create a topic."""
-        async with open_admin(name_servers=self.address) as admin:
+        async with open_admin(name_servers=self.address, timeout_s=PATIENT_S) as admin:
             await admin.put_topic(self.address, TopicConfig(topic, queues, queues))
 
     async def make_group(self, group: str) -> None:
         """Create a consumer group."""
-        async with open_admin(name_servers=self.address) as admin:
+        async with open_admin(name_servers=self.address, timeout_s=PATIENT_S) as admin:
             await admin.put_group(self.address, SubscriptionGroupConfig(group_name=group))
 
     async def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Let a group have consumed a queue up to ``offset``."""
-        async with open_admin(name_servers=self.address) as admin:
+        async with open_admin(name_servers=self.address, timeout_s=PATIENT_S) as admin:
             queue = MessageQueue(topic, BROKER_NAME, queue_id)
             await admin.put_offset(self.address, group, queue, offset)
 
     async def send(
         self, topic: str, queue_id: int, bodies: Sequence[bytes], *, tags: str = ""
     ) -> list[int]:
-        """Send messages one after the other and return their queue offsets.
+        """Send messages one after the other and return their queue offsets; all can be pulled then.
 
-        Raises ``ServerFailed`` where one is refused.
+        An Apache broker answers a send before its consume queue has the message. Raises
+        ``ServerFailed`` where one is refused, or is not to be pulled after ``AGREE_S``.
         """
-        return [await self._send(topic, queue_id, body, tags) for body in bodies]
+        offsets = [await self._send(topic, queue_id, body, tags) for body in bodies]
+        with trio.move_on_after(AGREE_S):
+            while True:
+                if await self._end(topic, queue_id) > max(offsets, default=-1):
+                    return offsets
+                await trio.sleep(0.01)
+        raise ServerFailed(f"message {offsets[-1]} of queue {queue_id} of {topic} is in no queue")
+
+    async def _end(self, topic: str, queue_id: int) -> int:
+        fields = {"topic": topic, "queueId": str(queue_id)}
+        reply = await self.ask(RequestCode.GET_MAX_OFFSET, fields)
+        if reply.code != ResponseCode.SUCCESS:
+            raise ServerFailed(f"no end of queue {queue_id} of {topic}: {reply.remark}")
+        return int(reply.fields["offset"])
 
     async def _send(self, topic: str, queue_id: int, body: bytes, tags: str) -> int:
         header = SendMessage(

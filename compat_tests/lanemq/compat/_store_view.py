@@ -1,17 +1,17 @@
-"""What a broker shows of its whole store: the way to compare two brokers on one store."""
+"""A view of a broker's whole store through its requests, to compare two brokers on one store."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lanemq.sdk.admin import AdminClient, PullStatus, open_admin
-from lanemq.wire import (
+from lanemq.wire import RequestCode
+from lanemq.wire.bodies import (
     ConsumerOffsetTable,
     MessageQueue,
-    RequestCode,
-    StoredMessage,
     SubscriptionGroupConfig,
     TopicConfig,
 )
+from lanemq.wire.message import StoredMessage
 
 from ._control import Control
 
@@ -105,7 +105,7 @@ async def view_store(address: str) -> StoreView:
     Tells nothing of queues that never had a message. Raises ``ServerFailed`` and what
     ``AdminClient`` raises.
     """
-    async with open_admin(name_servers=address, timeout_s=20) as admin:
+    async with open_admin(name_servers=address, timeout_s=60) as admin:
         topics = (await admin.topic_configs(address)).topic_config_table
         groups = (await admin.groups(address)).subscription_group_table
         bounds: dict[Queue, tuple[int, int]] = {}

@@ -1,4 +1,4 @@
-"""``lanemq compat`` and ``lanemq-compat``: the matrix from the command line."""
+"""``lanemq compat`` and ``lanemq-compat`` (``_entry``): the matrix from the command line."""
 
 import functools
 import sys
@@ -16,7 +16,8 @@ from ._errors import CompatError
 from ._matrix import JOBS, Selection, run_cells, run_matrix
 from ._named_servers import SERVER_NAMES
 from ._peers import missing_tools
-from ._results import CellResult, write_report
+from ._report_file import write_report
+from ._results import CellResult
 from ._servers import Cluster
 from ._show import show_matrix
 from .scenarios import SCENARIOS
@@ -116,12 +117,3 @@ def demo() -> None:
         sys.exit(trio.run(run_demo, Console()))
     except CompatError as error:
         raise click.ClickException(str(error)) from None
-
-
-def main() -> None:
-    """Entry point of ``lanemq-compat``."""
-    compat(prog_name="lanemq-compat")
-
-
-if __name__ == "__main__":
-    main()

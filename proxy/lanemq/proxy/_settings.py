@@ -14,7 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_type_hints
 
-from lanemq.wire import RemoteProtocolError, decode_properties_text, encode_properties_text
+from lanemq.wire import (
+    RemoteProtocolError,
+    decode_properties_text,
+    encode_properties_text,
+    read_number,
+)
 
 LOGGER = logging.getLogger("lanemq.proxy.config")
 
@@ -22,29 +27,50 @@ _T = TypeVar("_T")
 
 _KEY = "apache_key"
 _RUN_TIME = "changeable"
+_ALLOWED = "allowed"
+_SECRET = "secret"
+
+INT_MAX = (1 << 31) - 1
+_COUNTS = range(INT_MAX + 1)
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used; the message says where and what to write instead."""
+    """An unusable configuration; the message says where it is and what to write instead."""
 
 
-def setting(default: _T, *, key: str | None = None, changeable: bool = False) -> _T:
-    """A field of a configuration class; its Apache key is its name in camel case, or ``key``.
+def setting(
+    default: _T,
+    *,
+    key: str | None = None,
+    changeable: bool = False,
+    least: int = _COUNTS.start,
+    most: int = INT_MAX,
+    secret: bool = False,
+) -> _T:
+    """Declare a field of a configuration class; its Apache key is its name in camel case, or
+    ``key``.
 
-    ``changeable`` ones may be changed while the server runs.
+    ``changeable`` ones may be changed while the server runs. A number has to be ``least`` to
+    ``most``: with any of these, however foolish, the server starts and runs. A ``secret`` one is
+    never shown.
     """
-    metadata = {_KEY: key, _RUN_TIME: changeable}
-    return dataclasses.field(default=default, metadata=metadata)
+    metadata = {
+        _KEY: key,
+        _RUN_TIME: changeable,
+        _ALLOWED: range(least, most + 1),
+        _SECRET: secret,
+    }
+    return dataclasses.field(default=default, metadata=metadata, repr=not secret)
 
 
 def apache_key(field: "dataclasses.Field[Any]") -> str:
-    """What Apache's files call a field."""
+    """Return the key of a field in Apache's files."""
     first, *rest = field.name.split("_")
     return str(field.metadata.get(_KEY) or first + "".join(map(str.capitalize, rest)))
 
 
 def read_file(path: Path) -> bytes:
-    """The bytes of a configuration file. Raises ``ConfigError``."""
+    """Read the bytes of a configuration file. Raises ``ConfigError``."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -52,7 +78,7 @@ def read_file(path: Path) -> bytes:
 
 
 def parse_properties(data: bytes | str, *, source: str) -> dict[str, str]:
-    """Read a properties text; values lose trailing blanks. Raises ``ConfigError``.
+    """Parse a properties text; values lose trailing blanks. Raises ``ConfigError``.
 
     (Java keeps a value's trailing blanks, which nobody ever wants in a path or a number.)
     """
@@ -72,6 +98,8 @@ class Settings:
     """
 
     def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            _check_range(field, getattr(self, field.name))
         self.check()
 
     def check(self) -> None:
@@ -79,14 +107,40 @@ class Settings:
 
     @classmethod
     def other_apache_keys(cls) -> frozenset[str]:
-        """Keys that Apache's server of this kind knows and ours does not use."""
+        """Return the keys that Apache's server of this kind knows and ours does not use."""
         return frozenset()
+
+    @classmethod
+    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Return the field values of a configuration with those of files that it names.
+
+        Subclasses extend it; it raises ``ConfigError``.
+        """
+        return values
 
     @classmethod
     def load(cls, path: Path, overrides: Mapping[str, object] | None = None) -> Self:
         """Read a properties file; ``overrides`` (field names) win. Raises ``ConfigError``."""
         properties = parse_properties(read_file(path), source=str(path))
         return cls.from_properties(properties, overrides, source=str(path))
+
+    @classmethod
+    def given_in(cls, path: Path) -> dict[str, str]:
+        """Return what a properties file gives, each key and value checked as at a start.
+
+        Whether the values fit together, and what they lead to (other files, addresses), is left to
+        the start. Raises ``ConfigError``.
+        """
+        source = str(path)
+        properties = parse_properties(read_file(path), source=source)
+        values = cls._values(properties, source=source)
+        for field in dataclasses.fields(cls):
+            if field.name in values:
+                try:
+                    _check_range(field, values[field.name])
+                except ConfigError as error:
+                    raise ConfigError(f"{source}: {error}") from None
+        return properties
 
     @classmethod
     def from_properties(
@@ -101,13 +155,18 @@ class Settings:
         Raises ``ConfigError``.
         """
         values = cls._values(properties, source=source) | dict(overrides or {})
+        values = cls.completed(values)
         try:
             return cls(**values)
         except ConfigError as error:
             raise ConfigError(f"{source}: {error}") from None
 
     def update(self, properties: Mapping[str, str]) -> None:
-        """Change some keys at run time, all or none of them.
+        """Change some keys at run time, all or none of them; errors as ``changed``."""
+        self.adopt(self.changed(properties))
+
+    def changed(self, properties: Mapping[str, str]) -> Self:
+        """Return a copy with some keys changed, checked as a whole as at a start.
 
         Raises ``ConfigError`` for unknown keys, bad values, and keys that need a restart
         (unless their value stays the same).
@@ -122,27 +181,31 @@ class Settings:
         }
         if fixed:
             raise ConfigError(f"{', '.join(sorted(fixed))}: can only be changed with a restart")
-        dataclasses.replace(self, **values)  # checks the new whole before any part of it counts
-        for name, value in values.items():
-            setattr(self, name, value)
+        return dataclasses.replace(self, **values)
+
+    def adopt(self, other: Self) -> None:
+        """Take over the settings of ``other`` that may be changed at run time."""
+        for field in dataclasses.fields(self):
+            if field.metadata.get(_RUN_TIME):
+                setattr(self, field.name, getattr(other, field.name))
 
     @classmethod
     def changeable_keys(cls) -> frozenset[str]:
-        """The keys that ``update`` may change."""
+        """Return the keys that ``update`` may change."""
         return frozenset(
             apache_key(field) for field in dataclasses.fields(cls) if field.metadata.get(_RUN_TIME)
         )
 
     def to_properties(self) -> dict[str, str]:
-        """Every key with its present value, as Apache writes it."""
+        """Return every key with its present value, as Apache writes it; without secrets."""
         return {
             apache_key(field): _text(value)
             for field in dataclasses.fields(self)
-            if (value := getattr(self, field.name)) is not None
+            if not field.metadata.get(_SECRET) and (value := getattr(self, field.name)) is not None
         }
 
     def to_text(self) -> bytes:
-        """``to_properties`` as lines ``key=value``."""
+        """Return ``to_properties`` as lines ``key=value``."""
         return encode_properties_text(self.to_properties())
 
     @classmethod
@@ -165,6 +228,14 @@ class Settings:
         return values
 
 
+def _check_range(field: "dataclasses.Field[Any]", value: object) -> None:
+    allowed = field.metadata.get(_ALLOWED, _COUNTS)
+    if type(value) is int and value not in allowed:
+        raise ConfigError(
+            f"{apache_key(field)} is {value}: it must be {allowed[0]} to {allowed[-1]}"
+        )
+
+
 def _nearest(key: str, fields: Mapping[str, str], others: frozenset[str]) -> str:
     by_lower = {known.lower(): known for known in (*others, *fields)}
     close = difflib.get_close_matches(key.lower(), by_lower, 1, 0.7)
@@ -177,11 +248,11 @@ def _value(kind: object, text: str, *, where: str) -> object:
         if text.lower() not in ("true", "false"):
             raise ConfigError(f"{where}: must be true or false, not {text!r}")
         return text.lower() == "true"
-    if of in (int, float):
+    if of is int:
         try:
-            return of(text)
-        except ValueError:
-            raise ConfigError(f"{where}: must be a number, not {text!r}") from None
+            return read_number(text)
+        except ValueError as error:
+            raise ConfigError(f"{where}: must be a number, not {error}") from None
     if isinstance(of, type) and issubclass(of, enum.Enum):
         try:
             return of(text)

@@ -4,20 +4,9 @@ Everything public is here; ``open_producer``, ``open_push_consumer`` and
 ``open_lite_pull_consumer`` are where to begin. See docs/sdk.md.
 """
 
-from lanemq.wire import MessageQueue, StageRecord, Stages
+from lanemq.wire.bodies import MessageQueue
+from lanemq.wire.message import StageRecord, Stages
 
-from ._acl import Credentials
-from ._allocation import (
-    Allocate,
-    AllocateByConfig,
-    AllocateConsistentHash,
-    AllocateMachineRoom,
-    AllocateMachineRoomNearby,
-    allocate_averagely,
-    allocate_by_circle,
-)
-from ._consume_hooks import ConsumeHook, Consumption
-from ._discovery import NameServersLike
 from ._errors import (
     BadAnswer,
     BrokerUnreachable,
@@ -32,14 +21,12 @@ from ._errors import (
     StagedSendFailed,
     WrongUse,
 )
-from ._expressions import Expression, Sql
-from ._flow import FlowLimits
-from ._link import Dial
 from ._listener import ConcurrentListener
 from ._lite_pull import LitePullConsumer, open_lite_pull_consumer
-from ._messages import Message, Outcome, ReceivedMessage, SendResult, SendStatus
+from ._messages import Message, Outcome, ReceivedMessage, Retry, SendResult, SendStatus
 from ._options import (
     ClientOptions,
+    Compression,
     ConsumeFrom,
     ConsumerOptions,
     LitePullOptions,
@@ -55,17 +42,6 @@ from ._ordered_listeners import (
 )
 from ._producer import Producer, open_producer
 from ._push_consumer import PushConsumer, open_push_consumer
-from ._remoting import RemotingClient, RemotingOptions, dial_tcp, open_remoting_client
-from ._request_reply import reply_to
-from ._selectors import HashSelector, QueueSelector, select_randomly
-from ._send_hooks import SendAttempt, SendHook, SendKind
-from ._stage_counter import StageCounter
-from ._stage_offsets import (
-    BrokerStageOffsets,
-    LocalStageOffsets,
-    MemoryStageOffsets,
-    StageOffsetStore,
-)
 from ._staged_producer import StagedSender
 from ._transactions import (
     TransactionProducer,
@@ -73,6 +49,35 @@ from ._transactions import (
     TransactionState,
     open_transaction_producer,
 )
+from .consumer._allocation import (
+    Allocate,
+    AllocateByConfig,
+    AllocateConsistentHash,
+    AllocateMachineRoom,
+    AllocateMachineRoomNearby,
+    allocate_averagely,
+    allocate_by_circle,
+)
+from .consumer._expressions import Expression, Sql
+from .consumer._listener_context import ListenerContext, Stage
+from .consumer._queue_changes import QueueChange
+from .consumer.ordered._stage_counter import StageCounter
+from .consumer.ordered._stage_offsets import (
+    BrokerStageOffsets,
+    LocalStageOffsets,
+    MemoryStageOffsets,
+    StageOffsetStore,
+)
+from .consumer.pulls._flow import FlowLimits
+from .net._acl import Credentials
+from .net._discovery import NameServersLike
+from .net._link import Dial
+from .net._remoting import RemotingClient, RemotingOptions, dial_tcp, open_remoting_client
+from .net._tls import over_tls
+from .observe._consume_hooks import ConsumeHook, Consumption
+from .observe._send_hooks import SendAttempt, SendHook, SendKind
+from .producer._request_reply import reply_to
+from .producer._selectors import HashSelector, QueueSelector, select_randomly
 
 __all__ = [
     "AbandonMessage",
@@ -86,6 +91,7 @@ __all__ = [
     "BrokerUnreachable",
     "ClientClosed",
     "ClientOptions",
+    "Compression",
     "ConcurrentListener",
     "ConsumeFrom",
     "ConsumeHook",
@@ -98,6 +104,7 @@ __all__ = [
     "HashSelector",
     "InvalidName",
     "LanemqError",
+    "ListenerContext",
     "LitePullConsumer",
     "LitePullOptions",
     "LocalStageOffsets",
@@ -116,18 +123,21 @@ __all__ = [
     "ProducerOptions",
     "PushConsumer",
     "PushOptions",
+    "QueueChange",
     "QueueSelector",
     "ReceivedMessage",
     "RefusedByBroker",
     "RemotingClient",
     "RemotingOptions",
     "RequestTimedOut",
+    "Retry",
     "SendAttempt",
     "SendHook",
     "SendKind",
     "SendResult",
     "SendStatus",
     "Sql",
+    "Stage",
     "StageCounter",
     "StageOffsetStore",
     "StageRecord",
@@ -147,6 +157,7 @@ __all__ = [
     "open_push_consumer",
     "open_remoting_client",
     "open_transaction_producer",
+    "over_tls",
     "reply_to",
     "select_randomly",
 ]

@@ -20,7 +20,9 @@ loop reads that flag and no list of classes.
 
 from typing import TYPE_CHECKING
 
-from lanemq.wire import ResponseCode
+import trio
+
+from lanemq.wire import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
     from ._messages import Message
@@ -31,9 +33,33 @@ RETRIABLE_CODES = frozenset({1, 2, 14, 16, 17, 204, 205})
 
 
 class LanemqError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors of this package.
+
+    Errors can be pickled and copied. Two are equal when kind, text and attributes are.
+    """
 
     retriable = False
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restore, (type(self), self.args, self.__dict__)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LanemqError):
+            return NotImplemented
+        return type(self) is type(other) and self.__reduce__() == other.__reduce__()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.args))
+
+
+def _restore(
+    kind: type[LanemqError], args: tuple[object, ...], attributes: dict[str, object]
+) -> LanemqError:
+    """An error as it was, without its ``__init__``, which takes other arguments."""
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 class BrokerUnreachable(LanemqError):
@@ -57,7 +83,11 @@ class RequestTimedOut(LanemqError):
     retriable = True
 
     def __init__(self, address: str, code: int, timeout_s: float) -> None:
-        super().__init__(f"{address} did not answer request code {code} within {timeout_s:g} s")
+        try:
+            what = f"{RequestCode(code).name} ({code})"
+        except ValueError:
+            what = f"request {code}" if code >= 0 else "the request"
+        super().__init__(f"{address} did not answer {what} within {timeout_s:g} s")
         self.address = address
         self.code = code
         self.timeout_s = timeout_s
@@ -81,8 +111,8 @@ class RefusedByBroker(LanemqError):
         self.address = address
 
     @property
-    def retriable(self) -> bool:  # type: ignore[override]
-        """Whether another broker may accept what this one refused."""
+    def retriable(self) -> bool:  # type: ignore[override] # a constant of other errors
+        """Return whether another broker may accept what this one refused."""
         return self.code in RETRIABLE_CODES
 
 
@@ -152,3 +182,14 @@ class ClientClosed(WrongUse):
 
     def __init__(self, what: str) -> None:
         super().__init__(f"this {what} is closed: use it inside the block that opens it")
+
+
+def check_in_trio() -> None:
+    """Raise ``WrongUse`` unless trio runs the caller."""
+    try:
+        trio.lowlevel.current_task()
+    except RuntimeError:
+        raise WrongUse(
+            "lanemq.sdk runs on trio, and this is no trio task: import lanemq.sdk.aio for asyncio,"
+            " or lanemq.sdk.blocking for threads"
+        ) from None

@@ -1,15 +1,16 @@
-"""What an application consumes with where order does not matter.
+"""The listener for messages whose order does not matter.
 
 Source: RocketMQ 4.9.8, MessageListenerConcurrently.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from ._messages import Outcome, ReceivedMessage
+from ._messages import Outcome, Retry
 
-Handle = Callable[[Sequence[ReceivedMessage]], Awaitable[Outcome | None]]
-"""An application's listener; raising means ``Outcome.RETRY``."""
+Handle = Callable[..., Awaitable[Outcome | Retry | None]]
+"""An application's listener, of (messages) or of (messages, context), a sequence of
+``ReceivedMessage`` and a ``ListenerContext``; raising means ``Outcome.RETRY``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,9 @@ class ConcurrentListener:
 
     ``handle`` is awaited with up to ``batch_messages`` messages of one queue, in up to
     ``concurrency`` tasks at once. Returning None or ``Outcome.SUCCESS`` settles them;
-    ``Outcome.RETRY``, or any exception, has all of them delivered again later.
+    ``Outcome.RETRY``, or any exception, has all of them delivered again later; a ``Retry`` says
+    when, and which are settled. With a second parameter ``handle`` is given a
+    ``ListenerContext`` too.
     """
 
     handle: Handle

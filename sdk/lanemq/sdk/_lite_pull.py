@@ -3,29 +3,30 @@
 Source: RocketMQ 4.9.8, DefaultLitePullConsumer.
 """
 
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import final
+from typing import Unpack, final
 
 import trio
 
-from lanemq.wire import ConsumeType, MessageQueue
+from lanemq.wire.bodies import ConsumeType, MessageQueue
 
-from ._client import now_ms, open_client
-from ._consumer_core import ConsumerCore
-from ._consumer_requests import answer_brokers
-from ._discovery import NameServersLike
 from ._errors import ClientClosed, NoRoute, WrongUse
-from ._expressions import Expression
-from ._held_queue import HeldQueue
-from ._link import Dial
 from ._messages import ReceivedMessage
 from ._namespace import in_namespace, queue_in, queue_out
 from ._options import LitePullOptions
-from ._remoting import dial_tcp
+from ._settings import LitePullSettings, with_settings
 from ._tasks import open_quiet_nursery
 from ._validate import check_group, check_topic
+from .consumer._consumer_core import ConsumerCore
+from .consumer._consumer_requests import answer_brokers
+from .consumer._expressions import Expression
+from .consumer._lent import Lent
+from .consumer._message_buffer import MessageBuffer
+from .net._client import Client, now_ms, open_client
+from .net._discovery import NameServersLike
+from .net._link import Dial
+from .net._remoting import dial_tcp
 
 # An application that never waits in its loop pauses for the other tasks after so many messages.
 MESSAGES_PER_TURN = 16
@@ -40,13 +41,12 @@ class LitePullConsumer:
     ``seek``, ``pause`` and ``commit`` may come from others.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, client: Client, options: LitePullOptions) -> None:
+        self.client_id: str = client.client_id
+        """By which brokers and the group know this consumer."""
         self._core: ConsumerCore | None = None
-        self._options = LitePullOptions()
-        self._buffer: deque[tuple[HeldQueue, deque[ReceivedMessage]]] = deque()
-        self._arrived = trio.Event()
-        # Next offset behind what poll returned, for each queue; commits take it from here.
-        self._positions: dict[MessageQueue, int] = {}
+        self._options = options
+        self._buffer = MessageBuffer()
         self._committed_s = 0.0
         self._mode: str | None = None
         self._turn = 0
@@ -57,10 +57,12 @@ class LitePullConsumer:
             raise ClientClosed("lite pull consumer")
         return self._core
 
-    @property
-    def client_id(self) -> str:
-        """By which brokers and the group know this consumer."""
-        return self._open.client.client_id
+    def __repr__(self) -> str:
+        core = self._core
+        if core is None:
+            return f"<LitePullConsumer {self.client_id}, closed>"
+        queues = len(core.membership.held)
+        return f"<LitePullConsumer of group {core.group!r}, {self.client_id}, {queues} queues>"
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
@@ -97,6 +99,7 @@ class LitePullConsumer:
         first = self._mode is None
         self._choose_mode("subscribe")
         core.subscribe(topic, expression)
+        self._buffer.reclaim()
         for queue, held in tuple(core.membership.held.items()):
             if queue.topic == topic:  # what was pulled came by another expression
                 core.membership.restart(queue, held.messages.commit_offset)
@@ -116,11 +119,12 @@ class LitePullConsumer:
             return
         if self._options.auto_commit:
             await self.commit(wait=False)
+        self._buffer.reclaim()
         await core.membership.give_up(topic)
         await core.client.heartbeat()
 
     async def queues_of(self, topic: str) -> tuple[MessageQueue, ...]:
-        """All queues of ``topic`` that can be read, sorted. Raises ``NoRoute``."""
+        """Return all queues of ``topic`` that can be read, sorted. Raises ``NoRoute``."""
         core = self._open
         full = in_namespace(self._namespace, topic)
         check_topic(full)
@@ -146,20 +150,13 @@ class LitePullConsumer:
 
     # Messages
 
-    def _deliver(self, held: HeldQueue, messages: list[ReceivedMessage]) -> None:
-        self._buffer.append((held, deque(messages)))
-        self._arrived.set()
-
-    def _skip(self, held: HeldQueue) -> None:
-        # A pull that found nothing to deliver may have gone past messages of other tags.
-        if not held.messages.count and held.queue in self._positions:
-            self._positions[held.queue] = held.messages.next_offset
-
     async def poll(self, timeout_s: float = 5.0) -> list[ReceivedMessage]:
         """Messages of one queue in their order, at most ``poll_messages_max``; [] after a wait.
 
         With ``auto_commit``, asking for more says that what was returned before is done with.
         """
+        self._check_reading()
+        self._buffer.reclaim()
         await self._commit_in_passing()
         await trio.lowlevel.checkpoint()  # before anything is taken that could be lost by it
         limit = self._options.poll_messages_max
@@ -173,12 +170,14 @@ class LitePullConsumer:
         """``async for message in consumer``: message by message, without an end.
 
         With ``auto_commit`` a message counts as done with when the next one is asked for, and
-        the last when the block ends. An error in the loop leaves the block, and the message at
-        hand comes again. ``commit`` inside the loop includes the message at hand.
+        the last when the block ends. An error in the loop leaves the block: the message at
+        hand comes again, those before it do not. ``commit`` inside the loop includes the
+        message at hand.
         """
         return self
 
     async def __anext__(self) -> ReceivedMessage:
+        self._check_reading()
         await self._commit_in_passing()
         self._turn += 1
         if self._turn % MESSAGES_PER_TURN == 0:
@@ -186,45 +185,55 @@ class LitePullConsumer:
         (message,) = await self._next(1)
         return message
 
+    def _check_reading(self) -> None:
+        """Raise ``ClientClosed`` or ``WrongUse`` where there will never be a message."""
+        if self._core is not None and self._mode is None:
+            raise WrongUse("this consumer reads nothing yet: call `subscribe` or `assign` first")
+
+    async def _lend(self) -> Lent:
+        """The next messages of one queue, for an iteration in another thread."""
+        self._check_reading()
+        self._buffer.reclaim()
+        await self._commit_in_passing()
+        while True:
+            core = self._open
+            lent = self._buffer.lend(core.pauses.hold)
+            if lent is not None:
+                self._note_received(core, lent.messages)
+                return lent
+            await self._arrival()
+
+    async def _arrival(self) -> None:
+        self._buffer.arrived = trio.Event()
+        await self._buffer.arrived.wait()
+
     async def _commit_in_passing(self) -> None:
+        self._buffer.everything_is_done()
         if self._options.auto_commit:
             interval_s = self._options.offset_persist_interval_s
             if trio.current_time() - self._committed_s >= interval_s:
                 await self.commit(wait=False)
 
     async def _next(self, limit: int) -> list[ReceivedMessage]:
-        """Up to ``limit`` messages of one queue, as soon as there are any."""
+        """Wait for messages and return up to ``limit`` of one queue."""
         while True:
             core = self._open
             messages = self._take(core, limit)
             if messages:
                 return messages
-            self._arrived = trio.Event()
-            await self._arrived.wait()
+            await self._arrival()
 
     def _take(self, core: ConsumerCore, limit: int) -> list[ReceivedMessage]:
-        buffer, at = self._buffer, 0
-        while at < len(buffer):
-            held, messages = buffer[at]
-            if held.dropped:
-                del buffer[at]
-                continue
-            if core.pauses.hold(held.queue):
-                at += 1
-                continue
-            if len(messages) <= limit:
-                del buffer[at]
-                taken = list(messages)
-            else:
-                taken = [messages.popleft() for _ in range(limit)]
-            held.settle(taken)
-            self._positions[held.queue] = held.messages.commit_offset
-            if self._options.client.telemetry:
-                from ._telemetry import received  # may not be installed
+        messages = self._buffer.take(limit, core.pauses.hold)
+        if messages:
+            self._note_received(core, messages)
+        return messages
 
-                received(taken, core.group)
-            return taken
-        return []
+    def _note_received(self, core: ConsumerCore, messages: Sequence[ReceivedMessage]) -> None:
+        if self._options.client.telemetry:
+            from .observe._telemetry import received  # may not be installed
+
+            received(messages, core.group)
 
     # Progress
 
@@ -239,14 +248,22 @@ class LitePullConsumer:
         """
         core = self._open
         if offsets is None:
+            self._buffer.everything_is_done()
             self._committed_s = trio.current_time()
             held = core.membership.held
-            for queue, offset in self._positions.items():
+            for queue, offset in self._buffer.positions.items():
                 if queue in held:
                     core.offsets.update(queue, offset)
         for queue, offset in (offsets or {}).items():
             core.offsets.update(self._checked(queue, offset), offset)
         await core.offsets.persist(wait=wait)
+
+    def _note_done(self, core: ConsumerCore) -> None:
+        """Note progress up to what was returned last, which an error has left undone."""
+        self._buffer.leave_what_is_at_hand()
+        for queue, offset in self._buffer.positions.items():
+            if queue in core.membership.held and offset > (core.offsets.get(queue) or 0):
+                core.offsets.update(queue, offset)
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """The next offset of the group in ``queue`` as it was made to last; None if never."""
@@ -258,8 +275,9 @@ class LitePullConsumer:
         Raises ``WrongUse`` if it is not among ``queues``, and for a negative offset.
         """
         full = self._checked(queue, offset)
+        self._buffer.reclaim()
         self._open.membership.restart(full, offset)
-        self._positions[full] = offset
+        self._buffer.move(full, offset)
 
     def _checked(self, queue: MessageQueue, offset: int) -> MessageQueue:
         """The full name of ``queue``, which must be read; ``offset`` must make sense."""
@@ -272,11 +290,13 @@ class LitePullConsumer:
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """``seek`` to the oldest message that the broker has."""
-        self.seek(queue, await self._open.calls.min_offset(self._full(queue)))
+        full = self._full(queue)
+        self.seek(queue, await self._open.calls.of(full).min_offset(full))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
         """``seek`` behind the newest message."""
-        self.seek(queue, await self._open.calls.max_offset(self._full(queue)))
+        full = self._full(queue)
+        self.seek(queue, await self._open.calls.of(full).max_offset(full))
 
     async def offsets_for_times(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         """The offset of the first message stored at a time or later, for each queue; to `seek`.
@@ -289,7 +309,8 @@ class LitePullConsumer:
         core, found = self._open, dict.fromkeys(times, 0)
 
         async def look(queue: MessageQueue) -> None:
-            found[queue] = await core.calls.offset_at(self._full(queue), times[queue])
+            full = self._full(queue)
+            found[queue] = await core.calls.of(full).offset_at(full, times[queue])
 
         for topic in dict.fromkeys(queue.topic for queue in times):
             await self.queues_of(topic)
@@ -305,16 +326,17 @@ class LitePullConsumer:
 
         What was pulled of them stays, and ``poll`` does not return it meanwhile.
         """
+        self._buffer.reclaim()
         self._open.pauses.pause(None if queues is None else map(self._full, queues))
 
     def resume(self, queues: Iterable[MessageQueue] | None = None) -> None:
         """Go on with ``queues``; without an argument, end every pause."""
         self._open.pauses.resume(None if queues is None else map(self._full, queues))
-        self._arrived.set()
+        self._buffer.arrived.set()
 
     @property
     def paused(self) -> tuple[MessageQueue, ...]:
-        """Those of ``queues`` that are paused."""
+        """The paused ones among ``queues``."""
         pauses = self._open.pauses
         return tuple(queue for queue in self.queues if pauses.hold(self._full(queue)))
 
@@ -327,20 +349,21 @@ async def open_lite_pull_consumer(
     options: LitePullOptions | None = None,
     dial: Dial = dial_tcp,
     clock_ms: Callable[[], int] = now_ms,
+    **settings: Unpack[LitePullSettings],
 ) -> AsyncIterator[LitePullConsumer]:
     """Open a consumer that reads nothing yet: call ``subscribe`` or ``assign``.
 
     When the block ends, progress is reported and awaited: with ``auto_commit`` everything that
-    ``poll`` returned. When it is left by an error or a cancellation, what the last polls
-    returned counts as not done with, unless it was committed.
+    ``poll`` or iteration returned. When it is left by an error or a cancellation, what was
+    returned last counts as not done with, unless it was committed.
 
     Raises ``InvalidName``.
     """
-    options = options or LitePullOptions()
+    options = with_settings(LitePullOptions, options, settings)
     group = in_namespace(options.client.namespace, group)
     check_group(group)
     async with open_client(name_servers, options.client, dial=dial, clock_ms=clock_ms) as client:
-        consumer = LitePullConsumer()
+        consumer = LitePullConsumer(client, options)
         core: ConsumerCore | None = None
         try:
             async with open_quiet_nursery() as nursery:
@@ -351,19 +374,26 @@ async def open_lite_pull_consumer(
                     nursery,
                     consume_type=ConsumeType.ACTIVELY,
                     batch=options.pull_batch,
-                    deliver=consumer._deliver,
-                    progress=consumer._skip,
+                    deliver=consumer._buffer.deliver,
+                    progress=consumer._buffer.skip,
                 )
-                consumer._core, consumer._options = core, options
+                consumer._core = core
                 answer_brokers(core, None)
+                nursery.start_soon(core.changes.run)
                 nursery.start_soon(core.persist_loop)
-                yield consumer
+                try:
+                    yield consumer
+                except BaseException:
+                    if options.auto_commit:
+                        consumer._note_done(core)  # it is reported below
+                    raise
                 core.membership.stop()
                 if options.auto_commit:
                     await consumer.commit()
                 nursery.cancel_scope.cancel()
         finally:
             consumer._core = None
-            consumer._arrived.set()  # whoever still polls learns that it is closed
+            consumer._buffer.reclaim()  # an iteration hands out nothing more
+            consumer._buffer.arrived.set()  # whoever still polls learns that it is closed
             if core is not None:
                 await core.leave()

@@ -3,19 +3,19 @@
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import final
+from typing import Any, Final, final
 
 import msgspec
 
-from lanemq.wire import (
-    MessageQueue,
-    Property,
-    StoredMessage,
-    get_property,
-)
+from lanemq.wire.bodies import MessageQueue
+from lanemq.wire.message import Property, StoredMessage, get_property
 
 from ._namespace import out_of_namespace
 
+SYSTEM_PROPERTIES: Final = frozenset(
+    value for name, value in vars(Property).items() if not name.startswith("_")
+)
+"""Properties that clients and brokers set, or that have a field of their own."""
 NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -29,8 +29,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     ``wait`` False the broker answers before disk or replica have the message.
 
     ``delay_s`` (seconds) or ``deliver_at_ms`` (since 1970) hold it back to the millisecond, in
-    place of a level. Apache brokers of 5.x know these timers; brokers that do not, those of 4.x
-    and lanemq's, deliver the message at once.
+    place of a level. Apache brokers of 5.x and lanemq's know these timers; to others, those of
+    4.x, such a message is not sent unless the option ``timers_at_any_broker`` says so.
     """
 
     topic: str
@@ -44,14 +44,40 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     delay_s: float | None = None
     deliver_at_ms: int | None = None
 
+    def __reduce__(self) -> tuple[object, ...]:
+        given = {name: getattr(self, name) for name in self.__struct_fields__}
+        return _message, (given | {"properties": dict(self.properties)},)
+
+    def __repr__(self) -> str:
+        shown = [f"topic={self.topic!r}", f"body={_shortened(self.body)}"]
+        for field in msgspec.structs.fields(self):
+            value = getattr(self, field.name)
+            if field.name not in ("topic", "body") and value != field.default:
+                shown.append(f"{field.name}={value!r}")
+        return f"Message({', '.join(shown)})"
+
     @property
     def is_delayed(self) -> bool:
-        """Whether it is held back in any of the three ways."""
+        """Return whether it is held back in any of the three ways."""
         return bool(self.delay_level or self.delay_s is not None or self.deliver_at_ms is not None)
 
 
+BODY_SHOWN: Final = 40
+
+
+def _shortened(body: bytes) -> str:
+    """A body as a repr shows it: whole if it is short, else its beginning and its size."""
+    if not isinstance(body, bytes) or len(body) <= BODY_SHOWN:
+        return repr(body)
+    return f"{body[:BODY_SHOWN]!r}… of {len(body)} bytes"
+
+
+def _message(fields: dict[str, Any]) -> Message:
+    return Message(**fields)
+
+
 class SendStatus(Enum):
-    """How safe a stored message is when its broker answers."""
+    """The durability of a stored message when its broker answers."""
 
     OK = 0
     """As safe as the broker is configured to make it."""
@@ -65,12 +91,13 @@ class SendStatus(Enum):
 
 @final
 class SendResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a broker said to a send.
+    """A broker's answer to a send.
 
     ``message_id`` is the unique key, the same on every retry; ``offset_id`` names the place in
     the broker's log. For a batch both are joined by commas, and ``queue_offset`` (a count of
     messages) is that of the first. ``transaction_id`` is the broker's, if it gave one, and
-    ``trace_on`` whether it wants its messages traced.
+    ``trace_on`` whether it wants its messages traced. With ``recall_handle`` a message that waits
+    for its time can be taken back (`Producer.recall`); None where that cannot be.
 
     Of a logical queue, ``queue`` and ``queue_offset`` are the logical ones; ``origin`` and
     ``origin_offset`` say where the message really is (else ``origin`` is None). The logical
@@ -88,10 +115,11 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True):
     trace_on: bool = True
     origin: MessageQueue | None = None
     origin_offset: int | None = None
+    recall_handle: str | None = None
 
 
 class Outcome(Enum):
-    """What a listener says about its messages. Returning None means ``SUCCESS``."""
+    """A listener's verdict on its messages. Returning None means ``SUCCESS``."""
 
     SUCCESS = "success"
     RETRY = "retry"
@@ -99,6 +127,39 @@ class Outcome(Enum):
     SUSPEND_CURRENT_QUEUE = "suspend current queue"
     """For orderly and staged listeners: try again in place after a pause, and let what has to
     come later wait. There ``RETRY`` and an exception mean the same."""
+
+
+DELAY_LEVEL_MAX: Final = 18
+
+
+@final
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
+    """A listener's ``Outcome.RETRY`` with details.
+
+    Raises ``ValueError`` for values that make no sense.
+
+    Source: RocketMQ 4.9.8, ConsumeConcurrentlyContext (delayLevelWhenNextConsume, ackIndex),
+    ConsumeOrderlyContext (suspendCurrentQueueTimeMillis).
+    """
+
+    settled: int = 0
+    """So many of the messages, from the first on, are done with all the same."""
+    delay_level: int = 0
+    """For a ``ConcurrentListener``: the broker delivers again after this level of its table, 1
+    to 18; 0 is as for ``Outcome.RETRY``, later each time."""
+    suspend_s: float | None = None
+    """For an orderly or staged listener: seconds until it is handed the messages again; None is
+    the listener's own ``suspend_s``."""
+
+    def __post_init__(self) -> None:
+        if self.settled < 0:
+            raise ValueError(f"Retry.settled must not be negative: {self.settled}")
+        if not 0 <= self.delay_level <= DELAY_LEVEL_MAX:
+            raise ValueError(
+                f"Retry.delay_level must be from 0 to {DELAY_LEVEL_MAX}, not {self.delay_level}"
+            )
+        if self.suspend_s is not None and not 0 <= self.suspend_s < float("inf"):
+            raise ValueError(f"Retry.suspend_s must be seconds from 0 on, not {self.suspend_s}")
 
 
 _RETRY_TOPIC = Property.RETRY_TOPIC.encode()
@@ -138,7 +199,7 @@ class ReceivedMessage:
         """The record as the broker keeps it."""
         self.queue = queue
         self.origin = queue if origin is None else origin
-        """Where the record lies."""
+        """The place of the record."""
         self.queue_offset: int = stored.queue_offset + shift
         """Place in the queue; counts messages."""
         self.size_bytes: int = stored.size_bytes
@@ -153,9 +214,23 @@ class ReceivedMessage:
         self.topic: str = out_of_namespace(namespace, topic) if namespace else topic
         """The topic it was sent to."""
         self.retries_in_place = 0
-        """How often an orderly or staged listener had it before, and asked for it again."""
+        """Times an orderly or staged listener had it before, and asked for it again."""
         self._body: bytes | None = None
         self._properties: Mapping[str, str] | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        names = ("origin", "queue_offset", "full_topic", "topic", "retries_in_place")
+        rest = {name: getattr(self, name) for name in names}
+        return ReceivedMessage, (self.stored, self.queue), (None, rest)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both are the same record, read from the same queue."""
+        if not isinstance(other, ReceivedMessage):
+            return NotImplemented
+        return self.queue == other.queue and self.stored == other.stored
+
+    def __hash__(self) -> int:
+        return hash((self.queue, self.queue_offset))
 
     @property
     def body(self) -> bytes:
@@ -173,6 +248,12 @@ class ReceivedMessage:
         if self._properties is None:
             self._properties = MappingProxyType(self.stored.properties)
         return self._properties
+
+    @property
+    def user_properties(self) -> Mapping[str, str]:
+        """The properties that the sender's application set, without those of the system."""
+        found = self.properties
+        return {name: found[name] for name in found if name not in SYSTEM_PROPERTIES}
 
     @property
     def tags(self) -> str:
@@ -194,12 +275,12 @@ class ReceivedMessage:
 
     @property
     def born_timestamp_ms(self) -> int:
-        """When it was sent, by the sender's clock, in milliseconds since 1970."""
+        """The time it was sent, by the sender's clock, in milliseconds since 1970."""
         return self.stored.born_timestamp_ms
 
     @property
     def store_timestamp_ms(self) -> int:
-        """When it was stored, by the broker's clock, in milliseconds since 1970."""
+        """The time it was stored, by the broker's clock, in milliseconds since 1970."""
         return self.stored.store_timestamp_ms
 
     @property
@@ -209,7 +290,7 @@ class ReceivedMessage:
 
     @property
     def reconsume_times(self) -> int:
-        """How often it was delivered before, in place or through the retry topic."""
+        """The number of deliveries before, in place or through the retry topic."""
         return self.stored.reconsume_times + self.retries_in_place
 
     @property

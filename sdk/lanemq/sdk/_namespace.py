@@ -11,11 +11,11 @@ from typing import Final
 from lanemq.wire import (
     DLQ_PREFIX,
     RETRY_PREFIX,
-    MessageQueue,
     is_system_group,
     is_system_topic,
     reply_topic,
 )
+from lanemq.wire.bodies import MessageQueue
 
 SEPARATOR: Final = "%"
 REPLY_SUFFIX: Final = reply_topic("")

@@ -7,17 +7,20 @@ from pathlib import Path
 
 from lanemq.wire import SystemTopic, topic_name_problem
 
-from ._acl import Credentials
-from ._allocation import Allocate, allocate_averagely
-from ._consume_hooks import ConsumeHook
-from ._flow import FlowLimits
-from ._latency_faults import JAVA_PAUSES, SlowBrokerPauses
-from ._remoting import RemotingOptions
-from ._send_hooks import SendHook
+from ._errors import WrongUse
+from .consumer._allocation import Allocate, allocate_averagely
+from .consumer._offset_store import OffsetStore
+from .consumer._queue_changes import QueueListener
+from .consumer.pulls._flow import FlowLimits
+from .net._acl import Credentials
+from .net._latency_faults import JAVA_PAUSES, SlowBrokerPauses
+from .net._remoting import RemotingOptions
+from .observe._consume_hooks import ConsumeHook
+from .observe._send_hooks import SendHook
 
 
 class MessageModel(Enum):
-    """Who of a group gets a message."""
+    """The distribution of messages among the consumers of a group."""
 
     CLUSTERING = "CLUSTERING"
     """One of its consumers; offsets are kept at the broker."""
@@ -26,7 +29,7 @@ class MessageModel(Enum):
 
 
 class ConsumeFrom(Enum):
-    """Where a group starts in a queue for which no offset was ever committed.
+    """The start of a group in a queue for which no offset was ever committed.
 
     A broker answers 0 for a queue so young that its first message is still in memory, and
     then that is where the group starts, whatever is chosen here. So it is with every client.
@@ -40,15 +43,44 @@ class ConsumeFrom(Enum):
     """At the first message stored at a given time."""
 
 
+class Compression(Enum):
+    """The compression of long bodies.
+
+    Brokers store them as they come: it is the consumers that have to know the kind. Java's do
+    since 4.9.4, lanemq's all.
+    """
+
+    ZLIB = "ZLIB"
+    """Every consumer and every broker knows it."""
+    LZ4 = "LZ4"
+    """Takes the least processor time. Goes to brokers since 5.0; to others bodies go with zlib."""
+    ZSTD = "ZSTD"
+    """Smaller than zlib and faster. To brokers as LZ4."""
+
+
 def _positive(owner: object, *names: str) -> None:
     for name in names:
-        if getattr(owner, name) <= 0:
+        if _number(owner, name) <= 0:
             raise ValueError(f"{type(owner).__name__}.{name} must be positive")
+
+
+def _number(owner: object, name: str) -> float:
+    value = getattr(owner, name)
+    if not isinstance(value, int | float):
+        raise WrongUse(f"{type(owner).__name__}.{name} must be a number, not {value!r}")
+    return value
+
+
+def _one_of(owner: object, name: str, kind: type[Enum]) -> None:
+    value = getattr(owner, name)
+    if not isinstance(value, kind):
+        names = ", ".join(map(str, kind))
+        raise WrongUse(f"{type(owner).__name__}.{name} must be one of {names}, not {value!r}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientOptions:
-    """What producers and consumers share."""
+    """Options that producers and consumers share."""
 
     instance: str = "default"
     """Sets apart two broadcasting consumers of one group and user on a machine: each needs a
@@ -115,31 +147,40 @@ class ProducerOptions:
     retry_when_not_stored: bool = False
     """Whether a status other than ``SendStatus.OK`` counts as failed too."""
     compress_from_bytes: int = 4096
-    """Bodies at least this long are compressed with zlib."""
+    """Bodies at least this long are compressed."""
     compress_level: int = 5
-    """zlib's level, 0 to 9."""
+    """Level of zlib, and of zstd: 0 to 9."""
+    compression: Compression = Compression.ZLIB
+    """The compression of those. Lz4 and zstd are for topics whose consumers know them; brokers
+    before 5.0, and lanemq's, are sent zlib."""
     message_bytes_max: int = 4 << 20
     """Longest body that is sent, in bytes before compression; also of a whole batch."""
     default_topic: str = SystemTopic.AUTO_CREATE
     """The topic whose brokers take messages of a topic that does not exist yet."""
     default_topic_queues: int = 4
     """Queues that such a new topic gets on each broker."""
+    timers_at_any_broker: bool = False
+    """Whether messages with ``delay_s`` or ``deliver_at_ms`` go to brokers before 5.0, too, which
+    do not know timers and deliver them at once. Otherwise such a send is refused."""
     avoid_slow_brokers: bool = False
     """Whether a broker that was slow, or failed, is left aside for a while (Java's
     ``sendLatencyFaultEnable``)."""
     slow_broker_pauses: SlowBrokerPauses = JAVA_PAUSES
-    """How long it is left aside: pairs of (latency from which on, pause), in seconds. A failure
-    counts as a latency of 30."""
+    """Pauses in which it gets nothing: pairs of (latency from which on, pause), in seconds. A
+    failure counts as a latency of 30."""
     hooks: tuple[SendHook, ...] = ()
     """Told of every attempt to send."""
     client: ClientOptions = field(default_factory=ClientOptions)
-    """What producers and consumers share."""
+    """Options that producers and consumers share."""
 
     def __post_init__(self) -> None:
         _positive(self, "send_timeout_s", "message_bytes_max", "default_topic_queues")
-        if self.retries < 0:
+        _one_of(self, "compression", Compression)
+        if not isinstance(self.hooks, tuple | list):
+            raise WrongUse(f"ProducerOptions.hooks must be a tuple of hooks, not {self.hooks!r}")
+        if _number(self, "retries") < 0:
             raise ValueError("ProducerOptions.retries must not be negative")
-        if not 0 <= self.compress_level <= 9:
+        if not 0 <= _number(self, "compress_level") <= 9:
             raise ValueError("ProducerOptions.compress_level must be from 0 to 9")
         if list(self.slow_broker_pauses) != sorted(self.slow_broker_pauses):
             raise ValueError("ProducerOptions.slow_broker_pauses must ascend")
@@ -147,18 +188,23 @@ class ProducerOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConsumerOptions:
-    """What every kind of consumer has."""
+    """Options of every kind of consumer."""
 
     message_model: MessageModel = MessageModel.CLUSTERING
-    """Who of the group gets a message."""
+    """The members of the group that get a message."""
     consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET
-    """Where a group without committed offsets starts."""
+    """The start of a group without committed offsets."""
     consume_from_timestamp_ms: int | None = None
     """Milliseconds since 1970 for ``ConsumeFrom.TIMESTAMP``; None is half an hour ago."""
     allocate: Allocate = allocate_averagely
-    """How the queues are divided; all consumers of a group must agree."""
+    """The division of the queues; all consumers of a group must agree."""
     flow: FlowLimits = field(default_factory=FlowLimits)
-    """What one queue may hold before its pulls pause."""
+    """The limits of one queue, and of one topic, from which pulls pause."""
+    on_queues_changed: QueueListener | None = None
+    """Told of the queues that this consumer is assigned, before the first message of them comes,
+    and of those that it has to give up, when nothing more of them is handed over; a function,
+    plain or async. A queue is not read before it has returned. At the end of the consumer,
+    which gives up all its queues, it is not called."""
     rebalance_interval_s: float = 20.0
     """Seconds between two looks at who is in the group; a broker's notice comes sooner."""
     offset_persist_interval_s: float = 5.0
@@ -171,8 +217,11 @@ class ConsumerOptions:
     """Seconds to wait after a pull that failed (3 in 4.9.8, 1 in newer Java clients)."""
     offsets_dir: Path = field(default_factory=lambda: Path.home() / ".lanemq" / "offsets")
     """Folder of the local offset files of broadcasting consumers."""
+    offset_store: OffsetStore | None = None
+    """The keeper of the group's positions, such as a `lanemq.sdk.kv.KvOffsetStore`; None is
+    the brokers of its queues. Not for broadcasting consumers, which have files."""
     client: ClientOptions = field(default_factory=ClientOptions)
-    """What producers and consumers share."""
+    """Options that producers and consumers share."""
 
     def _check(self) -> None:
         _positive(
@@ -185,6 +234,8 @@ class ConsumerOptions:
         )
         if self.pull_timeout_s <= self.pull_suspend_s:
             raise ValueError("pull_timeout_s must be longer than pull_suspend_s")
+        if self.offset_store and self.message_model is MessageModel.BROADCASTING:
+            raise ValueError("offset_store is for clustering groups: all members share it")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

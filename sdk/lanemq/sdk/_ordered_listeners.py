@@ -1,23 +1,29 @@
 # ruff: noqa: N818 - named for what happened, as in trio
 """Listeners for which order matters: of all messages of a queue, or of its stages only."""
 
-from collections.abc import Callable, Sequence
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
-from lanemq.wire import Stages
+from lanemq.wire.message import Stages
 
 from ._listener import Handle
-from ._stage_counter import StageCounter
-from ._stage_offsets import StageOffsetStore
+from ._messages import ReceivedMessage
+from .consumer.ordered._stage_counter import StageCounter
+from .consumer.ordered._stage_offsets import StageOffsetStore
+
+_STRATEGY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class AbandonMessage(Exception):
-    """Raised by an orderly or staged listener: its messages go to the dead letters at once."""
+    """Raised by a listener: its messages go to the dead letters at once."""
 
 
 class LockLoss(Enum):
-    """What becomes of running handlers when the lock of their queue is lost."""
+    """The fate of running handlers when the lock of their queue is lost."""
 
     FINISH = "finish"
     """They run to their end."""
@@ -41,7 +47,7 @@ class OrderlyListener:
     ``handle`` is awaited with up to ``batch_messages`` messages; ``concurrency`` queues have
     theirs run at once. ``Outcome.SUSPEND_CURRENT_QUEUE``, or any exception but
     ``AbandonMessage``, has the same messages handed over again after ``suspend_s`` seconds, and
-    nothing else of that queue before them.
+    nothing else of that queue before them. A ``Retry`` says another pause, and which are settled.
 
     Source: RocketMQ 4.9.8, MessageListenerOrderly, ConsumeMessageOrderlyService.
     """
@@ -55,7 +61,7 @@ class OrderlyListener:
     """Deliveries after the first, before a message goes to the dead letters; None: without
     limit, as in Java."""
     on_lock_loss: LockLoss = LockLoss.FINISH
-    """What becomes of running handlers when the lock of their queue is lost. Whatever they
+    """The fate of running handlers when the lock of their queue is lost. Whatever they
     return does not count: the messages come again, here or at another consumer."""
 
     def __post_init__(self) -> None:
@@ -74,12 +80,17 @@ class StagedConcurrentListener:
 
     ``Outcome.SUSPEND_CURRENT_QUEUE``, or any exception but ``AbandonMessage``, has the messages
     handed over again after ``suspend_s`` seconds; the next stage waits, the same stage goes on.
+    A ``Retry`` says another pause, and which are settled.
+
+    With several definitions, ``stages={"gold": [1, 5], "silver": [10, 20]}``, each message
+    belongs to the strategy that ``compute_strategy`` names. Strategies are counted apart and do
+    not wait for each other; a message with any other name, or None, has no order.
 
     See docs/staged.md. Nothing like it is in RocketMQ; the idea is its proposal RIP-22.
     """
 
     handle: Handle
-    stages: Sequence[int]
+    stages: Sequence[int] | Mapping[str, Sequence[int]]
     concurrency: int = 20
     batch_messages: int = 1
     suspend_s: float = 1.0
@@ -90,14 +101,32 @@ class StagedConcurrentListener:
     reset_current_stage_offset_if_needed: Callable[[str, StageCounter], None] | None = None
     """Called with topic and counter before each decision which message may be handed over;
     ``counter.compare_and_set(expected, new)`` begins to count anew, as for a new day."""
+    compute_strategy: Callable[[ReceivedMessage], str | None] | None = None
+    """Called once for each message that arrives: the name of its strategy, always the same for
+    the same message. What it raises is logged, and the message has no strategy."""
     on_lock_loss: LockLoss = LockLoss.FINISH
     """As in ``OrderlyListener``."""
     store: StageOffsetStore | None = None
-    """Where progress is kept; None is the brokers, or a local file when broadcasting."""
+    """The keeper of progress; None is the brokers, or a local file when broadcasting."""
     group_offset_wins: bool = False
-    """What to do when somebody else moved the group's offset while no consumer was there: go on
+    """The rule for when somebody else moved the group's offset while no consumer was there: go on
     from their offset with stage offset 0, or (the default) warn and go on from the record."""
 
     def __post_init__(self) -> None:
         _check(self)
-        Stages(self.stages)  # says what is wrong with them
+        if isinstance(self.stages, Mapping) != (self.compute_strategy is not None):
+            raise ValueError(
+                "several stage definitions need `compute_strategy`, and it needs them: write"
+                " stages={'gold': [1, 5], 'silver': [10]}"
+            )
+        if inspect.iscoroutinefunction(self.compute_strategy):
+            raise ValueError("compute_strategy is called without waiting: write `def`")
+        if not isinstance(self.stages, Mapping):
+            Stages(self.stages)  # says what is wrong with them
+            return
+        for name, sizes in self.stages.items():
+            if not _STRATEGY.fullmatch(name):
+                raise ValueError(
+                    f"{name!r} is no name of a strategy: letters, digits, - and _, at most 64"
+                )
+            Stages(sizes)

@@ -5,33 +5,36 @@ Source: RocketMQ 4.9.8, DefaultMQProducer.
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import final
+from typing import Unpack
 
 import trio
 
-from lanemq.wire import MessageQueue, Property, SysFlag
+from lanemq.wire import SysFlag
+from lanemq.wire.bodies import MessageQueue
+from lanemq.wire.message import Property
 
-from ._batches import prepare_batch, prepare_batches
-from ._client import Client, now_ms, open_client
-from ._discovery import NameServersLike
 from ._errors import ClientClosed, LanemqError, NoReply
-from ._link import Dial
 from ._messages import Message, ReceivedMessage, SendResult
-from ._namespace import in_namespace
 from ._options import ProducerOptions
-from ._outgoing import Outgoing, prepare
-from ._remoting import dial_tcp
-from ._request_reply import Replies, as_request
-from ._selectors import Target, target_of
-from ._sender import Sender
+from ._settings import ProducerSettings, with_settings
 from ._staged_producer import StagedSender, open_staged_sender
-from ._tracer import Tracer, open_tracer
-from ._validate import check_group, check_send_topic
+from ._validate import check_send_topic
+from .net._client import Client, now_ms
+from .net._discovery import NameServersLike
+from .net._link import Dial
+from .net._remoting import dial_tcp
+from .observe._tracer import Tracer
+from .producer._batches import prepare_batch, prepare_batches
+from .producer._opening import full_names, opened
+from .producer._outgoing import Outgoing, prepare
+from .producer._recall import recall
+from .producer._request_reply import Replies, as_request
+from .producer._selectors import Target, target_of
+from .producer._sender import Sender
 
 BATCH_BYTES = 1 << 20
 
 
-@final
 class Producer:
     """Sends messages; made by `open_producer`. Any number of tasks may use it at once."""
 
@@ -40,6 +43,8 @@ class Producer:
     ) -> None:
         self.group = group
         """The group it was opened for."""
+        self.client_id: str = client.client_id
+        """By which brokers know this producer."""
         self._client = client
         self._options = options
         self._tracer = tracer
@@ -49,10 +54,9 @@ class Producer:
         self._closed = False
         client.add_producer(group)
 
-    @property
-    def client_id(self) -> str:
-        """By which brokers know this producer."""
-        return self._client.client_id
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"knows {len(self._client.routes.watched)} topics"
+        return f"<{type(self).__name__} of group {self.group!r}, {self.client_id}, {state}>"
 
     async def send(
         self,
@@ -149,6 +153,12 @@ class Producer:
                 raise
             stored += outgoing.message_id.count(",") + 1
         return results
+
+    async def recall(self, topic: str, recall_handle: str) -> str:
+        """Recall a message by ``SendResult.recall_handle``; returns its key. Raises as ``send``."""
+        if self._closed:
+            raise ClientClosed("producer")
+        return await recall(self._client, self.group, self._options, topic, recall_handle)
 
     async def send_oneway(
         self,
@@ -271,35 +281,29 @@ async def open_producer(
     group: str,
     *,
     name_servers: NameServersLike = None,
+    topics: Iterable[str] = (),
     options: ProducerOptions | None = None,
     dial: Dial = dial_tcp,
     clock_ms: Callable[[], int] = now_ms,
+    **settings: Unpack[ProducerSettings],
 ) -> AsyncIterator[Producer]:
-    """Open a producer of ``group``; nothing is sent before the first message.
+    """Open a producer of ``group``.
+
+    It connects to the brokers of ``topics`` before anything is sent, so that the first sends
+    need not wait for that and ``producerConnection`` lists it; to those of other topics with
+    the first message for them. What cannot be reached then is tried again, and is no error.
 
     ``name_servers`` are addresses, as ``"10.0.0.1:9876;10.0.0.2:9876"`` or a sequence, or an
     endpoint that lists them, ``"http://host/path"``; without any the environment variable
-    ``NAMESRV_ADDR`` says. ``dial`` and ``clock_ms`` are the seams to network and time of
-    day, for tests.
+    ``NAMESRV_ADDR`` says. ``settings`` are single options, those of `ProducerOptions`,
+    `ClientOptions` and `RemotingOptions`, as ``send_timeout_s=5``. ``dial`` and ``clock_ms``
+    are the seams to network and time of day, for tests.
 
     Raises ``InvalidName`` for a bad group or address.
     """
-    options = options or ProducerOptions()
-    full_group = in_namespace(options.client.namespace, group)
-    check_group(full_group)
-    async with (
-        open_client(
-            name_servers,
-            options.client,
-            default_topic=options.default_topic,
-            default_topic_queues=options.default_topic_queues,
-            dial=dial,
-            clock_ms=clock_ms,
-        ) as client,
-        open_tracer(client, group, "PRODUCE") as tracer,
-    ):
-        producer = Producer(client, full_group, options, tracer)
-        try:
-            yield producer
-        finally:
-            producer._close()
+    options = with_settings(ProducerOptions, options, settings)
+    names = full_names(topics, options)
+    async with opened(Producer, group, name_servers, options, dial, clock_ms) as producer:
+        if names:
+            await producer._client.connect(names)
+        yield producer

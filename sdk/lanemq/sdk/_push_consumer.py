@@ -3,76 +3,99 @@
 Source: RocketMQ 4.9.8, DefaultMQPushConsumer.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import final
+from typing import Any, Unpack, final
 
 import trio
 
-from lanemq.wire import ConsumeType, MessageQueue, SystemTopic
+from lanemq.wire import SystemTopic
+from lanemq.wire.bodies import MessageQueue
 
-from ._client import Client, now_ms, open_client
-from ._consume_hooks import hooked
-from ._consumer_core import ConsumerCore
-from ._consumer_requests import Listener, answer_brokers
-from ._discovery import NameServersLike
-from ._errors import InvalidName
-from ._expressions import Expression
-from ._held_queue import HeldQueue
-from ._link import Dial
-from ._listener import ConcurrentListener
-from ._listener_pool import ListenerPool
-from ._log import get_logger
-from ._messages import ReceivedMessage
+from ._listener import Handle
+from ._mistakes import as_listener, check_subscriptions
 from ._namespace import in_namespace, queue_in, queue_out
 from ._options import PushOptions
-from ._ordered_consumer import OrderedConsumer, assemble_ordered, without_stages
-from ._ordered_listeners import StagedConcurrentListener
-from ._ordered_pool import OrderedPool
-from ._pull_loop import Deliver
-from ._remoting import dial_tcp
-from ._send_back import SendBack
+from ._settings import PushSettings, with_settings
 from ._tasks import open_quiet_nursery
-from ._tracer import open_tracer
 from ._validate import check_group
+from .consumer._consumer_core import ConsumerCore
+from .consumer._consumer_requests import Listener, answer_brokers
+from .consumer._expressions import Expression
+from .consumer._push_parts import PushParts, assemble
+from .consumer.pool._worker_pool import WorkerPool
+from .net._client import now_ms, open_client
+from .net._discovery import NameServersLike
+from .net._link import Dial
+from .net._remoting import dial_tcp
+from .observe._consume_hooks import hooked
+from .observe._log import get_logger
+from .observe._tracer import Tracer, open_tracer
 
 LOGGER = get_logger("lanemq.sdk.consumer")
-
-# Neither a send-back nor a copy worked: the listener gets the messages again after this.
-LOCAL_RETRY_S = 5.0
-NO_LIMIT = 2**31 - 1  # of deliveries; a Java int
 
 
 @final
 class PushConsumer:
     """A consumer at work; made by `open_push_consumer`, ends with its block."""
 
-    def __init__(self, core: ConsumerCore, pool: ListenerPool | OrderedPool) -> None:
+    def __init__(self, core: ConsumerCore, pool: WorkerPool[Any]) -> None:
+        self.client_id: str = core.client.client_id
+        """By which brokers and the group know this consumer."""
         self._core = core
         self._pool = pool
 
-    @property
-    def client_id(self) -> str:
-        """By which brokers and the group know this consumer."""
-        return self._core.client.client_id
+    def __repr__(self) -> str:
+        core = self._core
+        queues = len(self.queues)
+        return f"<PushConsumer of group {core.group!r}, {self.client_id}, {queues} queues>"
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
         """The queues it reads at the moment, sorted."""
-        held, namespace = self._core.membership.held, self._core.client.options.namespace
-        return tuple(sorted(queue_out(namespace, queue) for queue in held))
+        held = self._core.membership.held
+        return tuple(sorted(queue_out(self._namespace, queue) for queue in held))
+
+    @property
+    def _namespace(self) -> str:
+        return self._core.client.options.namespace
 
     def _full(self, queue: MessageQueue) -> MessageQueue:
-        return queue_in(self._core.client.options.namespace, queue)
+        return queue_in(self._namespace, queue)
+
+    async def subscribe(self, topic: str, expression: Expression = "*") -> None:
+        """Read ``topic`` as well, or by another expression than before.
+
+        ``expression`` is as in ``subscriptions`` of `open_push_consumer`. On return the consumer
+        has its queues, unless a broker could not be asked; then it goes on trying. After a
+        change of the expression whatever is not settled yet is judged by the new one; a queue
+        whose listener runs at the moment is read again when that has returned. All consumers of
+        a group should change alike. A listener may call this.
+
+        Raises ``InvalidName``, ``RefusedByBroker`` from a broker that does not filter so, and
+        ``BrokerUnreachable`` or ``RequestTimedOut`` if no name server answers; then nothing has
+        changed.
+        """
+        check_subscriptions({topic: expression})
+        await self._core.change_subscription(in_namespace(self._namespace, topic), expression)
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Read ``topic`` no longer.
+
+        On return nothing more of it is handed to the listener; what the listener has already
+        counts, and is reported when it returns. What was pulled and not handed over comes to
+        whoever subscribes next. A listener may call this.
+        """
+        await self._core.unsubscribe(in_namespace(self._namespace, topic))
 
     def committed_offset(self, queue: MessageQueue) -> int | None:
-        """How far ``queue`` is settled (the next offset to read), or None if nothing is."""
+        """Return the next offset to read of ``queue``, or None if nothing is settled."""
         return self._core.offsets.get(self._full(queue))
 
     @property
     def concurrency(self) -> int:
-        """How many listeners may run at once, as the listener or ``set_concurrency`` said."""
+        """The number of listeners that may run at once, by the listener or ``set_concurrency``."""
         return self._pool.concurrency
 
     def set_concurrency(self, concurrency: int) -> None:
@@ -98,102 +121,9 @@ class PushConsumer:
 
     @property
     def paused(self) -> tuple[MessageQueue, ...]:
-        """Those of ``queues`` that are paused."""
+        """The paused ones among ``queues``."""
         pauses = self._core.pauses
         return tuple(queue for queue in self.queues if pauses.hold(self._full(queue)))
-
-
-@final
-class _Settling:
-    """What becomes of messages once their listener has returned."""
-
-    def __init__(
-        self, core: ConsumerCore, send_back: SendBack, options: PushOptions, deliver: Deliver
-    ) -> None:
-        self._core = core
-        self._send_back = send_back
-        self._options = options
-        self._deliver = deliver
-
-    def succeed(self, held: HeldQueue, messages: Sequence[ReceivedMessage]) -> None:
-        held.settle(messages)
-        self._core.offsets.update(held.queue, held.messages.commit_offset)
-
-    async def retry(
-        self, held: HeldQueue, messages: Sequence[ReceivedMessage], timed_out: bool
-    ) -> None:
-        if self._core.broadcasting:
-            LOGGER.warning("a broadcasting group delivers nothing again; dropped: %s", messages)
-            self.succeed(held, messages)
-            return
-        level = self._options.consume_timeout_delay_level if timed_out else 0
-        kept = []
-        for message in messages:
-            if not await self._send_back.send(message, delay_level=level):
-                kept.append(message)
-        if held.dropped:
-            return
-        self.succeed(held, [message for message in messages if message not in kept])
-        if kept:
-            self._core.nursery.start_soon(self._later, held, kept)
-
-    async def _later(self, held: HeldQueue, messages: list[ReceivedMessage]) -> None:
-        await trio.sleep(LOCAL_RETRY_S)
-        if not held.dropped:
-            self._deliver(held, messages)
-
-
-def _assemble(
-    client: Client,
-    group: str,
-    options: PushOptions,
-    listener: Listener,
-    nursery: trio.Nursery,
-) -> tuple[ConsumerCore, ListenerPool | OrderedConsumer]:
-    """Tie pulls, listener and progress together."""
-    if isinstance(listener, StagedConcurrentListener) and not listener.stages:
-        times = listener.max_reconsume_times
-        options = replace(options, max_reconsume_times=NO_LIMIT if times is None else times)
-        return _assemble_concurrent(client, group, options, without_stages(listener), nursery)
-    if isinstance(listener, ConcurrentListener):
-        return _assemble_concurrent(client, group, options, lambda _: listener, nursery)
-    return assemble_ordered(client, group, options, listener, nursery)
-
-
-def _assemble_concurrent(
-    client: Client,
-    group: str,
-    options: PushOptions,
-    listener_of: Callable[[ConsumerCore], ConcurrentListener],
-    nursery: trio.Nursery,
-) -> tuple[ConsumerCore, ListenerPool]:
-    """The pool is made last: it needs the core."""
-    pool: ListenerPool
-
-    def deliver(held: HeldQueue, messages: list[ReceivedMessage]) -> None:
-        pool.submit(held, messages)
-
-    core = ConsumerCore(
-        client,
-        group,
-        options,
-        nursery,
-        consume_type=ConsumeType.PASSIVELY,
-        batch=options.pull_batch,
-        deliver=deliver,
-    )
-    send_back = SendBack(client, core.calls, group, max_reconsume_times=options.max_reconsume_times)
-    settling = _Settling(core, send_back, options, deliver)
-    pool = ListenerPool(
-        nursery,
-        listener_of(core),
-        succeed=settling.succeed,
-        retry=settling.retry,
-        stats=core.topic_stats,
-        clock_ms=client.clock_ms,
-        timeout_s=options.consume_timeout_s,
-    )
-    return core, pool
 
 
 @asynccontextmanager
@@ -202,15 +132,17 @@ async def open_push_consumer(
     *,
     name_servers: NameServersLike = None,
     subscriptions: Mapping[str, Expression],
-    listener: Listener,
+    listener: Listener | Handle,
     options: PushOptions | None = None,
     dial: Dial = dial_tcp,
     clock_ms: Callable[[], int] = now_ms,
+    **settings: Unpack[PushSettings],
 ) -> AsyncIterator[PushConsumer]:
     """Consume with ``listener`` while the block runs.
 
     ``subscriptions`` maps topics to tags, ``"*"``, ``"A"``, ``"A || B"``, or to a condition,
-    ``Sql("a > 5")``. All consumers of a group must have the same ones. Inside the block the
+    ``Sql("a > 5")``. All consumers of a group must have the same ones. A function for
+    ``listener`` is short for ``ConcurrentListener(function)``. Inside the block the
     consumer has its queues, unless a broker could not be asked; then it goes on trying.
 
     When the block ends, pulling stops, listeners that run may finish (``shutdown_grace_s``),
@@ -221,12 +153,12 @@ async def open_push_consumer(
     Raises ``InvalidName`` for bad names, ``RefusedByBroker`` from a broker that does not
     filter by SQL, ``BrokerUnreachable`` or ``RequestTimedOut`` if no name server answers.
     """
-    options = options or PushOptions()
+    options = with_settings(PushOptions, options, settings)
     namespace = options.client.namespace
     full_group = in_namespace(namespace, group)
     check_group(full_group)
-    if not subscriptions:
-        raise InvalidName("a consumer needs at least one subscription, as {'my-topic': '*'}")
+    check_subscriptions(subscriptions)
+    listener = as_listener(listener)
     async with (
         open_client(
             name_servers,
@@ -237,38 +169,56 @@ async def open_push_consumer(
         ) as client,
         open_tracer(client, group, "CONSUME") as tracer,
     ):
-        hooks = options.hooks if tracer is None else (*options.hooks, tracer.consume_hook)
-        if hooks:
-            handle = hooked(listener.handle, group, hooks, clock_ms)
-            listener = replace(listener, handle=handle)
-        if options.client.telemetry:
-            from ._telemetry import traced  # may not be installed
-
-            listener = replace(listener, handle=traced(listener.handle, group))
-        core: ConsumerCore | None = None
-        pool: ListenerPool | OrderedConsumer | None = None
+        listener = _watched(listener, group, options, tracer, clock_ms)
+        parts: PushParts | None = None
         try:
             async with open_quiet_nursery() as nursery:
-                core, pool = _assemble(client, full_group, options, listener, nursery)
+                parts = assemble(client, full_group, options, listener, nursery)
+                core, pool = parts.core, parts.pool
                 for topic, expression in subscriptions.items():
                     core.subscribe(in_namespace(namespace, topic), expression)
-                core.subscribe_retries()
-                is_locked = pool.owns if isinstance(pool, OrderedConsumer) else None
-                workers = pool.pool if isinstance(pool, OrderedConsumer) else pool
-                answer_brokers(
-                    core, listener, is_locked=is_locked, concurrency=lambda: workers.concurrency
-                )
-                await core.join()
-                nursery.start_soon(core.membership.run, await core.membership.rebalance())
-                nursery.start_soon(core.persist_loop)
-                nursery.start_soon(pool.watch)
-                yield PushConsumer(core, workers)
+                await _join(parts, listener, nursery)
+                yield PushConsumer(core, pool)
                 core.membership.stop()
                 with trio.move_on_after(options.shutdown_grace_s):
                     await pool.close()
                 nursery.cancel_scope.cancel()
         finally:
-            if core is not None:
-                await core.leave()
-            if isinstance(pool, OrderedConsumer):
-                await pool.leave()
+            if parts is not None:
+                await parts.core.leave()
+                for leave in parts.leave:
+                    await leave()
+
+
+def _watched(
+    listener: Listener,
+    group: str,
+    options: PushOptions,
+    tracer: Tracer | None,
+    clock_ms: Callable[[], int],
+) -> Listener:
+    """Have hooks, traces and telemetry see the calls of a listener, as far as they are wanted."""
+    hooks = options.hooks if tracer is None else (*options.hooks, tracer.consume_hook)
+    if hooks:
+        listener = replace(listener, handle=hooked(listener.handle, group, hooks, clock_ms))
+    if options.client.telemetry:
+        from .observe._telemetry import traced  # may not be installed
+
+        listener = replace(listener, handle=traced(listener.handle, group))
+    return listener
+
+
+async def _join(parts: PushParts, listener: Listener, nursery: trio.Nursery) -> None:
+    """Join the group, and begin to pull."""
+    core, pool = parts.core, parts.pool
+    core.subscribe_retries()
+    answer_brokers(
+        core,
+        listener,
+        is_locked=parts.is_locked,
+        concurrency=lambda: pool.concurrency,
+    )
+    await core.join()
+    nursery.start_soon(core.membership.run, await core.membership.rebalance())
+    for task in (core.changes.run, core.persist_loop, pool.watch, *parts.tasks):
+        nursery.start_soon(task)

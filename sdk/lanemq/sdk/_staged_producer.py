@@ -6,17 +6,18 @@ from typing import final
 
 import trio
 
-from lanemq.wire import MessageQueue, Stages
+from lanemq.wire.bodies import MessageQueue
+from lanemq.wire.message import Stages
 
-from ._client import Client
 from ._errors import ClientClosed, InvalidName, LanemqError, NoRoute, StagedSendFailed
-from ._log import get_logger
 from ._messages import Message
 from ._options import ProducerOptions
-from ._outgoing import Outgoing, prepare
-from ._selectors import HashSelector
-from ._sender import Sender
 from ._tasks import open_quiet_nursery
+from .net._client import Client
+from .observe._log import get_logger
+from .producer._outgoing import Outgoing, prepare
+from .producer._selectors import HashSelector
+from .producer._sender import Sender
 
 LOGGER = get_logger("lanemq.sdk.producer")
 
@@ -59,7 +60,7 @@ class StagedSender:
 
     @property
     def number(self) -> int:
-        """How many messages were taken so far."""
+        """The number of messages taken so far."""
         return self._number
 
     @property

@@ -6,44 +6,41 @@ Source: RocketMQ 4.9.8, TransactionMQProducer, DefaultMQProducerImpl.sendMessage
 checkTransactionState.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, final
+from functools import partial
+from typing import Final, Unpack, final
 
 from msgspec.structs import replace
 
-from lanemq.wire import (
-    CheckTransactionState,
-    EndTransaction,
-    Frame,
-    MessageQueue,
-    Property,
-    RequestCode,
-    StoredMessage,
-    SysFlag,
-    decode_message,
-    decode_offset_id,
-    request,
-)
+from lanemq.wire import RequestCode, SysFlag
+from lanemq.wire.bodies import MessageQueue
+from lanemq.wire.frame import Frame, request
+from lanemq.wire.headers import CheckTransactionState, EndTransaction
+from lanemq.wire.message import Property, StoredMessage, decode_message, decode_offset_id
 
-from ._client import now_ms
-from ._discovery import NameServersLike
 from ._errors import LanemqError, MessageRejected
-from ._link import Dial
-from ._log import get_logger
 from ._messages import Message, ReceivedMessage, SendResult, SendStatus
+from ._mistakes import check_awaitable
 from ._namespace import in_namespace, queue_out
 from ._options import ProducerOptions
-from ._producer import Producer, open_producer
-from ._remoting import dial_tcp
+from ._producer import Producer
+from ._settings import ProducerSettings, with_settings
+from .net._client import Client, now_ms
+from .net._discovery import NameServersLike
+from .net._link import Dial
+from .net._remoting import dial_tcp
+from .observe._log import get_logger
+from .observe._tracer import Tracer
+from .producer._opening import full_names, opened
 
 LOGGER = get_logger("lanemq.sdk.transactions")
 
 
 class TransactionState(Enum):
-    """What became of a local transaction."""
+    """The outcome of a local transaction."""
 
     COMMIT = SysFlag.TRANSACTION_COMMIT
     """Done: deliver the message."""
@@ -69,7 +66,7 @@ Check = Callable[[ReceivedMessage], Awaitable[TransactionState]]
 @final
 @dataclass(frozen=True, slots=True)
 class TransactionResult:
-    """How a transaction ended here. ``state`` UNKNOWN leaves it to the checks."""
+    """The end of a transaction as seen here. ``state`` UNKNOWN leaves it to the checks."""
 
     sent: SendResult
     state: TransactionState
@@ -81,20 +78,20 @@ class TransactionResult:
 
 
 @final
-class TransactionProducer:
-    """Sends messages in transactions; made by `open_transaction_producer`."""
+class TransactionProducer(Producer):
+    """A producer that also sends in transactions; made by `open_transaction_producer`."""
 
-    def __init__(self, producer: Producer, check: Check) -> None:
-        self.producer = producer
-        """The producer under it, for ordinary messages."""
-        self._client = producer._client
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        options: ProducerOptions,
+        tracer: Tracer | None,
+        check: Check,
+    ) -> None:
+        super().__init__(client, group, options, tracer)
         self._check = check
-        self._client.remoting.handle(RequestCode.CHECK_TRANSACTION_STATE, self._answer_check)
-
-    @property
-    def client_id(self) -> str:
-        """By which brokers know this producer."""
-        return self.producer.client_id
+        client.remoting.handle(RequestCode.CHECK_TRANSACTION_STATE, self._answer_check)
 
     async def send_in_transaction(
         self, message: Message, execute: Execute, *, timeout_s: float | None = None
@@ -109,9 +106,10 @@ class TransactionProducer:
         Raises as ``Producer.send``, before ``execute`` is called; ``RefusedByBroker`` from
         brokers without transactions. Telling the broker may fail unnoticed: it asks then.
         """
+        check_awaitable(execute, "the local transaction")
         if message.is_delayed:
             raise MessageRejected("a message of a transaction cannot be delayed")
-        sent = await self.producer._send_half(message, timeout_s)
+        sent = await self._send_half(message, timeout_s)
         if sent.status is not SendStatus.OK:
             state = TransactionState.ROLLBACK
             await self._end(message, sent, state, None)
@@ -133,7 +131,7 @@ class TransactionProducer:
         self, message: Message, sent: SendResult, state: TransactionState, error: Exception | None
     ) -> None:
         header = EndTransaction(
-            producer_group=self.producer.group,
+            producer_group=self.group,
             tran_state_table_offset=(
                 sent.queue_offset if sent.origin_offset is None else sent.origin_offset
             ),
@@ -166,10 +164,8 @@ class TransactionProducer:
         state: TransactionState,
         address: str,
     ) -> None:
-        if self.producer._tracer is not None:
-            self.producer._tracer.transaction_ended(
-                message, message_id, TRACE_NAMES[state], address
-            )
+        if self._tracer is not None:
+            self._tracer.transaction_ended(message, message_id, TRACE_NAMES[state], address)
 
     # What the broker asks
 
@@ -179,7 +175,7 @@ class TransactionProducer:
         stored = decode_message(frame.body)
         properties = stored.properties
         group = properties.get(Property.PGROUP)
-        if group != self.producer.group:
+        if group != self.group:
             LOGGER.warning("%s asked for a transaction of group %s", address, group)
             return
         message = self._received(stored)
@@ -213,7 +209,7 @@ class TransactionProducer:
             LOGGER.exception("the check of %s failed; it will be asked for again", message)
             return TransactionState.UNKNOWN, error
         if not isinstance(state, TransactionState):
-            LOGGER.error(  # type: ignore[unreachable]
+            LOGGER.error(  # type: ignore[unreachable] # not all applications check their types
                 "%r is no TransactionState, taken for UNKNOWN", state
             )
             state = TransactionState.UNKNOWN
@@ -226,17 +222,30 @@ async def open_transaction_producer(
     *,
     check: Check,
     name_servers: NameServersLike = None,
+    topics: Iterable[str] = (),
     options: ProducerOptions | None = None,
     dial: Dial = dial_tcp,
     clock_ms: Callable[[], int] = now_ms,
+    **settings: Unpack[ProducerSettings],
 ) -> AsyncIterator[TransactionProducer]:
     """Open a producer of transactions of ``group``.
 
     ``check`` is awaited when a broker asks for the state of a transaction, which may be one of
     another producer of the group, of another process, or of before a restart: it must look it
-    up where the local transaction left its mark. Other arguments are those of `open_producer`.
+    up where the local transaction left its mark.
+
+    Inside the block the brokers of ``topics`` know this producer, so that they can ask it even
+    if it never sends; without ``topics`` these are all brokers of the cluster. Name the topics
+    of the group's transactions where a cluster is large. A broker that cannot be reached is
+    tried again. Other arguments are those of `open_producer`.
     """
-    async with open_producer(
-        group, name_servers=name_servers, options=options, dial=dial, clock_ms=clock_ms
-    ) as producer:
-        yield TransactionProducer(producer, check)
+    check_awaitable(check, "check")
+    options = with_settings(ProducerOptions, options, settings)
+    names = full_names(topics, options)
+    make = partial(TransactionProducer, check=check)
+    async with opened(make, group, name_servers, options, dial, clock_ms) as producer:
+        if names:
+            await producer._client.connect(names)
+        else:
+            await producer._client.connect_to_cluster()
+        yield producer

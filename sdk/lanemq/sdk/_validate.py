@@ -6,13 +6,8 @@ Source: RocketMQ 4.9.8, Validators.
 from collections.abc import Mapping
 from functools import lru_cache
 
-from lanemq.wire import (
-    CLOSED_TOPICS,
-    MAX_PROPERTIES_BYTES,
-    Property,
-    group_name_problem,
-    topic_name_problem,
-)
+from lanemq.wire import group_name_problem, is_closed_topic, topic_name_problem
+from lanemq.wire.message import MAX_PROPERTIES_BYTES, Property
 
 from ._errors import InvalidName, MessageRejected
 
@@ -39,8 +34,25 @@ FORBIDDEN_PROPERTIES = (
 )
 
 
+def _check_is_text(what: str, name: object) -> None:
+    if not isinstance(name, str):
+        raise InvalidName(f"the name of {what} is a text, as 'Orders', not {name!r}")
+
+
+def check_body(body: object) -> None:
+    """Raise ``MessageRejected`` unless ``body`` is bytes."""
+    if isinstance(body, str):
+        raise MessageRejected("the body is a text, and messages carry bytes: write body.encode()")
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise MessageRejected(
+            f"the body is {type(body).__name__}, and messages carry bytes: encode it, as by"
+            " json.dumps(…).encode()"
+        )
+
+
 def check_group(group: str) -> None:
     """Raise ``InvalidName`` unless a client may join ``group``."""
+    _check_is_text("a group", group)
     problem = group_name_problem(group)
     if problem is None and group == "DEFAULT_CONSUMER":
         problem = "the group DEFAULT_CONSUMER is reserved; choose a name of your own"
@@ -50,6 +62,7 @@ def check_group(group: str) -> None:
 
 def check_topic(topic: str) -> None:
     """Raise ``InvalidName`` unless ``topic`` can be a topic."""
+    _check_is_text("a topic", topic)
     problem = topic_name_problem(topic)
     if problem is not None:
         raise InvalidName(problem)
@@ -59,7 +72,7 @@ def check_topic(topic: str) -> None:
 def check_send_topic(topic: str) -> None:
     """Raise ``InvalidName`` unless clients may send to ``topic``."""
     check_topic(topic)
-    if topic in CLOSED_TOPICS:
+    if is_closed_topic(topic):
         raise InvalidName(f"the topic {topic} belongs to the broker; clients may not send to it")
 
 
@@ -69,6 +82,11 @@ def check_properties(properties: Mapping[str, str]) -> None:
         if name in FORBIDDEN_PROPERTIES:
             raise MessageRejected(
                 f"the property {name} is used by RocketMQ itself; choose another name"
+            )
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise MessageRejected(
+                f"the property {name!r} has the value {value!r}: names and values are texts, so"
+                f" write {str(name)!r}: {str(value)!r}"
             )
         if not name or not value:
             raise MessageRejected(

@@ -4,9 +4,7 @@ Byte for byte what Apache RocketMQ 4.9 and 5.3 read and write.
 """
 
 from ._clock import system_clock_ms
-from ._config import FlushMode, Stage, StoreConfig, StoreType, parse_delay_levels
-from ._consume_queue import Unit
-from ._document import Document
+from ._config import FlushMode, KvEngine, Stage, StoreConfig, StoreType, parse_delay_levels
 from ._errors import (
     ConfigInvalid,
     MessageIllegal,
@@ -14,14 +12,31 @@ from ._errors import (
     StoreCorrupted,
     StoreError,
     StoreLocked,
+    StoreUnopened,
     StoreUnwritable,
+    disk_problem,
 )
-from ._files import Files
-from ._messages import Boundary, GetStatus, Got, NewMessage, Put, QueryResult
+from ._files import Entry, File, Files, Lock, Usage
 from ._open import open_store
 from ._statistics import RocksProgress, StoreStatistics
 from ._store import Store
-from ._tables import ConfigTables, DelayOffsetTable, GroupTable, OffsetTable, TopicTable
+from ._supervisor import Supervisor
+from .kv._kv import KvStates
+from .log._messages import (
+    Boundary,
+    GetStatus,
+    Got,
+    NewBatch,
+    NewMessage,
+    Put,
+    PutBatch,
+    QueryResult,
+)
+from .queues._units import Unit
+from .tables._document import Document
+from .tables._tables import ConfigTables, DelayOffsetTable, GroupTable, OffsetTable, TopicTable
+from .timer._shape import Taken
+from .timer._timers import Timers
 
 __all__ = [
     "Boundary",
@@ -29,15 +44,22 @@ __all__ = [
     "ConfigTables",
     "DelayOffsetTable",
     "Document",
+    "Entry",
+    "File",
     "Files",
     "FlushMode",
     "GetStatus",
     "Got",
     "GroupTable",
+    "KvEngine",
+    "KvStates",
+    "Lock",
     "MessageIllegal",
+    "NewBatch",
     "NewMessage",
     "OffsetTable",
     "Put",
+    "PutBatch",
     "QueryResult",
     "RocksProgress",
     "Stage",
@@ -49,9 +71,15 @@ __all__ = [
     "StoreLocked",
     "StoreStatistics",
     "StoreType",
+    "StoreUnopened",
     "StoreUnwritable",
+    "Supervisor",
+    "Taken",
+    "Timers",
     "TopicTable",
     "Unit",
+    "Usage",
+    "disk_problem",
     "open_store",
     "parse_delay_levels",
     "system_clock_ms",

@@ -4,5 +4,5 @@ import time
 
 
 def system_clock_ms() -> int:
-    """Unix time in milliseconds."""
+    """Return the Unix time in milliseconds."""
     return time.time_ns() // 1_000_000

@@ -10,12 +10,15 @@ from ._errors import ConfigInvalid
 
 QUEUE_UNIT_BYTES = 20
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+HOUR_DIGITS = 2
+DELAY_DIGITS = 9
 DELAY_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 @final
 class FlushMode(enum.Enum):
-    """When an acknowledged message is on the disk. Source: RocketMQ 4.9.8, FlushDiskType."""
+    """The promise of an acknowledgement: on the disk, or soon. Source: RocketMQ 4.9.8,
+    FlushDiskType."""
 
     ASYNC = "ASYNC_FLUSH"
     """Soon: a kill of the process loses nothing, a loss of power up to ten seconds."""
@@ -25,7 +28,7 @@ class FlushMode(enum.Enum):
 
 @final
 class StoreType(enum.Enum):
-    """Where queues and tables are kept. Source: RocketMQ 5.3.3, StoreType."""
+    """The kind of storage of queues and tables. Source: RocketMQ 5.3.3, StoreType."""
 
     FILE = "default"
     """Queues in files, tables in JSON."""
@@ -34,13 +37,23 @@ class StoreType(enum.Enum):
 
     @classmethod
     def _missing_(cls, value: object) -> "StoreType | None":
-        """The broker compares without case, and both spellings are about."""
+        """Find a member without regard to case, as the broker does: both spellings are in use."""
         text = str(value).lower()
         return next((member for member in cls if member.value.lower() == text), None)
 
 
+@final
+class KvEngine(enum.Enum):
+    """The engine that keeps the states of the key-value store."""
+
+    ROCKSDB = "rocksdb"
+    """On the disk; on a simulated disk in memory."""
+    MEMORY = "memory"
+    """In memory, written to a file from time to time: for small states."""
+
+
 class Stage(enum.IntEnum):
-    """A step of the upgrade of a store; each can follow each."""
+    """A step of the upgrade of a store; any may follow any other."""
 
     FILES = 1
     """Queues in files."""
@@ -51,28 +64,30 @@ class Stage(enum.IntEnum):
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """The delays of levels 1, 2, ... in milliseconds, from a text such as ``1s 5s 1m 2h``.
+    """Parse the delays of levels 1, 2, ... in milliseconds from a text such as ``1s 5s 1m 2h``.
 
-    Raises ``ConfigInvalid`` naming the part that is not a number with one of the units s, m, h, d.
+    Raises ``ConfigInvalid`` naming the part that is not a number, of up to nine digits, with one
+    of the units s, m, h, d.
     """
     delays = []
     for part in text.split():
         number, unit = part[:-1], part[-1]
-        if not (number.isascii() and number.isdigit()) or unit not in DELAY_UNITS_MS:
+        is_number = number.isascii() and number.isdigit() and len(number) <= DELAY_DIGITS
+        if not is_number or unit not in DELAY_UNITS_MS:
             raise ConfigInvalid(f"messageDelayLevel has {part!r}: not a number with s, m, h or d")
         delays.append(int(number) * DELAY_UNITS_MS[unit])
     return tuple(delays)
 
 
 def physical_memory_bytes() -> int:
-    """The memory of this machine."""
+    """Return the bytes of memory of this machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class StoreConfig:
-    """What a store needs to know. The name in a broker's configuration file is in brackets.
+    """The settings of a store. The name in a broker's configuration file is in brackets.
 
     Raises ``ConfigInvalid`` for a value out of range.
     Source: RocketMQ 4.9.8, MessageStoreConfig.
@@ -81,7 +96,7 @@ class StoreConfig:
     root: Path
     """The store directory [storePathRootDir]; made where it is missing."""
     commit_log_directory: Path | None = None
-    """Where the log lies if not in ``root / "commitlog"`` [storePathCommitLog]."""
+    """Directory of the log, if not ``root / "commitlog"`` [storePathCommitLog]."""
     commit_log_file_bytes: int = 1 << 30
     """Size of every log file [mappedFileSizeCommitLog]."""
     consume_queue_file_bytes: int = 300_000 * QUEUE_UNIT_BYTES
@@ -104,7 +119,8 @@ class StoreConfig:
     """Whether a start with RocksDB takes over topics and groups from JSON files that are newer
     [transferMetadataJsonToRocksdb]."""
     transfer_offsets: bool = True
-    """As ``transfer_metadata``, for the offsets of consumers [transferOffsetJsonToRocksdb]."""
+    """The same as ``transfer_metadata`` for the offsets of consumers
+    [transferOffsetJsonToRocksdb]."""
     persist_metadata_at_once: bool = True
     """Whether in RocksDB a change of a topic or a group is durable before it is answered, or
     within ``offsets_persist_interval_s`` [realTimePersistRocksDBConfig]."""
@@ -114,9 +130,27 @@ class StoreConfig:
     allow_stale_json: bool = False
     """Whether a start may use JSON files though RocksDB has something newer
     [allowStaleJsonMetadata]."""
+    allow_missing_queue_files: bool = False
+    """Whether a start goes on without queue files that were there at the last stop, and whose
+    messages the log does not have any more [allowMissingQueueFiles]."""
     config_manager_version: str | None = None
     """"v1" starts beside databases of ``config/rdb``, which lanemq does not read; None refuses
     to [configManagerVersion]."""
+    kv_enabled: bool = True
+    """Whether the store keeps keys and values [kvEnable]."""
+    kv_engine: KvEngine = KvEngine.ROCKSDB
+    """[kvEngine]"""
+    kv_memory_max_bytes: int = 256 << 20
+    """With ``KvEngine.MEMORY`` the bytes of memory beyond which writes are refused
+    [kvMemoryMaxBytes]."""
+    timers_enabled: bool = True
+    """Whether the store keeps an index of timers [timerWheelEnable]."""
+    timer_log_file_bytes: int = 100 << 20
+    """Size of every file of the timer log [mappedFileSizeTimerLog]."""
+    timer_roll_slots: int = 2 * 86_400
+    """Seconds after which a message with a timer is stored anew [timerRollWindowSlot]."""
+    timer_flush_interval_s: float = 1.0
+    """Time between two syncs of the index of timers [timerFlushIntervalMs]."""
     multi_dispatch: bool = False
     """Whether messages go to light queues (LMQ), too [enableLmq with enableMultiDispatch]."""
     index_enabled: bool = True
@@ -126,14 +160,15 @@ class StoreConfig:
     max_index_entries: int = 20_000_000
     """Entries of an index file, one of them unused [maxIndexNum]."""
     flush: FlushMode = FlushMode.ASYNC
-    """What producers are promised [flushDiskType]. The store keeps it for whoever answers them:
+    """The promise to producers [flushDiskType]. The store keeps it for whoever answers them:
     with ``SYNC`` they wait for ``Store.flushed``, with ``ASYNC`` they do not."""
     flush_interval_s: float = 0.5
     """Time between two looks at the dirty log [flushIntervalCommitLog]."""
     flush_least_bytes: int = 4 * 4096
-    """Less than this stays dirty until ``flush_thorough_interval_s`` [flushCommitLogLeastPages]."""
+    """Fewer bytes than this stay dirty until ``flush_thorough_interval_s``
+    [flushCommitLogLeastPages]."""
     flush_thorough_interval_s: float = 10.0
-    """No log byte stays dirty longer [flushCommitLogThoroughInterval]."""
+    """The longest time that a log byte stays dirty [flushCommitLogThoroughInterval]."""
     queue_flush_interval_s: float = 1.0
     """Time between two writes of the queues' tails [flushIntervalConsumeQueue]."""
     queue_thorough_interval_s: float = 60.0
@@ -156,11 +191,13 @@ class StoreConfig:
     clean_forcibly: bool = True
     """Whether young files go when the disk is too full [cleanFileForciblyEnable]."""
     disk_max_used_ratio: float = 0.75
-    """Aged files go at any hour above it [diskMaxUsedSpaceRatio]."""
+    """Used share of the disk above which aged files are removed at any hour
+    [diskMaxUsedSpaceRatio]."""
     disk_clean_forcibly_ratio: float = 0.85
-    """Young files go above it [diskSpaceCleanForciblyRatio]."""
+    """Used share of the disk above which young files are removed, too
+    [diskSpaceCleanForciblyRatio]."""
     disk_full_ratio: float = 0.90
-    """No message is taken above it [diskSpaceWarningLevelRatio]."""
+    """Used share of the disk above which messages are refused [diskSpaceWarningLevelRatio]."""
     max_message_bytes: int = 4 << 20
     """Limit of a body, and of an encoded batch [maxMessageSize]."""
     delay_levels: str = DELAY_LEVELS
@@ -170,12 +207,12 @@ class StoreConfig:
     tail_cache_bytes: int = 8 << 20
     """Memory that keeps the newest bytes of the log for readers."""
     cold_memory_ratio: float = 0.40
-    """A message further behind the end than this share of memory is cold
+    """Share of memory; a message further behind the end of the log is cold
     [accessMessageInMemoryMaxRatio]."""
     memory_bytes: int = field(default_factory=physical_memory_bytes)
-    """The memory of this machine."""
+    """Bytes of memory of this machine."""
     sync_flush_timeout_s: float = 5.0
-    """How long a caller should wait for ``Store.flushed`` [syncFlushTimeout]."""
+    """Seconds that a caller should wait for ``Store.flushed`` [syncFlushTimeout]."""
 
     def __post_init__(self) -> None:
         queue_bytes = -(-self.consume_queue_file_bytes // QUEUE_UNIT_BYTES) * QUEUE_UNIT_BYTES
@@ -195,6 +232,7 @@ class StoreConfig:
             "rocksdb_backfill_rate",
             "max_message_bytes",
             "tail_cache_bytes",
+            "kv_memory_max_bytes",
         )
         for name in positive:
             if getattr(self, name) <= 0:
@@ -214,7 +252,7 @@ class StoreConfig:
         """The hours of ``delete_when``. Raises ``ConfigInvalid`` for one that is no number."""
         parts = [part.strip() for part in self.delete_when.split(";") if part.strip()]
         for part in parts:
-            if not (part.isascii() and part.isdigit()):
+            if not (part.isascii() and part.isdigit() and len(part) <= HOUR_DIGITS):
                 raise ConfigInvalid(f"deleteWhen is {self.delete_when!r}: {part!r} is no hour")
         return tuple(int(part) for part in parts)
 

@@ -1,40 +1,45 @@
-"""The tasks of an open store, and how it is closed.
+"""The background tasks of an open store, and its closing.
 
 The order makes watermarks and checkpoint safe: log data, then queue and index data, then those
 that say so. Source: RocketMQ 4.9.8, DefaultMessageStore.FlushConsumeQueueService and its timers.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, final
 
 import trio
 
-from ._appender import Appender
-from ._checkpoint import Checkpoint
-from ._commit_log import CommitLog
 from ._config import Stage, StoreConfig
 from ._errors import StoreUnwritable
-from ._flusher import Flusher
-from ._index import Index
-from ._queues import Queues
-from ._retention import Retention
-from ._rocks_follower import RocksFollower
-from ._tables import ConfigTables
-from ._watermarks import Progress
+from ._supervisor import Supervisor
+from .index._index import Index
+from .kv._kv import KvStates
+from .log._appender import Appender
+from .log._commit_log import CommitLog
+from .log._flusher import Flusher
+from .log._retention import Retention
+from .queues._queues import Queues, QueueTable
+from .queues.rocks._follower import RocksFollower
+from .start._checkpoint import Checkpoint
+from .start._watermarks import Progress
+from .tables._table import Table
+from .tables._tables import ConfigTables
+from .timer._timers import Timers
 
 LOGGER = logging.getLogger(__name__)
 INDEX_INTERVAL_S: Final = 0.25
 INDEX_SLICE: Final = 200
 PROBE_BYTES: Final = 4096
 ROCKS_RETRY_S: Final = 1.0
+KV_INTERVAL_S: Final = 0.5
 ROCKS_DIRTY_BYTES_MAX: Final = 64 << 20
-"""Of the log: a crash costs RocksDB no more than this to redo."""
+"""Bytes of the log at most that RocksDB has to redo after a crash."""
 
 
 @final
 class Housekeeping:
-    """What runs beside the users of a store."""
+    """The background tasks of a store."""
 
     def __init__(
         self,
@@ -43,8 +48,11 @@ class Housekeeping:
         appender: Appender,
         log: CommitLog,
         queues: Queues,
+        file_queues: QueueTable,
         rocks: RocksFollower | None,
         index: Index | None,
+        kv: KvStates | None,
+        timers: Timers | None,
         checkpoint: Checkpoint,
         progress: Progress,
         flusher: Flusher,
@@ -55,8 +63,11 @@ class Housekeeping:
         self._appender = appender
         self._log = log
         self._queues = queues
+        self._file_queues = file_queues
         self._rocks = rocks
         self._index = index
+        self._kv = kv
+        self._timers = timers
         self._checkpoint = checkpoint
         self._progress = progress
         self._flusher = flusher
@@ -64,39 +75,46 @@ class Housekeeping:
         self._tables = tables
         self._one_at_a_time = trio.Lock()
         self._flush_rocks_at = 0
+        self.supervisor = Supervisor()
+        """The supervisor of the tasks."""
 
     def start(self, nursery: trio.Nursery) -> None:
         """Start the tasks; they end when the nursery is cancelled."""
+        try:
+            self.check_disk()  # no message is taken that the next look would have refused
+        except OSError as error:
+            LOGGER.error("the disk cannot be checked, next try soon: %s", error)
         config = self._config
-        nursery.start_soon(self._flusher.run)
-        nursery.start_soon(self._index_task)
-        nursery.start_soon(self._queue_task)
-        nursery.start_soon(self._clean_task)
+        tasks: dict[str, Callable[[], Awaitable[None]]] = {
+            "flushing the log": self._flusher.run,
+            "writing the index": self._index_task,
+            "writing the queues": self._queue_task,
+            "keys": self._kv_task,
+            "keeping timers": self._timers_task,
+            "retention": self._clean_task,
+            "writing the tables": lambda: self._persist(
+                config.offsets_persist_interval_s, *self._tables.of_users
+            ),
+            "writing the delay offsets": lambda: self._persist(
+                config.delay_offsets_persist_interval_s, self._tables.delay_offsets
+            ),
+        }
         if self._rocks is not None:
-            nursery.start_soon(self._rocks_task, self._rocks)
-        self._every(nursery, config.offsets_persist_interval_s, self._persist_tables)
-        self._every(
-            nursery,
-            config.delay_offsets_persist_interval_s,
-            self._tables.delay_offsets.persist,
-        )
+            rocks = self._rocks
+            tasks["writing RocksDB"] = lambda: self._rocks_task(rocks)
+        for name, task in tasks.items():
+            nursery.start_soon(self.supervisor.run, name, task)
 
-    def _every(self, nursery: trio.Nursery, interval_s: float, action: Callable[[], None]) -> None:
-        async def repeat() -> None:
-            while True:
-                await trio.sleep(interval_s)
-                try:
-                    action()
-                    await self._tables.sync()
-                except OSError as error:
-                    LOGGER.error("the tables cannot be written, next try soon: %s", error)
-
-        nursery.start_soon(repeat)
-
-    def _persist_tables(self) -> None:
-        for table in self._tables.all:
-            if table is not self._tables.delay_offsets:
-                table.persist()
+    async def _persist(self, interval_s: float, *tables: Table) -> None:
+        while True:
+            await trio.sleep(interval_s)
+            try:
+                for table in tables:
+                    name = f"writing {table.backend.path.name}"
+                    await self.supervisor.turn(name, table.persist_in_turns)
+                await self._tables.sync()
+            except OSError as error:
+                LOGGER.error("the tables cannot be written, next try soon: %s", error)
 
     async def _index_task(self) -> None:
         while self._index is not None:
@@ -106,15 +124,42 @@ class Housekeeping:
                     self._index.drain(INDEX_SLICE)
                     await trio.lowlevel.checkpoint()
             except OSError as error:
-                self._appender.refuse(f"the index cannot be written: {error}")
+                self._appender.failed("the index cannot be written", error)
 
     async def _rocks_task(self, rocks: RocksFollower) -> None:
         while True:
             try:
                 await rocks.run()
             except OSError as error:
-                self._appender.refuse(f"RocksDB cannot be written: {error}")
+                self._appender.failed("RocksDB cannot be written", error)
             await trio.sleep(ROCKS_RETRY_S)
+
+    async def _kv_task(self) -> None:
+        kv = self._kv
+        while kv is not None:
+            await trio.sleep(KV_INTERVAL_S)
+            try:
+                if kv.wants_flush:
+                    await kv.flush()
+                if kv.is_behind:
+                    await kv.catch_up()
+            except OSError as error:
+                LOGGER.error("keys cannot be written, next try soon: %s", error)
+            except StoreUnwritable:
+                return  # as for the queues
+
+    async def _timers_task(self) -> None:
+        timers = self._timers
+        while timers is not None:
+            await trio.sleep(self._config.timer_flush_interval_s)
+            try:
+                if timers.has_changed:
+                    await timers.flush(self._flusher.flush)
+                timers.remove_unneeded(self._log.min_position)
+            except OSError as error:
+                LOGGER.error("timers cannot be written, next try soon: %s", error)
+            except StoreUnwritable:
+                return  # as for the queues
 
     async def _queue_task(self) -> None:
         thorough_at_s = trio.current_time() + self._config.queue_thorough_interval_s
@@ -122,14 +167,14 @@ class Housekeeping:
             await trio.sleep(self._config.queue_flush_interval_s)
             try:
                 self._log.make_spare()
-                self._write_out()
+                await self._write_in_turns()
                 if trio.current_time() >= thorough_at_s:
                     thorough_at_s += self._config.queue_thorough_interval_s
                     await self.flush_all()
                 elif self._rocks is not None and self._log.end >= self._flush_rocks_at:
                     await self.flush_all()
             except OSError as error:
-                self._appender.refuse(f"queues or index cannot be written: {error}")
+                self._appender.failed("queues or index cannot be written", error)
             except StoreUnwritable:
                 return  # the flusher has said why; nothing may follow a log that is not durable
 
@@ -138,8 +183,13 @@ class Housekeeping:
         if self._index is not None:
             self._index.write_out()
 
+    async def _write_in_turns(self) -> None:
+        await self._queues.write_in_turns()
+        if self._index is not None:
+            self._index.write_out()
+
     async def keep_recovery(self) -> None:
-        """Make durable what recovery did, before anything is written.
+        """Make the work of recovery durable, before anything is written.
 
         Else a loss of power might bring back what was cut off, behind newer records. Raises
         ``OSError``, ``StoreUnwritable``.
@@ -150,12 +200,16 @@ class Housekeeping:
     async def flush_all(self) -> None:
         """Make everything durable, then the checkpoint. Raises ``OSError``, ``StoreUnwritable``."""
         async with self._one_at_a_time:
-            store_ms = self._appender.last_store_ms
-            position = self._appender.dispatched_end
+            has_files = self._config.stage is not Stage.ROCKSDB
+            await self._queues.write_in_turns()  # few are left to look at in one turn
+            bounds = await self._file_queues.bounds() if has_files else {}
+            # As of the moment of the bounds: no queue may end behind where its next redo begins.
+            store_ms = self._appender.dispatcher.last_store_ms
+            position = self._appender.dispatcher.dispatched_end
             await self._flusher.flush()
             if self._index is not None:
                 self._index.drain()
-            self._write_out()
+            await self._write_in_turns()
             await self._queues.sync()
             if self._index is not None:
                 await self._index.sync()
@@ -163,24 +217,30 @@ class Housekeeping:
             if self._rocks is not None:
                 self._flush_rocks_at = self._log.end + ROCKS_DIRTY_BYTES_MAX
                 self._progress.rocksdb = await self._rocks.index.flush()
-            if self._config.stage is not Stage.ROCKSDB:
+            if has_files:
                 self._progress.files = position
+                self._progress.bounds = bounds
                 self._checkpoint.queue_ms = store_ms
-            log_ms = self._flusher.flushed_store_ms
-            self._progress.checkpoint_ms = log_ms
+            self._checkpoint.log_ms = self._flusher.flushed_store_ms
+            self._progress.checkpoint_ms = self._checkpoint.latest_ms
             await self._progress.save(log_begin=self._log.segments.begin)
-            self._checkpoint.log_ms = log_ms
             self._checkpoint.write()
             await self._checkpoint.sync()
+        if self._kv is not None:
+            await self._kv.flush()
 
     async def _clean_task(self) -> None:
         await trio.sleep(self._config.first_clean_s)
         while True:
             try:
-                await self._retention.run_once()
+                removed = await self._retention.run_once()
                 self.check_disk()
+                if removed:
+                    await self.flush_all()  # queues begin elsewhere, and a start should know
             except OSError as error:
                 LOGGER.error("cleaning failed, next try soon: %s", error)
+            except StoreUnwritable:
+                return  # as for the queues
             await trio.sleep(self._config.clean_interval_s)
 
     def check_disk(self) -> None:
@@ -207,14 +267,22 @@ class Housekeeping:
         return True
 
     async def close(self) -> bool:
-        """Make everything durable; whether the store is now as a clean stop leaves it."""
+        """Make everything durable; returns whether the store is now as a clean stop leaves it."""
         try:
             self._appender.commit()
             await self._tables.finish()
             self._log.remove_spare()
+            if self._config.stage is not Stage.ROCKSDB:
+                self._progress.queues = self._file_queues.digest()
+            self._progress.log_begin = self._log.segments.begin
             await self.flush_all()
+            if self._timers is not None and self._timers.has_changed:
+                await self._timers.flush(self._flusher.flush)
             await self._log.segments.sync()
         except (OSError, StoreUnwritable) as error:
             LOGGER.error("the store could not be closed cleanly: %s", error)
+            return False
+        except Exception:  # a bug; the next start looks at all of it as after a crash
+            self.supervisor.failed("closing the store")
             return False
         return not self._appender.reason

@@ -9,7 +9,8 @@ from typing import Final
 
 import construct as cs
 
-from lanemq.wire import MAGIC_BLANK, fixed_struct
+from lanemq.wire import fixed_struct
+from lanemq.wire.message import MAGIC_BLANK
 
 BLANK_HEADER = cs.Struct(  # ends a log file whose rest is too small for the next record
     "size_bytes" / cs.Int32sb,  # of the rest, this header included; what follows is unspecified
@@ -51,3 +52,5 @@ QUEUE_UNIT_FIELDS: Final = fixed_struct(QUEUE_UNIT).struct
 UNIT_BYTES: Final = QUEUE_UNIT_FIELDS.size
 BLANK_SIZE: Final = 2147483647  # size_bytes of a unit that stands for a message that is gone
 BLANK_UNIT: Final = QUEUE_UNIT_FIELDS.pack(0, BLANK_SIZE, 0)
+EXT_ADDRESS_MAX: Final = -2147483649
+"""Largest tags code that is an address in ``consumequeue_ext`` instead of a hash."""

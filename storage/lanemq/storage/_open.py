@@ -2,30 +2,41 @@
 
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
 
 from ._clock import system_clock_ms
 from ._config import Stage, StoreConfig
-from ._errors import ConfigInvalid, StartRefused, StoreCorrupted, StoreLocked
-from ._files import Files, RealFiles
+from ._errors import (
+    ConfigInvalid,
+    RocksFault,
+    StartRefused,
+    StoreCorrupted,
+    StoreLocked,
+    StoreUnopened,
+    is_full,
+)
+from ._files import Files
+from ._kept import remove_kept
 from ._parts import Parts
-from ._segments import is_segment_name
+from ._real_files import RealFiles
 from ._store import Store
-from ._tables import check_tables
-from ._watermarks import WatermarkFile, watermark_path
+from .log._segments import is_segment_name
+from .start._watermarks import WatermarkFile, watermark_path
+from .tables._tables import check_tables
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
-    from .rocks import QueueRows
+    from .queues.rocks._queue_rows import QueueRows
 
 LOGGER = logging.getLogger(__name__)
 
 
 def move_aside_without_log(config: StoreConfig, *, files: Files, now_ms: int) -> None:
-    """Move queues and index aside where there is no log: they lead to nothing.
+    """Move queues and index aside where there is no log, since they lead to nothing.
 
     The reference removes them.
     """
@@ -46,13 +57,14 @@ def move_aside_without_log(config: StoreConfig, *, files: Files, now_ms: int) ->
 
 
 def open_rows(config: StoreConfig, *, now_ms: int) -> "QueueRows":
-    """Open the RocksDB of the queues. One that cannot be opened is moved aside, and made anew.
+    """Open the RocksDB of the queues; one that cannot be opened is moved aside and made anew.
 
     Raises ``StoreLocked``, ``StoreCorrupted``, ``OSError``, and ``ConfigInvalid`` where the
     package for RocksDB is not installed.
     """
     try:
-        from .rocks import QueueDatabase, QueueRows, is_present, move_aside
+        from .queues.rocks._queue_rows import QueueRows
+        from .rocks import QueueDatabase, is_present, move_aside
     except ImportError as error:
         raise ConfigInvalid(f"RocksDB needs what lanemq[server] installs: {error}") from error
     directory = config.root / "consumequeue"
@@ -65,6 +77,71 @@ def open_rows(config: StoreConfig, *, now_ms: int) -> "QueueRows":
     target = move_aside(directory, now_ms)
     LOGGER.error("%s: its files are now in %s, and a new one is made", why, target)
     return QueueRows(QueueDatabase(directory))
+
+
+async def _started(
+    config: StoreConfig, files: Files, clock_ms: Callable[[], int]
+) -> tuple[Parts, Store]:
+    """Load the store, and after a crash redo what is missing; errors as ``open_store``.
+
+    A start that fails leaves what the next one goes on with.
+    """
+    root, abort = config.root, config.root / "abort"
+    check_tables(config, files)
+    is_new = not files.exists(config.commit_log_path)
+    files.make_directory(config.commit_log_path)
+    files.make_directory(root / "consumequeue")
+    clean = not files.exists(abort)
+    if clean and is_new:
+        LOGGER.info("making a new store in %s", root)
+    else:
+        LOGGER.info("opening %s after a %s", root, "clean stop" if clean else "crash")
+    # Before recovery, which changes files: a crash in the middle of it is a crash.
+    files.write_all(abort, str(os.getpid()).encode())
+    await files.sync_path(abort)
+    await files.sync_path(root)
+    move_aside_without_log(config, files=files, now_ms=clock_ms())
+    try:
+        with ExitStack() as undo:
+            rows = None
+            if config.stage is not Stage.FILES:
+                rows = open_rows(config, now_ms=clock_ms())
+                undo.callback(rows.close)
+            # The tables may be converted once this works: the lock is held.
+            parts = Parts(config, files=files, clock_ms=clock_ms, rows=rows)
+            undo.pop_all()  # the rows are among the parts now
+            undo.callback(parts.close)
+            store = Store(parts)
+            parts.load(clean=clean)
+            await parts.housekeeping.keep_recovery()
+            if parts.kv is not None:
+                await parts.kv.catch_up()
+            undo.pop_all()
+        if clean:
+            remove_kept(files, root)
+    except (StartRefused, StoreLocked, StoreCorrupted, ConfigInvalid):
+        if clean:  # the store is as before the start
+            files.remove(abort)
+        raise
+    return parts, store
+
+
+@contextmanager
+def _explained(root: Path) -> Iterator[None]:
+    """Name the store in disk errors that do not say themselves what cannot be used."""
+    try:
+        yield
+    except OSError as error:
+        rows = root / "consumequeue"
+        if isinstance(error, RocksFault) and error.filename == str(rows) and not is_full(error):
+            raise StoreCorrupted(
+                rows,
+                f"{error.strerror}. `lanemq store repair {root}` moves the files of this database"
+                " aside, and makes it anew from the log",
+            ) from error
+        if error.filename is not None and not is_full(error):
+            raise
+        raise StoreUnopened(root, error) from error
 
 
 @asynccontextmanager
@@ -80,43 +157,19 @@ async def open_store(
     log is redone from the checkpoint. At the end everything becomes durable, and ``abort`` goes
     if that worked.
 
-    Raises ``StoreLocked``, ``StoreCorrupted``, ``StartRefused``, ``ConfigInvalid`` and
-    ``OSError``. ``files`` and ``clock_ms`` (Unix time in milliseconds) are for simulations.
+    Raises ``StoreLocked``, ``StoreCorrupted``, ``StartRefused``, ``ConfigInvalid``,
+    ``StoreUnopened`` and ``OSError``. ``files`` and ``clock_ms`` (Unix time in milliseconds) are
+    for simulations.
     Source: RocketMQ 4.9.8, DefaultMessageStore.load, start and shutdown.
     """
     files = files if files is not None else RealFiles()
     root, abort = config.root, config.root / "abort"
-    files.make_directory(root)
-    lock = files.lock(root / "lock", root)
+    with _explained(root):
+        files.make_directory(root)
+        lock = files.lock(root / "lock", root)
     try:
-        check_tables(config, files)
-        files.make_directory(config.commit_log_path)
-        files.make_directory(root / "consumequeue")
-        clean = not files.exists(abort)
-        LOGGER.info("opening %s after a %s", root, "clean stop" if clean else "crash")
-        # Before recovery, which changes files: a crash in the middle of it is a crash.
-        files.write_all(abort, str(os.getpid()).encode())
-        await files.sync_path(abort)
-        await files.sync_path(root)
-        move_aside_without_log(config, files=files, now_ms=clock_ms())
-        try:
-            with ExitStack() as undo:
-                rows = None
-                if config.stage is not Stage.FILES:
-                    rows = open_rows(config, now_ms=clock_ms())
-                    undo.callback(rows.close)
-                # The tables may be converted once this works: the lock is held.
-                parts = Parts(config, files=files, clock_ms=clock_ms, rows=rows)
-                undo.pop_all()  # the rows are among the parts now
-                undo.callback(parts.close)
-                store = Store(parts)
-                parts.load(clean=clean)
-                await parts.housekeeping.keep_recovery()
-                undo.pop_all()
-        except (StartRefused, StoreLocked, ConfigInvalid):
-            if clean:  # what was changed is as good as before
-                files.remove(abort)
-            raise
+        with _explained(root):
+            parts, store = await _started(config, files, clock_ms)
         is_clean = False
         try:
             async with trio.open_nursery() as nursery:

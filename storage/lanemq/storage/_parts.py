@@ -1,40 +1,48 @@
-"""What a store is made of: each part, and which others it works with."""
+"""The parts of a store, and their connections."""
 
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, final
 
-from ._appender import Appender
-from ._authority import KnownByFiles
-from ._checkpoint import Checkpoint
-from ._commit_log import CommitLog
+from lanemq.wire import SystemTopic
+
 from ._config import Stage, StoreConfig, parse_delay_levels
+from ._extended import ExtendedUnits
 from ._files import Files
-from ._flusher import Flusher
 from ._housekeeping import Housekeeping
-from ._index import Index
-from ._places import Places
-from ._queues import Queues, QueueTable
-from ._reader import Reader
-from ._retention import Retention
-from ._rocks_follower import RocksFollower
-from ._segments import Segments
-from ._startup import Startup
 from ._statistics import Counters
-from ._tables import ConfigTables
-from ._tags import TagsCodes
-from ._watermarks import Progress, WatermarkFile
+from .derive._units import Derivation
+from .index._index import Index
+from .kv._kv import KvStates
+from .log._appender import Appender
+from .log._commit_log import CommitLog
+from .log._damage import KnownDamage
+from .log._flusher import Flusher
+from .log._reader import Reader
+from .log._retention import Retention
+from .log._segments import Segments
+from .queues._places import Places
+from .queues._queues import Queues, QueueTable
+from .queues._tags import TagsCodes
+from .queues.rocks._follower import RocksFollower
+from .start._authority import KnownByFiles
+from .start._checkpoint import Checkpoint
+from .start._startup import Startup, look_back
+from .start._watermarks import Progress, WatermarkFile
+from .tables._tables import ConfigTables
+from .timer._shape import TimerShape
+from .timer._timers import Timers
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
-    from ._rocks_index import RocksIndex
-    from .rocks import QueueRows
+    from .queues.rocks._queue_rows import QueueRows
+    from .queues.rocks._writer import RocksIndex
 
 LOGGER = logging.getLogger(__name__)
 
 
 @final
 class Parts:
-    """The parts of one store, joined; ``load`` makes them agree with what is on the disk."""
+    """The connected parts of one store; ``load`` makes them agree with the disk."""
 
     def __init__(
         self,
@@ -48,9 +56,15 @@ class Parts:
         self.files = files
         root = config.root
         self.counters = Counters()
+        self.damage = KnownDamage()
         self._checkpoint = Checkpoint(files, root / "checkpoint")
         self.log = CommitLog(
-            Segments(files, config.commit_log_path, config.commit_log_file_bytes),
+            Segments(
+                files,
+                config.commit_log_path,
+                config.commit_log_file_bytes,
+                setting="mappedFileSizeCommitLog",
+            ),
             tail_cache_bytes=config.tail_cache_bytes,
         )
         self.file_queues = QueueTable(
@@ -59,11 +73,12 @@ class Parts:
         self.index = self._new_index(clock_ms) if config.index_enabled else None
         self.progress = Progress(WatermarkFile(files, root), config.stage)
         self._tags = TagsCodes(parse_delay_levels(config.delay_levels))
-        self._places = Places(multi_dispatch=config.multi_dispatch, deleted=self.progress.deleted)
+        places = Places(multi_dispatch=config.multi_dispatch, deleted=self.progress.deleted)
+        self._derivation = Derivation(places, self._tags)
         self._known_by_files = KnownByFiles(self.file_queues)
         self.rocks = self._new_rocks(rows) if rows is not None else None
         self.queues: Queues = self.file_queues
-        """Those that are read, and that give messages their offsets."""
+        """The queues that are read, and that give messages their offsets."""
         if self.rocks is not None and config.stage is Stage.ROCKSDB:
             self.queues = self.rocks.table
         self.appender = Appender(
@@ -77,22 +92,26 @@ class Parts:
             counters=self.counters,
         )
         if self.rocks is not None:
-            self.appender.on_dispatch.append(self.rocks.offer)
+            self.appender.dispatcher.on_dispatch.append(self.rocks.offer)
         self.reader = Reader(
             log=self.log,
             queues=self.queues,
             index=self.index,
             counters=self.counters,
             cold_bytes=int(config.memory_bytes * config.cold_memory_ratio),
+            damage=self.damage,
+            extended=ExtendedUnits(self.log, self._tags),
         )
         self.flusher = Flusher(
             self.log,
-            last_store_ms=lambda: self.appender.last_store_ms,
+            last_store_ms=lambda: self.appender.dispatcher.last_store_ms,
             on_failure=self.appender.refuse,
             interval_s=config.flush_interval_s,
             least_bytes=config.flush_least_bytes,
             thorough_interval_s=config.flush_thorough_interval_s,
         )
+        self.timers = self._new_timers(clock_ms) if config.timers_enabled else None
+        self.kv = self._new_kv(clock_ms) if config.kv_enabled else None
         self.retention = Retention(
             config,
             files=files,
@@ -101,7 +120,7 @@ class Parts:
             cleaners=self._cleaners(),
             index=self.index,
             clock_ms=clock_ms,
-            flushed=lambda: self.flusher.flushed,
+            flushed=self._kept_from,
         )
         self.tables = ConfigTables(config, files, clock_ms)
         self.housekeeping = Housekeeping(
@@ -109,8 +128,11 @@ class Parts:
             appender=self.appender,
             log=self.log,
             queues=self.queues,
+            file_queues=self.file_queues,
             rocks=self._new_follower(self.rocks) if self.rocks is not None else None,
             index=self.index,
+            kv=self.kv,
+            timers=self.timers,
             checkpoint=self._checkpoint,
             progress=self.progress,
             flusher=self.flusher,
@@ -119,17 +141,51 @@ class Parts:
         )
         """The tasks that ``open_store`` runs."""
 
-    def _new_rocks(self, rows: "QueueRows") -> "RocksIndex":
-        from ._rocks_index import RocksIndex
-        from ._rocks_queues import RocksQueueTable
-        from ._rocks_redo import RocksRedo
+    def _new_kv(self, clock_ms: Callable[[], int]) -> KvStates:
+        kv = KvStates(
+            self.config,
+            files=self.files,
+            clock_ms=clock_ms,
+            log=self.log,
+            reader=self.reader,
+            flusher=self.flusher,
+            dispatched_end=lambda: self.appender.dispatcher.dispatched_end,
+        )
+        self.appender.dispatcher.on_dispatch.append(kv.take)
+        return kv
 
-        redo = RocksRedo(rows, tags=self._tags, places=self._places, belongs=self._known_by_files)
+    def _new_timers(self, clock_ms: Callable[[], int]) -> Timers:
+        # The log keeps a message longer than it waits for its time, or to be stored anew.
+        reserved_s = int(self.config.file_reserved_hours * 3600)
+        roll_slots = max(2, min(self.config.timer_roll_slots, reserved_s * 2 // 3))
+        shape = TimerShape(log_file_bytes=self.config.timer_log_file_bytes, roll_slots=roll_slots)
+        return Timers(
+            self.files,
+            self.config.root,
+            shape,
+            message_at=self.reader.message_at,
+            clock_ms=clock_ms,
+        )
+
+    def _kept_from(self) -> int:
+        """Return the position from which on the log must stay, whatever its age."""
+        flushed = self.flusher.flushed
+        return flushed if self.kv is None else min(flushed, self.kv.needed_from)
+
+    def _new_rocks(self, rows: "QueueRows") -> "RocksIndex":
+        from .queues.rocks._consume_queue import RocksQueueTable
+        from .queues.rocks._writer import RocksIndex
+        from .start._rocks_redo import RocksRedo
+
+        redo = RocksRedo(rows, belongs=self._known_by_files)
         table = RocksQueueTable(rows, log_begin=lambda: self.log.segments.begin)
         return RocksIndex(rows, redo, table)
 
     def _new_follower(self, rocks: "RocksIndex") -> RocksFollower:
-        return RocksFollower(rocks, self.log.segments, rate=self.config.rocksdb_backfill_rate)
+        rate = self.config.rocksdb_backfill_rate
+        return RocksFollower(
+            rocks, self.log.segments, self._derivation, rate=rate, damage=self.damage
+        )
 
     def _cleaners(self) -> list[Callable[[int], Awaitable[None]]]:
         cleaners: list[Callable[[int], Awaitable[None]]] = []
@@ -153,12 +209,15 @@ class Parts:
         )
 
     def load(self, *, clean: bool) -> None:
-        """Read everything and make it agree; ``clean`` tells how the last run ended.
+        """Read everything and make it agree; ``clean`` says whether the last run ended cleanly.
 
         Raises ``StoreCorrupted``, ``StartRefused``, ``ConfigInvalid``, ``OSError``.
         """
+        plan, known = look_back(self._checkpoint, self.progress, self.config.stage)
         startup = Startup(
             self.config,
+            plan,
+            known=known,
             files=self.files,
             log=self.log,
             queues=self.file_queues,
@@ -166,27 +225,38 @@ class Parts:
             index=self.index,
             checkpoint=self._checkpoint,
             progress=self.progress,
-            tags=self._tags,
-            places=self._places,
+            derivation=self._derivation,
             known_by_files=self._known_by_files,
+            damage=self.damage,
         )
         startup.run(clean=clean)
-        self.appender.start_at(self.log.end, startup.last_store_ms)
+        self.appender.dispatcher.start_at(self.log.end, startup.last_store_ms)
         self.flusher.start_at(
             self.log.end if startup.durable_to is None else startup.durable_to,
             startup.last_store_ms,
         )
+        if self.kv is not None:
+            self.kv.load(self.queues.keys())
+        if self.timers is not None:
+            self.timers.load(self.reader.bounds(SystemTopic.TIMER, 0), clean=clean)
         # After the queues, which may refuse the start: tables may be converted here.
         self.tables.load(after_crash=not clean)
 
     def close(self) -> None:
-        """Let go of all files; nothing is made durable by it."""
+        """Close all files, without making anything durable."""
         self.log.segments.close()
         self.file_queues.close()
         if self.index is not None:
             self.index.close()
         self._checkpoint.close()
         self.tables.close()
+        if self.timers is not None:
+            self.timers.close()
+        if self.kv is not None:
+            try:
+                self.kv.close()
+            except OSError as error:
+                LOGGER.error("the keys could not be closed: %s", error)
         if self.rocks is not None:
             try:
                 self.rocks.rows.close()

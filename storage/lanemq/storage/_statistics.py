@@ -1,4 +1,4 @@
-"""What a store counted since it was opened."""
+"""The statistics of a store since it was opened."""
 
 from dataclasses import dataclass
 from typing import final
@@ -7,7 +7,7 @@ from typing import final
 @final
 @dataclass(slots=True)
 class Counters:
-    """Changed by the parts of the store as they work."""
+    """Counters that the parts of the store change as they work."""
 
     put_total: int = 0
     put_bytes: int = 0
@@ -21,14 +21,14 @@ class Counters:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RocksProgress:
-    """How much of the log is in RocksDB; all are positions of the log, counting bytes."""
+    """The part of the log that is in RocksDB, as log positions in bytes."""
 
     begin: int
-    """Messages before it may be missing, but for those before ``filled``."""
+    """Position before which messages may be missing, except those before ``filled``."""
     filled: int
-    """How far history is in; 0 where none is being filled in."""
+    """Position up to which older messages are in; 0 where they are not filled in."""
     end: int
-    """From ``begin`` up to here all is in."""
+    """Position up to which everything from ``begin`` on is in."""
     log_begin: int
     log_end: int
 
@@ -42,7 +42,7 @@ class RocksProgress:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStatistics:
-    """A look at the store. Totals count from when it was opened."""
+    """A snapshot of the store's statistics. Totals count from when it was opened."""
 
     put_messages_total: int
     """Messages committed."""
@@ -59,16 +59,18 @@ class StoreStatistics:
     got_bytes_total: int
     """Size of their records."""
     min_position: int
-    """First byte of the log; -1 without files."""
+    """Position of the first byte of the log; -1 without files."""
     max_position: int
     """End of the log."""
     flushed_position: int
-    """The log is durable up to here."""
+    """Position up to which the log is durable."""
     dispatch_behind_bytes: int
     """Log bytes whose queue units are not readable yet: always 0 between two commits."""
     index_backlog: int
     """Messages that wait to be indexed."""
     queues: int
-    """Queues there are files or messages for."""
+    """Number of queues that have files or messages."""
     log_files: int
     """Files of the commit log, a spare one included."""
+    damaged_pieces: int
+    """Pieces of the log, messages nearly always, that the start found damaged."""

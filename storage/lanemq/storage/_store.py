@@ -1,23 +1,26 @@
-"""The store as its users see it."""
+"""The store: the interface for its users."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, final
 
-from lanemq.wire import StoredMessage, decode_message
+from lanemq.wire.message import StoredMessage
 
-from ._appender import Arrival
 from ._config import FlushMode, Stage
-from ._consume_queue import Unit
-from ._document import Document
 from ._errors import StoreUnwritable
-from ._messages import Boundary, Got, NewMessage, Put, QueryResult
 from ._parts import Parts
-from ._reader import WARM_BYTES_MAX
-from ._rocks_check import RocksCheck
 from ._statistics import RocksProgress, StoreStatistics
+from .log._dispatcher import Arrival
+from .log._messages import Boundary, Got, NewBatch, NewMessage, Put, PutBatch, QueryResult
+from .log._reader import WARM_BYTES_MAX
+from .log._times import StoreTimes
+from .queues._queues import check_names
+from .queues._units import Unit
+from .queues.rocks._check import RocksCheck
+from .tables._document import Document
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
-    from .rocks import DiffReport, QueueRows
+    from .queues.rocks._diff_report import DiffReport
+    from .queues.rocks._queue_rows import QueueRows
 
 
 @final
@@ -33,38 +36,51 @@ class Store:
         self.config = parts.config
         self.tables = parts.tables
         """Topics, groups and offsets."""
+        self.supervisor = parts.housekeeping.supervisor
+        """The supervisor of the store's tasks; users may have it run theirs."""
         self.on_durable: list[Callable[[], None]] = []
-        """Called when ``dispatch`` has followed a flush by itself (``FlushMode.SYNC``)."""
+        """Callbacks for a ``dispatch`` that a flush has caused (``FlushMode.SYNC``)."""
+        self.kv = parts.kv
+        """The key-value states; None where ``StoreConfig.kv_enabled`` is not set."""
+        self.timers = parts.timers
+        """The index of timers; None where ``StoreConfig.timers_enabled`` is not set."""
         self._parts = parts
         # Looked up for every message.
         self._log, self._queues = parts.log, parts.queues
         self._appender, self._reader = parts.appender, parts.reader
+        self._dispatcher = parts.appender.dispatcher
+        self._times = StoreTimes(log=parts.log, queues=parts.queues)
         self._flusher, self._retention = parts.flusher, parts.retention
         parts.flusher.on_flushed.append(self._became_durable)
 
     # Writing
 
     def put(self, message: NewMessage) -> Put:
-        """Give a message its place; ``commit`` stores it.
+        """Give a message its place, for ``commit`` to store.
 
         Raises ``StoreUnwritable``, and ``MessageIllegal`` for what can never be stored.
         """
         return self._appender.put(message)
 
-    def put_batch(self, messages: Sequence[NewMessage]) -> list[Put]:
-        """As ``put``, for messages of one queue: their offsets and records follow each other.
+    def check_target(self, topic: str, queue_id: int) -> None:
+        """Check topic and queue id. Raises ``MessageIllegal`` where no message can ever be
+        stored."""
+        check_names(topic, queue_id)
 
-        All or none are taken.
+    def put_batch(self, batch: NewBatch) -> PutBatch:
+        """Put messages of one queue, whose offsets and records follow each other; see ``put``.
+
+        All or none are taken; there must be at least one.
         """
-        return self._appender.put_batch(messages)
+        return self._appender.put_batch(batch)
 
     def commit(self) -> None:
-        """``write`` and ``dispatch`` in one."""
+        """Do ``write`` and ``dispatch`` in one call."""
         self._appender.write()
         self.dispatch()
 
     def write(self) -> None:
-        """Write all that was put since the last call to the log. It may be answered for now.
+        """Write everything put since the last call to the log. Producers may be answered then.
 
         ``dispatch`` must follow before anything is read. Raises ``StoreUnwritable`` where the log
         cannot be written: then nothing of it is stored, and positions and offsets are as they
@@ -80,15 +96,15 @@ class Store:
         again, with another one in its place. (Apache's readers may.)
         """
         if self.config.flush is not FlushMode.SYNC:
-            self._appender.dispatch()
+            self._dispatcher.dispatch()
             return
-        self._appender.dispatch(self._flusher.flushed)
-        if self._appender.is_behind:
+        self._dispatcher.dispatch(self._flusher.flushed)
+        if self._dispatcher.is_behind:
             self._flusher.want()
 
     def _became_durable(self) -> None:
-        if self.config.flush is FlushMode.SYNC and self._appender.is_behind:
-            self._appender.dispatch(self._flusher.flushed)
+        if self.config.flush is FlushMode.SYNC and self._dispatcher.is_behind:
+            self._dispatcher.dispatch(self._flusher.flushed)
             for became_durable in self.on_durable:
                 became_durable()
 
@@ -108,8 +124,8 @@ class Store:
 
     @property
     def on_arrival(self) -> list[Arrival]:
-        """Called for each message by ``dispatch``: topic, queue id, end of the queue, tags code."""
-        return self._appender.on_arrival
+        """The callbacks of ``dispatch`` for messages that came into a queue: see ``Arrival``."""
+        return self._dispatcher.on_arrival
 
     @property
     def writable(self) -> bool:
@@ -117,7 +133,7 @@ class Store:
 
     @property
     def unwritable_reason(self) -> str:
-        """Why messages are refused; empty while they are not."""
+        """The reason why messages are refused; empty while they are not."""
         return self._appender.reason
 
     # Reading
@@ -131,11 +147,12 @@ class Store:
         max_count: int,
         max_bytes: int = WARM_BYTES_MAX,
         tag_codes: frozenset[int] | None = None,
-        matches: Callable[[bytes], bool] | None = None,
+        matches: Callable[[bytes], bool | None] | None = None,
     ) -> Got:
-        """Messages of a queue from ``queue_offset`` on, those with one of ``tag_codes``.
+        """Read messages of a queue from ``queue_offset`` on, those with one of ``tag_codes``.
 
-        ``matches`` judges the records of those and so decides which of them are given.
+        ``matches`` judges the records of those and so decides which of them are given;
+        None ends the read at one that is not.
 
         Stops at ``max_count``, at 32 messages or ``max_bytes`` (8 and 64 KiB where it is cold),
         and after 800 messages without a match; the first message is given whatever its size.
@@ -151,29 +168,39 @@ class Store:
         )
 
     def record_at(self, log_position: int) -> bytes | None:
-        """The record that begins there; None where none does."""
+        """Return the record that begins there; None where none does, or its body is damaged."""
         return self._reader.record_at(log_position)
 
+    def read_log(self, log_position: int, size_bytes: int) -> bytes | None:
+        """Read bytes of the log, such as a part of a record; None where it does not have all of
+        them."""
+        return self._log.read(log_position, size_bytes)
+
+    def why_damaged(self, log_position: int) -> str:
+        """Return the fault of the message that begins there, for people; empty without one."""
+        return self._reader.why_damaged(log_position)
+
     def message_at(self, log_position: int) -> StoredMessage | None:
-        """As ``record_at``, decoded."""
-        record = self._reader.record_at(log_position)
-        return decode_message(record) if record is not None else None
+        """Return the decoded ``record_at`` a position."""
+        return self._reader.message_at(log_position)
 
     def units(self, topic: str, queue_id: int, start: int, count: int) -> list[Unit]:
-        """Up to ``count`` units of a queue from offset ``start`` on; none below its minimum."""
+        """Return up to ``count`` units of a queue from offset ``start`` on; none below its
+        minimum."""
         return self._reader.units(topic, queue_id, start, count)
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """Offset of the first message, and behind the last; zeros for an unknown queue."""
+        """Return the offset of the first message, and behind the last; zeros for an unknown
+        queue."""
         return self._reader.bounds(topic, queue_id)
 
     def store_time_ms(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """When a message was stored; -1 where it is not there."""
-        return self._reader.store_time_ms(topic, queue_id, queue_offset)
+        """Return the store time of a message; -1 where it is not there."""
+        return self._times.store_time_ms(topic, queue_id, queue_offset)
 
     def earliest_time_ms(self, topic: str, queue_id: int) -> int:
-        """When the first message of a queue was stored; -1 without any."""
-        return self._reader.store_time_ms(topic, queue_id, self.bounds(topic, queue_id)[0])
+        """Return the store time of the first message of a queue; -1 without any."""
+        return self._times.store_time_ms(topic, queue_id, self.bounds(topic, queue_id)[0])
 
     def offset_by_time(
         self,
@@ -183,27 +210,32 @@ class Store:
         *,
         boundary: Boundary = Boundary.NEAREST,
     ) -> int:
-        """Offset of the message stored at a time; 0 for an unknown queue."""
-        return self._reader.offset_by_time(topic, queue_id, timestamp_ms, boundary)
+        """Return the offset of the message stored at a time; 0 for an unknown queue."""
+        return self._times.offset_by_time(topic, queue_id, timestamp_ms, boundary)
 
     def query(
         self, topic: str, key: str, *, max_count: int, begin_ms: int, end_ms: int
     ) -> QueryResult:
-        """Messages of a topic with this key or unique key, stored in a span of time.
+        """Find the messages of a topic with this key or unique key, stored in a span of time.
 
         At most 64, newest first. Sees all that is committed.
         """
         return self._reader.query(topic, key, max_count=max_count, begin_ms=begin_ms, end_ms=end_ms)
 
     def is_cold(self, log_position: int) -> bool:
-        """Whether it lies so far behind the end of the log that it is hardly in memory."""
+        """Return whether a position is so far behind the log's end that it is hardly in memory."""
         return self._reader.is_cold(log_position)
+
+    @property
+    def has_cold(self) -> bool:
+        """Whether any position of the log is cold; asked with every read."""
+        return self._reader.has_cold
 
     # State
 
     @property
     def min_position(self) -> int:
-        """First byte of the log; -1 as long as it has no file."""
+        """Position of the first byte of the log; -1 as long as it has no file."""
         return self._log.min_position
 
     @property
@@ -213,19 +245,19 @@ class Store:
 
     @property
     def flushed_position(self) -> int:
-        """The log is durable up to here."""
+        """Position up to which the log is durable."""
         return self._flusher.flushed
 
     def disk_ratio(self) -> float:
-        """Used share of the partition, 0 to 1."""
+        """Return the used share of the partition, 0 to 1."""
         return self._retention.disk_ratio()
 
     def queues(self) -> Iterator[tuple[str, int]]:
-        """Topic and id of every queue that has files or messages."""
+        """Return topic and id of every queue that has files or messages."""
         return self._queues.keys()
 
     def document(self, name: str) -> Document:
-        """A JSON file under ``config`` that belongs to its user, who writes and syncs it."""
+        """Open a JSON file under ``config`` for a user, who writes and syncs it."""
         return Document(self._parts.files, self.config.root / "config" / name)
 
     def statistics(self) -> StoreStatistics:
@@ -242,21 +274,22 @@ class Store:
             max_position=self.max_position,
             flushed_position=self.flushed_position,
             dispatch_behind_bytes=self._log.next - self._log.end,
-            index_backlog=len(self._parts.index.backlog) if self._parts.index is not None else 0,
+            index_backlog=self._parts.index.backlog if self._parts.index is not None else 0,
             queues=len(self._queues),
             log_files=len(self._log.segments),
+            damaged_pieces=self._parts.damage.pieces,
         )
 
     @property
     def queue_rows(self) -> "QueueRows | None":
-        """The queues in RocksDB, to be looked at; None where the store has none open.
+        """The queues in RocksDB, for reading only; None where the store has none open.
 
         In double writing the newest rows may be missing: see ``in_rocksdb``.
         """
         return self._parts.rocks.rows if self._parts.rocks is not None else None
 
     def rocksdb_progress(self) -> RocksProgress | None:
-        """How much of the log is in RocksDB; None where the store has none open."""
+        """Return the part of the log that is in RocksDB; None where the store has none open."""
         if self._parts.rocks is None:
             return None
         return RocksProgress(
@@ -268,7 +301,7 @@ class Store:
         )
 
     async def in_rocksdb(self, position: int) -> None:
-        """Return once RocksDB has all committed messages before ``position``, if there is one.
+        """Wait until RocksDB, if there is one, has all committed messages before ``position``.
 
         That may take as long as history takes to be filled in.
         """
@@ -299,7 +332,7 @@ class Store:
         The topic's configuration and the offsets of its groups are in ``tables``. Raises
         ``OSError``, and ``StoreUnwritable`` as ``commit`` does.
         """
-        self._appender.commit()  # what is under way to the topic goes with it
+        self._appender.commit()  # messages under way to the topic are deleted with it
         self._parts.progress.note_deleted(topic, self._log.end)
         removed = self._parts.file_queues.remove_topic(topic)
         if self._parts.rocks is not None:
@@ -308,5 +341,19 @@ class Store:
         return removed
 
     def delete_expired_files(self) -> None:
-        """Have files that are old enough removed at the next cleanings, whatever the hour."""
+        """Ask for the removal of old enough files at the next cleanings, whatever the hour."""
         self._retention.request()
+
+    async def clean(self) -> int:
+        """Remove the files that are old enough now, whatever the hour; returns how many.
+
+        Raises ``OSError``, ``StoreUnwritable``.
+        """
+        await self._flusher.flush()  # only what is durable may go
+        removed = 0
+        while True:
+            self._retention.request()
+            found = await self._retention.run_once()
+            if not found:
+                return removed
+            removed += found

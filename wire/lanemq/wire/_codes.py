@@ -10,7 +10,7 @@ from typing import final
 
 @final
 class RequestCode(IntEnum):
-    """What a request asks for. Codes above 32767 exist only with a JSON header."""
+    """Request codes. Codes above 32767 exist only with a JSON header."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -178,11 +178,19 @@ class RequestCode(IntEnum):
     POLLING_INFO = 200055  # 5.x
     POP_ROLLBACK = 200056  # 5.x
     BATCH_ACK_MESSAGE = 200151  # 5.x
+    APPEND_SUPERSEDED_MESSAGES = 310411  # lanemq's own
+    CLAIM_LOGICAL_INDICES = 310412  # lanemq's own
+    KV_WRITE = 310421  # lanemq's own
+    KV_GET = 310422  # lanemq's own
+    KV_MULTI_GET = 310423  # lanemq's own
+    KV_SCAN = 310424  # lanemq's own
+    KV_WATCH = 310425  # lanemq's own
+    KV_STATUS = 310426  # lanemq's own
 
 
 @final
 class ResponseCode(IntEnum):
-    """How a request ended.
+    """Response codes.
 
     209, 210 and 211 mean POLLING_FULL, POLLING_TIMEOUT and BROKER_NOT_EXIST in 5.x and failures
     of ACL administration in 4.x; 2000 and above exist only in 5.x.
@@ -250,11 +258,15 @@ class ResponseCode(IntEnum):
     CONTROLLER_BROKER_LIVE_INFO_NOT_EXISTS = 2016
     USER_NOT_EXIST = 3001
     POLICY_NOT_EXIST = 3002
+    KV_NAMESPACE_NOT_EXIST = 310421  # lanemq's own
+    KV_COMPACTED = 310422  # lanemq's own: changes that are not known any more
+    KV_STATE_LOST = 310423  # lanemq's own
+    KV_WRITE_FORGOTTEN = 310424  # lanemq's own: too old to tell whether it was done
 
 
 @final
 class LanguageCode(IntEnum):
-    """What a peer is written in; a name in a JSON header, the number in a binary one."""
+    """The language of a peer: a name in a JSON header, a number in a binary one."""
 
     JAVA = 0
     CPP = 1

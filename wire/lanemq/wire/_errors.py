@@ -1,4 +1,4 @@
-"""What goes wrong on the wire, and whose fault it is.
+"""Errors of the protocol, by who caused them: this side or the peer.
 
 ProtocolError
  +-- LocalProtocolError    we asked for something the protocol cannot say

@@ -1,6 +1,7 @@
 """Java's string hash, on which tag filters and the message index rest."""
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import mul
 
@@ -9,7 +10,8 @@ CHUNK = 64
 POWERS = [tuple(pow(31, n - 1 - i, 1 << 32) for i in range(n)) for n in range(CHUNK + 1)]
 SHIFTS = [pow(31, n, 1 << 32) for n in range(CHUNK + 1)]
 SUFFIX = 12
-SUFFIX_POWERS, SUFFIX_SHIFT = POWERS[SUFFIX], SHIFTS[SUFFIX]
+SUFFIX_SHIFT = SHIFTS[SUFFIX]
+INT_MAX = 0x7FFFFFFF
 
 
 def _units(text: str) -> Sequence[int]:
@@ -30,28 +32,53 @@ def _unsigned_hash(text: str) -> int:
     return total
 
 
-_prefix_hash = lru_cache(maxsize=4096)(_unsigned_hash)
+PAIRS = [(pair >> 8) * 31 + (pair & 0xFF) for pair in range(0x8080)]
+"""The hash of two ASCII characters, by their two bytes as a number."""
+_pairs_at: Callable[[bytes, int], tuple[int, ...]] = struct.Struct(">6H").unpack_from
+
+
+def _suffix_hash(data: bytes, at: int) -> int:
+    """The hash of the ``SUFFIX`` ASCII characters from ``at`` on, two at a time."""
+    a, b, c, d, e, f = _pairs_at(data, at)
+    total = (PAIRS[a] * 961 + PAIRS[b]) * 961 + PAIRS[c]
+    return ((total * 961 + PAIRS[d]) * 961 + PAIRS[e]) * 961 + PAIRS[f]
 
 
 def java_hash(text: str) -> int:
-    """``String.hashCode``: signed 32 bits over UTF-16 units.
-
-    Index keys are ``topic#UNIQ_KEY``, and of such a key all but the last twelve characters
-    (milliseconds and counter) stay the same for one producer: their hash is remembered.
-    """
-    if len(text) > SUFFIX and text.isascii():
-        total: int = _prefix_hash(text[:-SUFFIX]) * SUFFIX_SHIFT + sum(
-            map(mul, text[-SUFFIX:].encode(), SUFFIX_POWERS)
-        )
-    else:
-        total = _unsigned_hash(text)
-    total &= 0xFFFFFFFF
+    """``String.hashCode``: signed 32 bits over UTF-16 units."""
+    total = _unsigned_hash(text) & 0xFFFFFFFF
     return total - 0x100000000 if total & 0x80000000 else total
 
 
+REMEMBERED_MAX = 255
+"""Longer keys are hashed anew: what is remembered must not grow with what peers send."""
+
+
 @lru_cache(maxsize=4096)
+def _key_prefix_hash(topic: str, prefix: bytes) -> int:
+    return _unsigned_hash(f"{topic}#{prefix.decode()}") * SUFFIX_SHIFT
+
+
+def index_key_hash(topic: str, key: bytes) -> int:
+    """The hash by which the message index finds a key (in UTF-8) of a topic; never negative.
+
+    Of a unique key all but the last twelve characters (milliseconds and counter) stay the same
+    for one producer: their hash is remembered.
+    Source: RocketMQ 4.9.8, IndexFile.indexKeyHashMethod.
+    """
+    size = len(key)
+    if SUFFIX < size <= REMEMBERED_MAX and key.isascii():
+        total = _key_prefix_hash(topic, key[:-SUFFIX]) + _suffix_hash(key, size - SUFFIX)
+    else:
+        total = _unsigned_hash(f"{topic}#{key.decode('utf-8', 'replace')}")
+    total &= 0xFFFFFFFF
+    if total & 0x80000000:
+        total = 0x100000000 - total
+    return total if total <= INT_MAX else 0  # Math.abs leaves the least integer negative
+
+
 def tags_code(tags: str | None) -> int:
-    """What a consume queue stores for the TAGS of a message: its hash, 0 without tags.
+    """The tags code of a consume queue unit: the hash of a message's TAGS, 0 without tags.
 
     Both topic filter types use this rule. Source: RocketMQ 4.9.8,
     MessageExtBrokerInner.tagsString2tagsCode.

@@ -10,9 +10,15 @@ RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 REPLY_POSTFIX: Final = "REPLY_TOPIC"
 LMQ_PREFIX: Final = "%LMQ%"
+KV_PREFIX: Final = "%KV%"
+"""lanemq's own: prefix of the topics whose queues are the logs of namespaces of keys."""
 SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 NAMESPACE_SEPARATOR: Final = "%"
+
+BOUND_LOCK_FIELD: Final = "lanemqBoundLock"
+"""lanemq's own: a LOCK_BATCH_MQ with this field asks for locks that end with its connection, and
+an answer with it says that they do. Apache brokers pass over it."""
 
 MAX_TOPIC_CHARACTERS: Final = 127
 MAX_GROUP_CHARACTERS: Final = 255
@@ -25,6 +31,8 @@ class SystemTopic:
 
     AUTO_CREATE: Final = "TBW102"
     SCHEDULE: Final = "SCHEDULE_TOPIC_XXXX"
+    TIMER: Final = "rmq_sys_wheel_timer"
+    """Messages with a timer of 5.x."""
     BENCHMARK: Final = "BenchmarkTest"
     TRANSACTION_HALF: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
     TRANSACTION_OP_HALF: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -32,6 +40,8 @@ class SystemTopic:
     TRACE: Final = "RMQ_SYS_TRACE_TOPIC"
     SELF_TEST: Final = "SELF_TEST_TOPIC"
     OFFSET_MOVED_EVENT: Final = "OFFSET_MOVED_EVENT"
+    UNDELIVERED: Final = "rmq_sys_UNDELIVERED"
+    """lanemq's own: delayed messages that could not be delivered."""
 
 
 @final
@@ -64,27 +74,29 @@ SYSTEM_GROUPS: Final = frozenset(
 CLOSED_TOPICS: Final = frozenset(
     {
         SystemTopic.SCHEDULE,
+        SystemTopic.TIMER,
         SystemTopic.TRANSACTION_HALF,
         SystemTopic.TRANSACTION_OP_HALF,
         SystemTopic.TRANSACTION_CHECK_MAX_TIME,
         SystemTopic.SELF_TEST,
         SystemTopic.OFFSET_MOVED_EVENT,
+        SystemTopic.UNDELIVERED,
     }
 )
 
 
 def retry_topic(group: str) -> str:
-    """Where messages go that ``group`` wants again."""
+    """The retry topic of ``group``."""
     return RETRY_PREFIX + group
 
 
 def dlq_topic(group: str) -> str:
-    """Where messages go that ``group`` could not consume."""
+    """The dead letter topic of ``group``."""
     return DLQ_PREFIX + group
 
 
 def reply_topic(cluster: str) -> str:
-    """Where answers of request-reply go."""
+    """The topic for the replies of request-reply."""
     return f"{cluster}_{REPLY_POSTFIX}"
 
 
@@ -95,7 +107,12 @@ def group_of_retry_topic(topic: str) -> str | None:
 
 def is_system_topic(topic: str) -> bool:
     """Whether a topic belongs to the brokers and not to users."""
-    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
+    return topic in SYSTEM_TOPICS or topic.startswith((SYSTEM_TOPIC_PREFIX, KV_PREFIX))
+
+
+def is_closed_topic(topic: str) -> bool:
+    """Whether clients may not send to a topic: its records have a meaning to the broker."""
+    return topic in CLOSED_TOPICS or topic.startswith(KV_PREFIX)
 
 
 def is_system_group(group: str) -> bool:
@@ -104,12 +121,12 @@ def is_system_group(group: str) -> bool:
 
 
 def topic_name_problem(topic: str) -> str | None:
-    """Why ``topic`` is no legal name of a topic, or None if it is one."""
+    """The reason why ``topic`` is not a legal topic name; None for a legal one."""
     return _problem("topic", topic, MAX_TOPIC_CHARACTERS)
 
 
 def group_name_problem(group: str) -> str | None:
-    """Why ``group`` is no legal name of a group, or None if it is one."""
+    """The reason why ``group`` is not a legal group name; None for a legal one."""
     return _problem("group", group, MAX_GROUP_CHARACTERS)
 
 

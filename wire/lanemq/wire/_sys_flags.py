@@ -45,7 +45,7 @@ class TopicSysFlag:
 
 @final
 class Permission:
-    """What may be done with the queues of a topic or a broker. Source: 4.9.8, PermName."""
+    """Permissions of a topic's queues or of a broker. Source: 4.9.8, PermName."""
 
     INHERIT: Final = 0x1
     WRITE: Final = 0x2

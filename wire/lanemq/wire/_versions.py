@@ -28,7 +28,9 @@ class Version(IntEnum):
 
 
 VERSION = int(Version.V4_9_8)
-"""What we advertise. Java consumers read it in the heartbeat's answer."""
+"""The version we advertise. Java consumers read it in the heartbeat's answer."""
+TIMERS_FIELD = "timers"
+"""A field of heartbeats, and of the answers of lanemq's brokers that know the timers of 5.x."""
 
 
 def _names() -> list[str]:

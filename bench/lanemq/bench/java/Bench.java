@@ -18,13 +18,24 @@ import java.util.Random;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReference;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQBrokerException;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.common.protocol.ResponseCode;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /**
  * Measures a broker from outside, with the Java client as applications use it. Speaks JSON lines:
@@ -62,6 +73,9 @@ public final class Bench {
         if (command.equals("send")) {
             return send(request);
         }
+        if (command.equals("transactions")) {
+            return transactions(request);
+        }
         if (command.equals("batch")) {
             return batch(request);
         }
@@ -77,15 +91,47 @@ public final class Bench {
         throw new IllegalArgumentException(command);
     }
 
-    private static DefaultMQProducer producer(String nameServer) throws Exception {
-        DefaultMQProducer producer = PRODUCERS.get(nameServer);
+    /** The producer for a name server and, if it is to sign, an account. */
+    private static DefaultMQProducer producer(JSONObject request) throws Exception {
+        String nameServer = request.getString("name_server");
+        String accessKey = request.getString("access_key");
+        String name = nameServer + "/" + accessKey;
+        DefaultMQProducer producer = PRODUCERS.get(name);
         if (producer == null) {
-            producer = new DefaultMQProducer("bench_producer");
-            producer.setNamesrvAddr(nameServer);
-            producer.setInstanceName("bench@" + nameServer.replace(':', '_'));
-            producer.setSendMsgTimeout(10000);
-            producer.start();
-            PRODUCERS.put(nameServer, producer);
+            RPCHook hook = accessKey == null ? null : new AclClientRPCHook(
+                new SessionCredentials(accessKey, request.getString("secret_key")));
+            producer = new DefaultMQProducer("bench_producer", hook);
+            start(producer, name);
+        }
+        return producer;
+    }
+
+    private static void start(DefaultMQProducer producer, String name) throws Exception {
+        producer.setNamesrvAddr(name.substring(0, name.indexOf('/')));
+        producer.setInstanceName("bench@" + name.replace(':', '_').replace('/', '_'));
+        producer.setSendMsgTimeout(10000);
+        producer.start();
+        PRODUCERS.put(name, producer);
+    }
+
+    /** A producer that decides to commit whatever it sends. */
+    private static TransactionMQProducer committer(String nameServer) throws Exception {
+        String name = nameServer + "/transactions";
+        TransactionMQProducer producer = (TransactionMQProducer) PRODUCERS.get(name);
+        if (producer == null) {
+            producer = new TransactionMQProducer("bench_transactions");
+            producer.setTransactionListener(new TransactionListener() {
+                @Override
+                public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
+                    return LocalTransactionState.COMMIT_MESSAGE;
+                }
+
+                @Override
+                public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                    return LocalTransactionState.COMMIT_MESSAGE;
+                }
+            });
+            start(producer, name);
         }
         return producer;
     }
@@ -97,15 +143,42 @@ public final class Bench {
         return answer;
     }
 
-    /** So many threads send one message after the other for so many seconds. */
-    private static Object send(JSONObject request) throws Exception {
-        final DefaultMQProducer producer = producer(request.getString("name_server"));
-        final String topic = request.getString("topic");
+    private interface Step {
+        void run() throws Exception;
+    }
+
+    /**
+     * Take a step, again while the broker is too busy for it: one in which requests wait for 200 ms
+     * refuses them, as on a machine that has other work. The time counts.
+     */
+    private static void patiently(Step step) throws Exception {
+        long patience = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        while (true) {
+            try {
+                step.run();
+                return;
+            } catch (MQBrokerException | MQClientException error) {
+                if (!isBusy(error) || System.nanoTime() > patience) {
+                    throw error;
+                }
+            }
+        }
+    }
+
+    private static boolean isBusy(Throwable error) {
+        if (error instanceof MQBrokerException) {
+            return ((MQBrokerException) error).getResponseCode() == ResponseCode.SYSTEM_BUSY;
+        }
+        return error.getCause() != null && isBusy(error.getCause());
+    }
+
+    /** So many threads take a step time and again for so many seconds; how many steps they took. */
+    private static long repeat(JSONObject request, long begun, Step step) throws Exception {
         int threads = request.getIntValue("threads");
-        final AtomicLong sent = new AtomicLong();
+        final AtomicLong taken = new AtomicLong();
         final AtomicLong failed = new AtomicLong();
+        final AtomicReference<Exception> first = new AtomicReference<Exception>();
         final CountDownLatch done = new CountDownLatch(threads);
-        final long begun = System.nanoTime();
         final long end = begun + (long) (request.getDoubleValue("seconds") * 1e9);
         for (int number = 0; number < threads; number++) {
             new Thread() {
@@ -113,12 +186,13 @@ public final class Bench {
                 public void run() {
                     try {
                         do { // once at least, however late this thread is
-                            producer.send(new Message(topic, BODY));
-                            sent.incrementAndGet();
+                            patiently(step);
+                            taken.incrementAndGet();
                         } while (System.nanoTime() < end);
                     } catch (Exception error) {
                         error.printStackTrace();
                         failed.incrementAndGet();
+                        first.compareAndSet(null, error);
                     } finally {
                         done.countDown();
                     }
@@ -127,41 +201,86 @@ public final class Bench {
         }
         done.await();
         if (failed.get() > 0) {
-            throw new IllegalStateException(failed + " of " + threads + " threads failed");
+            throw new IllegalStateException(failed + " of " + threads + " threads failed, the first by " + first.get());
         }
-        return measured(sent.get(), begun, System.nanoTime());
+        return taken.get();
     }
 
-    private static List<Message> batchOf(String topic, int size) {
+    /** So many threads send one message after the other for so many seconds. */
+    private static Object send(JSONObject request) throws Exception {
+        DefaultMQProducer producer = producer(request);
+        String topic = request.getString("topic");
+        long begun = System.nanoTime();
+        long sent = repeat(request, begun, () -> producer.send(new Message(topic, BODY)));
+        return measured(sent, begun, System.nanoTime());
+    }
+
+    /**
+     * So many threads commit one transaction after the other for so many seconds. A client does not
+     * wait for the answer to a commit: the time ends when all messages are in the topic's queues.
+     */
+    private static Object transactions(JSONObject request) throws Exception {
+        TransactionMQProducer producer = committer(request.getString("name_server"));
+        String topic = request.getString("topic");
+        List<MessageQueue> queues = producer.fetchPublishMessageQueues(topic);
+        long before = stored(producer, queues);
+        long begun = System.nanoTime();
+        long sent = repeat(
+            request, begun, () -> producer.sendMessageInTransaction(new Message(topic, BODY), null));
+        long patience = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        while (stored(producer, queues) < before + sent) {
+            if (System.nanoTime() > patience) {
+                throw new IllegalStateException("not all of " + sent + " commits were done");
+            }
+            Thread.sleep(2);
+        }
+        return measured(sent, begun, System.nanoTime());
+    }
+
+    private static long stored(DefaultMQProducer producer, List<MessageQueue> queues) throws Exception {
+        long stored = 0;
+        for (MessageQueue queue : queues) {
+            stored += producer.maxOffset(queue);
+        }
+        return stored;
+    }
+
+    private static List<Message> batchOf(String topic, int size, byte[] body) {
         List<Message> batch = new ArrayList<Message>();
         for (int number = 0; number < size; number++) {
-            batch.add(new Message(topic, BODY));
+            batch.add(new Message(topic, body));
         }
         return batch;
     }
 
     /** One thread sends batches for so many seconds. */
     private static Object batch(JSONObject request) throws Exception {
-        DefaultMQProducer producer = producer(request.getString("name_server"));
+        DefaultMQProducer producer = producer(request);
         int size = request.getIntValue("size");
         long sent = 0;
         long begun = System.nanoTime();
         long end = begun + (long) (request.getDoubleValue("seconds") * 1e9);
         do {
-            producer.send(batchOf(request.getString("topic"), size));
+            patiently(() -> producer.send(batchOf(request.getString("topic"), size, BODY)));
             sent += size;
         } while (System.nanoTime() < end);
         return measured(sent, begun, System.nanoTime());
     }
 
-    /** Puts so many messages into a topic. */
+    /** Puts so many messages into a topic, of 256 bytes unless it is told otherwise. */
     private static Object fill(JSONObject request) throws Exception {
-        DefaultMQProducer producer = producer(request.getString("name_server"));
+        DefaultMQProducer producer = producer(request);
         int left = request.getIntValue("count");
+        byte[] body = BODY;
+        if (request.containsKey("body_bytes")) {
+            body = new byte[request.getIntValue("body_bytes")];
+            new Random(1).nextBytes(body);
+        }
         long begun = System.nanoTime();
         while (left > 0) {
             int size = Math.min(left, 32);
-            producer.send(batchOf(request.getString("topic"), size));
+            byte[] each = body;
+            patiently(() -> producer.send(batchOf(request.getString("topic"), size, each)));
             left -= size;
         }
         return measured(request.getIntValue("count"), begun, System.nanoTime());
@@ -202,7 +321,7 @@ public final class Bench {
         private final MessageQueue queue;
         private final long number;
         private long[] storedNanos = new long[1 << 16];
-        private int stored;
+        private volatile int stored;
         private int failed;
         private volatile boolean stopping;
 
@@ -228,18 +347,29 @@ public final class Bench {
                 if (stored == storedNanos.length) {
                     storedNanos = Arrays.copyOf(storedNanos, 2 * stored);
                 }
-                storedNanos[stored++] = System.nanoTime();
+                storedNanos[stored] = System.nanoTime();
+                stored++;
             }
         }
+    }
+
+    private static boolean haveAllStored(List<Sender> senders) {
+        for (Sender sender : senders) {
+            if (sender.stored == 0) {
+                return false;
+            }
+        }
+        return true;
     }
 
     /**
      * Threads send to one queue until a file is there, the same message again where one failed. The
      * times when messages were stored are left in another file: for each thread its number, how
-     * many, and these.
+     * many, and these. Beside it a file that ends in ".begun" is made once each thread has had a
+     * message stored.
      */
     private static Object load(JSONObject request) throws Exception {
-        DefaultMQProducer producer = producer(request.getString("name_server"));
+        DefaultMQProducer producer = producer(request);
         MessageQueue queue = null;
         for (MessageQueue one : producer.fetchPublishMessageQueues(request.getString("topic"))) {
             if (one.getQueueId() == request.getIntValue("queue_id")) {
@@ -255,7 +385,11 @@ public final class Bench {
             sender.start();
         }
         File stop = new File(request.getString("until"));
+        File begunFile = new File(request.getString("times") + ".begun");
         while (!stop.exists()) {
+            if (haveAllStored(senders)) {
+                begunFile.createNewFile();
+            }
             Thread.sleep(20);
         }
         for (Sender sender : senders) {

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import jpype  # type: ignore[import-not-found]
-import jpype.imports  # type: ignore[import-not-found]
+import jpype
+import jpype.imports
 
 BODY = random.Random(1).randbytes(256)
 CONSUME_S = 80.0
@@ -23,7 +23,7 @@ PRODUCERS: dict[str, Any] = {}
 
 def producer(name_server: str) -> Any:  # noqa: ANN401 - pyrocketmq has no types
     if name_server not in PRODUCERS:
-        from pyrocketmq.client.producer import Producer  # type: ignore[import-not-found]
+        from pyrocketmq.client.producer import Producer
 
         made = Producer("bench_producer")
         made.setNamesrvAddr(name_server)
@@ -39,7 +39,7 @@ def measured(messages: int, begun_s: float, ended_s: float) -> dict[str, float]:
 
 def send(name_server: str, topic: str, threads: int, seconds: float) -> dict[str, float]:
     """So many threads send one message after the other for so many seconds."""
-    from pyrocketmq.common.message import Message  # type: ignore[import-not-found]
+    from pyrocketmq.common.message import Message
 
     sending = producer(name_server)
     sending.send(Message(topic=topic, body=BODY))
@@ -66,13 +66,13 @@ def send(name_server: str, topic: str, threads: int, seconds: float) -> dict[str
 
 def consume(name_server: str, topic: str, group: str, count: int) -> dict[str, float]:
     """A new group reads so many messages; the time runs from the first to the last of them."""
-    from org.apache.rocketmq.common.consumer import (  # type: ignore[import-not-found]
+    from org.apache.rocketmq.common.consumer import (
         ConsumeFromWhere,
     )
-    from pyrocketmq.client.consumer.consumer import (  # type: ignore[import-not-found]
+    from pyrocketmq.client.consumer.consumer import (
         PushConsumer,
     )
-    from pyrocketmq.client.consumer.listener import (  # type: ignore[import-not-found]
+    from pyrocketmq.client.consumer.listener import (
         ConsumeConcurrentlyStatus,
         MessageListenerConcurrently,
     )
@@ -80,7 +80,7 @@ def consume(name_server: str, topic: str, group: str, count: int) -> dict[str, f
     lock, done = threading.Lock(), threading.Event()
     seen, times = [0], [0.0, 0.0]
 
-    class Listener(MessageListenerConcurrently):  # type: ignore[misc]
+    class Listener(MessageListenerConcurrently):  # type: ignore[misc] # it has no types
         def _consumeMessage(self, messages, context):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, N802
             with lock:
                 if not seen[0]:

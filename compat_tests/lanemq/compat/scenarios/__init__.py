@@ -1,7 +1,19 @@
 """All scenarios, by theme. Importing this package registers them."""
 
 from .._scenario import SCENARIOS
-from . import consuming, groups, mixing, ordering, pulling, queries, retries, sending, shapes
+from . import (
+    consuming,
+    groups,
+    mixing,
+    ordering,
+    pulling,
+    queries,
+    requests,
+    retries,
+    sending,
+    shapes,
+    transactions,
+)
 
 __all__ = [
     "SCENARIOS",
@@ -11,7 +23,9 @@ __all__ = [
     "ordering",
     "pulling",
     "queries",
+    "requests",
     "retries",
     "sending",
     "shapes",
+    "transactions",
 ]

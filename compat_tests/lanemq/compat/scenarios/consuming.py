@@ -54,14 +54,15 @@ async def broadcast(cell: Cell) -> None:
 @scenario("resume")
 async def resume(cell: Cell) -> None:
     """A group that stopped goes on where it was, also with what came meanwhile."""
-    topic, group = await cell.topic(), cell.name("group")
+    topic = await cell.topic()
+    group = await cell.group(topic)
     async with cell.producer() as producer:
         async with cell.consumer(topic, group=group) as consumer:
             for number in range(20):
                 await producer.send(Outgoing(topic, b"before %d" % number))
             await consumer.receive(20)
             # We hear of a delivery before the client has its listener's answer.
-            await trio.sleep(1)
+            await trio.sleep(3)
         meanwhile = [b"meanwhile %d" % number for number in range(20)]
         for body in meanwhile:
             await producer.send(Outgoing(topic, body))

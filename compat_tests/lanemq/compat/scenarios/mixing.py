@@ -5,7 +5,7 @@ from .._messages import Outgoing
 from .._scenario import expect_equal, scenario
 
 PARTNER = {"python": "java-4.9.7"}
-"""Who a client talks to; everybody else to Python."""
+"""The partner of a client; everybody else's is Python."""
 
 
 async def _cross(sender: Cell, receiver: Cell) -> None:
@@ -33,11 +33,11 @@ async def _cross(sender: Cell, receiver: Cell) -> None:
 
 @scenario("sent-here-read-there")
 async def sent_here_read_there(cell: Cell) -> None:
-    """What this client sends, a client in another language reads (Python; for Python, Java)."""
+    """A client in another language (Python; for Python, Java) reads messages of this one."""
     await _cross(cell, await cell.partner(PARTNER.get(cell.client, "python")))
 
 
 @scenario("sent-there-read-here")
 async def sent_there_read_here(cell: Cell) -> None:
-    """What a client in another language sends (Python; for Python, Java), this one reads."""
+    """This client reads messages of a client in another language (Python; for Python, Java)."""
     await _cross(await cell.partner(PARTNER.get(cell.client, "python")), cell)

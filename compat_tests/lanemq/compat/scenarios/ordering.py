@@ -2,7 +2,8 @@
 
 from collections import defaultdict
 
-from .._cell import Cell, Consumer
+from .._cell import Cell
+from .._cell_consumers import Consumer
 from .._errors import NotApplicable
 from .._facts import breaks_suspended_order, has_no_stages
 from .._messages import Outgoing

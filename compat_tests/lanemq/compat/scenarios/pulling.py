@@ -55,8 +55,8 @@ async def commit_offsets(cell: Cell) -> None:
             await producer.send(Outgoing(topic, b"%d" % number), queue_id=0)
         for offset in (3, 5, 2):
             await puller.commit(0, offset)
-            # Some clients keep it for a moment before they tell the server.
             with trio.move_on_after(20):
+                # Some clients keep it for a moment before they tell the server.
                 while await puller.offset("committed", 0) != offset:  # noqa: ASYNC110
                     await trio.sleep(0.1)
             expect_equal("committed", await puller.offset("committed", 0), offset)
@@ -91,7 +91,8 @@ async def lite_pull(cell: Cell) -> None:
     """A lite pull consumer polls everything once and resumes where it committed."""
     if reason := asks_what_server_lacks(cell.client, cell.cluster.name):
         raise NotApplicable(reason)
-    topic, group = await cell.topic(), cell.name("group")
+    topic = await cell.topic()
+    group = await cell.group(topic)
     async with cell.producer() as producer:
         async with cell.lite_puller(topic, group=group) as puller:
             first = [b"first %d" % number for number in range(20)]

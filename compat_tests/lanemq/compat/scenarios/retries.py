@@ -1,6 +1,7 @@
 """Messages that a listener fails: back after a delay, at last among the dead letters."""
 
-from .._cell import Cell, Producer
+from .._cell import Cell
+from .._cell_producers import Producer
 from .._facts import shows_retry_topic
 from .._messages import Outgoing, Received, Sent
 from .._scenario import expect, expect_equal, scenario
@@ -35,7 +36,7 @@ async def retry_then_success(cell: Cell) -> None:
         sent = await producer.send(
             Outgoing(topic, b"again", tags="T", keys="k", properties={"user": "value"})
         )
-        await consumer.receive(1, within_s=100)
+        await consumer.receive(1, within_s=200)
         first, second = (delivery.message for delivery in consumer.deliveries)
         expect_equal("attempts", [first.reconsume_times, second.reconsume_times], [0, 1])
         again = f"%RETRY%{group}" if shows_retry_topic(cell.client) else topic
@@ -66,7 +67,7 @@ async def dead_letter(cell: Cell) -> None:
             await consumer.until(
                 f"{RETRIES + 1} attempts",
                 lambda: len(consumer.deliveries) > RETRIES,
-                within_s=100,
+                within_s=200,
             )
             await control.until_routed(dead)  # created when the first message dies
             times = [delivery.message.reconsume_times for delivery in consumer.deliveries]

@@ -4,7 +4,8 @@ from collections import defaultdict
 
 import trio
 
-from .._cell import Cell, Producer
+from .._cell import Cell
+from .._cell_producers import Producer
 from .._errors import CommandRefused, NotApplicable
 from .._facts import creates_no_topics, insists_on_route, sends_unreadable_batches
 from .._messages import Outgoing, Sent

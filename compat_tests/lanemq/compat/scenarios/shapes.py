@@ -10,7 +10,7 @@ from .._scenario import expect, expect_equal, scenario
 
 MEBIBYTE = 1 << 20
 LIMIT_BYTES = 4 * MEBIBYTE
-"""What brokers take by default (``maxMessageSize``)."""
+"""The largest message that brokers take by default (``maxMessageSize``)."""
 MESSAGE_ILLEGAL = 13
 
 

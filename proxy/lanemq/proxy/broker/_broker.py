@@ -1,55 +1,108 @@
-"""A broker without its sockets: handlers over a store, and the tasks beside them.
+"""A broker without its sockets: handlers over a store, and background tasks.
 
 Source: RocketMQ 4.9.8, BrokerController.
 """
 
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, final
 
 import trio
 
 from lanemq.sdk import RemotingClient
 from lanemq.storage import Store
-from lanemq.wire import HostAddress, TopicConfig
+from lanemq.wire import HostAddress
+from lanemq.wire.bodies import TopicConfig
 
-from .._dispatch import Handlers
-from .._server import Server
-from ..listener import LogicalListener
-from . import (
-    _admin_config,
-    _admin_groups,
-    _admin_metadata,
-    _admin_relay,
-    _admin_rocksdb,
-    _admin_runtime,
-    _admin_stats,
-    _admin_topics,
+from ..acl import AccessControl, AccountControl
+from ..acl import register as register_accounts
+from ..acl.users import UserControl
+from ..acl.users import register as register_users
+from ..logical.broker import (
+    _growth as _logical_growth,
+)
+from ..logical.broker import (
+    _indices as _logical_indices,
+)
+from ..logical.broker import (
+    _mapping as _logical_mapping,
+)
+from ..logical.broker import (
+    _migrate as _logical_migrate,
+)
+from ..logical.broker import (
+    _seal as _logical_seal,
+)
+from ..logical.broker import (
+    _superseded as _logical_superseded,
+)
+from ..logical.broker._lives import TopicLives
+from ..logical.broker._reconcile import Reconciler
+from ..logical.broker._retention import LogicalRetention
+from ..logical.broker._superseded import SupersededMessages
+from ..net._budget import Budget
+from ..net._dispatch import Handlers
+from ..net._loop_watch import LoopWatch, Timed, loop_watch
+from ..net._server import Server
+from ..net._tls import ServerTls
+from ._config import BrokerConfig
+from ._context import BrokerContext, wall_clock_ms
+from ._logical_start import StartCheck
+from ._results import add_encoders
+from .admin import (
+    _config as _admin_config,
+)
+from .admin import (
+    _groups as _admin_groups,
+)
+from .admin import (
+    _metadata as _admin_metadata,
+)
+from .admin import (
+    _queue_contents as _admin_queue_contents,
+)
+from .admin import (
+    _relay as _admin_relay,
+)
+from .admin import (
+    _rocksdb as _admin_rocksdb,
+)
+from .admin import (
+    _runtime as _admin_runtime,
+)
+from .admin import (
+    _stats as _admin_stats,
+)
+from .admin import (
+    _topics as _admin_topics,
+)
+from .handlers import (
     _heartbeats,
-    _locks,
-    _logical_growth,
-    _logical_mapping,
-    _logical_migrate,
-    _logical_seal,
+    _lock_requests,
     _offsets,
     _pull,
     _query,
+    _replies,
     _send,
     _send_back,
 )
-from ._config import BrokerConfig
-from ._context import BrokerContext, wall_clock_ms
-from ._delay import DelayService
-from ._logical_reconcile import Reconciler
-from ._logical_retention import LogicalRetention
+from .handlers._delay import DelayService
+from .kv import register as register_kv
+from .timers import _recall
+from .timers._service import TimerService
+from .transactions import _ends
+from .transactions._checks import Checks
+from .transactions._table import HalfTable
 
 SAMPLE_S: Final = 1.0
 
 _WITHOUT_TASKS: Final = (
     _send_back,
+    _replies,
     _offsets,
     _query,
-    _locks,
+    _lock_requests,
     _logical_growth,
     _logical_mapping,
     _logical_migrate,
@@ -57,16 +110,18 @@ _WITHOUT_TASKS: Final = (
     _admin_config,
     _admin_groups,
     _admin_metadata,
+    _admin_queue_contents,
     _admin_relay,
     _admin_runtime,
     _admin_stats,
     _admin_topics,
+    _recall,
 )
 
 
 @final
 class Broker:
-    """One broker over an open store; whoever opens it runs ``run`` and ``server.serve``."""
+    """One broker over an open store; its owner runs ``run`` and ``server.serve``."""
 
     def __init__(
         self,
@@ -79,10 +134,14 @@ class Broker:
         announced: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
         client: RemotingClient | None = None,
         now_ms: Callable[[], int] = wall_clock_ms,
+        budget: Budget | None = None,
+        is_alone: Callable[[], bool] = lambda: False,
+        access_control: AccessControl | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         self.config = config
         self.address = address
-        """What name servers and clients are told; ``host:port`` as text."""
+        """The address for name servers and clients; ``host:port`` as text."""
         self.context = BrokerContext(
             config,
             store,
@@ -92,47 +151,117 @@ class Broker:
             announced=announced,
             client=client,
             now_ms=now_ms,
+            budget=budget,
+            access_control=access_control,
         )
-        self.logical_listener: LogicalListener | None = None
-        """Where clients that do not know logical queues find them, if the broker has such ports."""
         self.handlers = Handlers()
         for module in _WITHOUT_TASKS:
             module.register(self.handlers, self.context)
         self.sends = _send.register(self.handlers, self.context)
-        """The logical listener of this process stores through it, and answers itself."""
-        self._pulls = _pull.register(self.handlers, self.context)
-        self.reads = self._pulls.reads
+        """The sends through which this process's logical listener stores; it answers itself."""
+        self.pulls = _pull.register(self.handlers, self.context)
+        """The pulls that this process's logical listener reads with."""
+        add_encoders(
+            self.handlers,
+            config=config,
+            host=self.context.store_host,
+            store=store,
+        )
         self._checks = _admin_rocksdb.register(self.handlers, self.context)
         self._heartbeats = _heartbeats.register(self.handlers, self.context)
-        self._delays = DelayService(self.context)
-        self._reconciler = Reconciler(self.context)
-        self._retention = LogicalRetention(self.context)
+        self._kv = register_kv(self.handlers, self.context, is_alone=is_alone)
+        self._delays = DelayService.of(self.context)
+        self._timers = TimerService.of(self.context)
+        halves = HalfTable.of(self.context)
+        self._register_access(access_control)
+        _ends.register(self.handlers, self.context, halves)
+        self._transactions = Checks.of(self.context, halves)
+        superseded = SupersededMessages.of(self.context)
+        _logical_superseded.register(self.handlers, superseded)
+        indices = _logical_indices.register(self.handlers, self.context)
+        lives = TopicLives.of(self.context, indices)
+        self._reconciler = Reconciler.of(self.context, superseded, lives)
+        self._start = StartCheck(self.context.logical, self._reconciler.view)
+        self._retention = LogicalRetention.of(self.context)
         self.server = Server(
             self.handlers,
             name=f"broker {config.broker_name}",
             after_batch=[self.context.write],
             after_replies=[self.context.settle],
             limits=config.limits(),
+            budget=self.context.budget,
+            guard=self.context.guard,
+            tls=tls,
         )
 
+    def _register_access(self, access_control: AccessControl | None) -> None:
+        if isinstance(access_control, UserControl):
+            register_users(self.handlers, access_control.table)
+        elif isinstance(access_control, AccountControl):
+            register_accounts(
+                self.handlers,
+                access_control,
+                broker=str(self.address),
+                names=(self.config.broker_cluster_name, self.config.broker_name),
+                now_ms=self.context.now_ms,
+            )
+
     async def check_start(self) -> None:
-        """Find out from other brokers what this one has missed, before it takes any message."""
-        await self._reconciler.check_start()
+        """Learn from other brokers what this one has missed, before it takes any message.
+
+        Queues of which that cannot be known within seconds take none until it is.
+        """
+        await self._start.check()
+
+    async def check_registered(self) -> None:
+        """The same where name servers had nothing to say before they knew of this broker."""
+        await self._start.check_registered()
 
     async def run(self) -> None:
-        """Do what is due beside the requests, until cancelled."""
+        """Run the background tasks, until cancelled."""
+        tasks: dict[str, Callable[[], Awaitable[None]]] = {
+            "answering parked pulls": self.pulls.parked.expire,
+            "comparing RocksDB with files": self._checks.run,
+            "expiring clients and locks": self._heartbeats.expire,
+            "delayed delivery": self._delays.task.run,
+            "checking transactions": self._transactions.run,
+            "asking who took over": self._start.run,
+            "completing migrations": self._reconciler.run,
+            "expiring segments": self._retention.run,
+            "keeping groups' progress in logical queues": self.context.logical_progress.run,
+            "sampling": self._sample,
+        }
+        if self._timers is not None:
+            tasks["timers"] = self._timers.task.run
+        if self._kv is not None:
+            tasks["expiring keys"] = self._kv.run
+            tasks["making namespaces of keys"] = self._kv.writes.new.run
+        if self.context.access_control is not None:
+            tasks["reading accounts again"] = self.context.access_control.run
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._pulls.expire)
-            nursery.start_soon(self._checks.run)
-            nursery.start_soon(self._heartbeats.expire)
-            nursery.start_soon(self._delays.run)
-            nursery.start_soon(self._reconciler.run)
-            nursery.start_soon(self._retention.run)
-            nursery.start_soon(self._sample)
+            watch = loop_watch()
+            for name, task in tasks.items():
+                timed = partial(_timed, task, watch, f"the task {name}")
+                nursery.start_soon(self.context.supervisor.run, name, timed)
+
+    async def clock_moved(self) -> None:
+        """Do everything that has become due by a clock set forward; returns once it is done.
+
+        Delayed messages are delivered, keys expire, producers are asked about transactions, and
+        log files beyond their retention go, whatever the hour. Raises ``OSError``,
+        ``StoreUnwritable``.
+        """
+        await self._delays.task.look_again()
+        if self._timers is not None:
+            await self._timers.task.look_again()
+        if self._kv is not None:
+            self._kv.writes.tick(self.context.now_ms())
+        await self._transactions.check()
+        await self.context.store.clean()
 
     async def stop(self) -> None:
-        """Send those away who wait for messages, then everybody, as ``Server.stop``."""
-        self._pulls.stop()
+        """Refuse parked pulls, then stop the server as ``Server.stop``."""
+        self.pulls.parked.stop()
         await self.server.stop()
 
     async def _sample(self) -> None:
@@ -141,3 +270,7 @@ class Broker:
         while True:
             await trio.sleep(SAMPLE_S)
             context.statistics.sample(context.now_s(), time.localtime().tm_yday)
+
+
+async def _timed(task: Callable[[], Awaitable[None]], watch: LoopWatch, who: str) -> None:
+    await Timed(task(), watch, who)

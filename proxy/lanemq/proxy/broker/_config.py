@@ -1,4 +1,4 @@
-"""What a broker can be told, under Apache's names.
+"""The settings of a broker, under Apache's names.
 
 Every field is the Apache key of the same name in snake case, with Apache's unit and, unless
 its text says otherwise, Apache's default.
@@ -9,20 +9,33 @@ Source: RocketMQ 4.9.8, BrokerConfig, MessageStoreConfig, NettyServerConfig.
 import dataclasses
 import re
 import socket
-from pathlib import Path
 from typing import final
 
-from lanemq.storage import ConfigInvalid, FlushMode, StoreConfig, StoreType
-from lanemq.wire import SystemTopic
+from lanemq.wire import INT64, SystemTopic
 
-from .._limits import Limits
-from .._settings import ConfigError, Settings, setting
+from .._settings import INT_MAX, ConfigError, setting
+from ..acl import AccessSettings
+from ..net._budget import LIMIT_MIN_BYTES, PEER_MEMORY_MOST, default_limit_bytes
+from ..net._limits import Limits
+from ..tls import TlsSettings
 from ._apache_keys import APACHE_KEYS
+from ._store_settings import StoreSettings
 
 _LEGAL_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _ANY_ADDRESS = ("", "0.0.0.0", "::")
-_PAGE_BYTES = 4096
 LOGICAL_ABOVE = 10
+NUMBERED_ABOVE = (1, 4, 5, -4, -3)
+
+
+def numbered_above(number: int) -> int:
+    """Return the distance of a numbered listener's port from the logical listener's.
+
+    Ports come in fours: two VIP ports, and the two main ports that these belong to.
+    """
+    if number < len(NUMBERED_ABOVE):
+        return NUMBERED_ABOVE[number]
+    pairs, odd = divmod(number - len(NUMBERED_ABOVE), 2)
+    return 8 + 4 * pairs + odd
 
 
 def _host_name() -> str:
@@ -31,7 +44,7 @@ def _host_name() -> str:
 
 
 def local_address() -> str:
-    """The IPv4 address this machine uses towards the outside, or loopback if it has none."""
+    """Return the IPv4 address this machine uses towards the outside, or loopback if it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("198.51.100.1", 9))  # a route look-up; no packet leaves
@@ -42,7 +55,7 @@ def local_address() -> str:
 
 @final
 @dataclasses.dataclass(kw_only=True, slots=True)
-class BrokerConfig(Settings):
+class BrokerConfig(StoreSettings, AccessSettings, TlsSettings):
     """The settings of one broker. Raises ``ConfigError`` for what cannot work."""
 
     # Who and where
@@ -54,7 +67,7 @@ class BrokerConfig(Settings):
     broker_role: str = setting("ASYNC_MASTER")
     bind_address: str = setting("0.0.0.0")
     """The address to listen on."""
-    listen_port: int = setting(10911)
+    listen_port: int = setting(10911, most=65535)
     """The main port; the VIP port is two below. 0 takes any free pair."""
     broker_ip1: str | None = setting(None, key="brokerIP1")
     """The address that clients are told. Default: ``bind_address``, or, where that means all
@@ -63,18 +76,18 @@ class BrokerConfig(Settings):
     """Name servers, ``host:port;host:port``."""
 
     # Registration
-    register_name_server_period: int = setting(30_000)
+    register_name_server_period: int = setting(30_000, least=10_000, most=60_000)
     """Milliseconds between registrations, 10 s to 60 s."""
-    register_broker_timeout_mills: int = setting(6000)
+    register_broker_timeout_mills: int = setting(6000, least=1)
     """Milliseconds to wait for a name server."""
     force_register: bool = setting(True, changeable=True)
     """False asks a name server first, and registers only what it does not know."""
     compressed_register: bool = setting(False, changeable=True)
 
     # Topics and groups
-    broker_permission: int = setting(6, changeable=True)
-    """What the whole broker allows: 4 read, 2 write."""
-    default_topic_queue_nums: int = setting(8)
+    broker_permission: int = setting(6, changeable=True, most=15)
+    """The permission of the whole broker: 4 read, 2 write."""
+    default_topic_queue_nums: int = setting(8, most=2048)
     auto_create_topic_enable: bool = setting(True, changeable=True)
     cluster_topic_enable: bool = setting(True)
     broker_topic_enable: bool = setting(True)
@@ -84,14 +97,13 @@ class BrokerConfig(Settings):
     notify_consumer_ids_changed_enable: bool = setting(True, changeable=True)
 
     # Sending and pulling
-    start_accept_send_request_time_stamp: int = setting(0, changeable=True)
+    start_accept_send_request_time_stamp: int = setting(0, changeable=True, most=INT64[-1])
     """Milliseconds since 1970 before which sends are refused."""
-    max_message_size: int = setting(4 << 20)
-    """Bytes of a body."""
-    message_delay_level: str = setting("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
     region_id: str = setting("DefaultRegion")
     trace_on: bool = setting(True)
-    """What TRACE_ON says in send answers."""
+    """The value of TRACE_ON in send answers."""
+    store_reply_message_enable: bool = setting(True, changeable=True)
+    """Whether replies to requests are also stored in the cluster's reply topic."""
     long_polling_enable: bool = setting(True, changeable=True)
     short_polling_time_mills: int = setting(1000, changeable=True)
     """Milliseconds a pull is held without long polling."""
@@ -99,27 +111,48 @@ class BrokerConfig(Settings):
     max_transfer_count_on_message_in_memory: int = setting(32, changeable=True)
     max_transfer_bytes_on_message_in_disk: int = setting(64 << 10, changeable=True)
     max_transfer_count_on_message_in_disk: int = setting(8, changeable=True)
-    access_message_in_memory_max_ratio: int = setting(40)
-    """Percent of memory; a message further behind the log's end counts as on disk."""
     default_query_max_num: int = setting(32, changeable=True)
     """Messages of a query by key that names no limit."""
     enable_property_filter: bool = setting(True, changeable=True)
     """Whether subscriptions by SQL92 are taken. Apache's default is false."""
     filter_support_retry: bool = setting(False, changeable=True)
-    """Whether they also judge the messages that come again."""
+    """Whether subscriptions by SQL92 also filter retries."""
+
+    # Transactions
+    reject_transaction_message: bool = setting(False, changeable=True)
+    """Whether half messages are refused."""
+    transaction_time_out: int = setting(6000, changeable=True)
+    """Milliseconds after which a producer is asked about its transaction first."""
+    transaction_check_interval: int = setting(30_000, least=1)
+    """Milliseconds between rounds of such questions. Default: that of 5.x; 4.9.8 has 60 s."""
+    transaction_check_max: int = setting(15, changeable=True, least=1)
+    """Questions about one transaction, after which its message is put aside."""
+
+    # Timers
+    timer_max_delay_sec: int = setting(3 * 24 * 3600, changeable=True)
+    """Seconds that a message with a timer may wait at most."""
+    timer_congest_num_each_slot: int = setting(INT_MAX, changeable=True)
+    """Timers for one second beyond which more are refused by chance, and twice as many always."""
+    recall_message_enable: bool = setting(True, changeable=True)
+    """Whether messages with a timer can be recalled. Apache's default is false."""
+    allow_recall_when_broker_not_writeable: bool = setting(True, changeable=True)
 
     # Logical queues
-    logical_listen_port: int | None = setting(None)
+    logical_listen_port: int | None = setting(None, least=-1, most=65535)
     """The port where clients that do not know logical queues find them; its VIP port is two
     below. 0 takes any free pair, -1 opens none. Default: ten above ``listen_port``, or any where
     that is any."""
+    logical_queue_brokers: int = setting(4, least=1, most=64)
+    """Number of brokers at which clients that do not know logical queues see a topic's. What a
+    topic gets with its first logical queues it keeps. Each has a port pair of its own beside
+    ``logical_listen_port``: see ``numbered_ports``."""
     forward_timeout: int = setting(3000, changeable=True)
     """Milliseconds to wait for a broker that a message is passed on to."""
     logical_queue_seal_timeout: int = setting(10_000, changeable=True)
     """Milliseconds that sealing a queue may wait for its writers and for the disk."""
-    logical_queue_reconcile_interval: int = setting(3000)
+    logical_queue_reconcile_interval: int = setting(3000, least=100)
     """Milliseconds between looks at migrations that others should have completed."""
-    logical_queue_expired_keep_millis: int = setting(86_400_000, changeable=True)
+    logical_queue_expired_keep_millis: int = setting(86_400_000, changeable=True, most=INT64[-1])
     """Milliseconds that a segment without messages is kept before it is forgotten."""
     logical_queue_reuse_readable: bool = setting(False, changeable=True)
     """Whether tools may use a queue again that still has messages, as 5.0.0-PREVIEW's do."""
@@ -127,85 +160,21 @@ class BrokerConfig(Settings):
     """Topics, with commas between, that clients which do not know logical queues see as they
     are: the brokers' own queues, from which what cannot stay is passed on."""
 
-    # The store
-    store_path_root_dir: Path = setting(Path("lanemq-data"))  # noqa: RUF009 - a field
-    """Default: ``lanemq-data`` in the current directory."""
-    store_path_commit_log: Path | None = setting(None)  # noqa: RUF009 - a field
-    store_type: StoreType = setting(StoreType.FILE)  # noqa: RUF009 - a field
-    """``default`` keeps queues in files and tables in JSON, ``defaultRocksDB`` both in RocksDB."""
-    rocksdb_cq_double_write_enable: bool | None = setting(None, key="rocksdbCQDoubleWriteEnable")
-    """Whether queues in files are kept in RocksDB, too. Default: false."""
-    rocksdb_cq_write_enable: bool | None = setting(None, key="rocksdbCQWriteEnable")
-    """Another name of ``rocksdb_cq_double_write_enable``, which has the value."""
-    rocksdb_cq_backfill_enable: bool = setting(True, key="rocksdbCQBackfillEnable")
-    """Whether double writing brings older messages into RocksDB as well."""
-    rocksdb_cq_backfill_rate: int = setting(20_000, key="rocksdbCQBackfillRate")
-    """Messages per second that this takes from the log."""
-    rocksdb_cq_allow_uncovered: bool = setting(False, key="rocksdbCQAllowUncovered")
-    """Whether to start with RocksDB alone though messages cannot be read then."""
-    transfer_metadata_json_to_rocksdb: bool = setting(True)
-    """Whether a start with RocksDB takes over newer topics and groups. (5.3.1: false.)"""
-    transfer_offset_json_to_rocksdb: bool = setting(True)
-    """Whether a start with RocksDB takes over newer offsets. (5.3.1: false.)"""
-    real_time_persist_rocksdb_config: bool = setting(True, key="realTimePersistRocksDBConfig")
-    """Whether a change of a topic or a group is durable before it is answered."""
-    export_json_on_shutdown: bool = setting(True)
-    """Whether a broker with RocksDB alone writes the JSON files when it stops."""
-    allow_stale_json_metadata: bool = setting(False)
-    """Whether to start with JSON files though RocksDB has something newer."""
-    config_manager_version: str | None = setting(None)
-    """v1 starts beside ``config/rdb`` of a broker with v2, which lanemq cannot read."""
-    enable_lmq: bool = setting(False)
-    enable_multi_dispatch: bool = setting(False)
-    """With ``enable_lmq``: messages go to light queues, too."""
-    mapped_file_size_commit_log: int = setting(1 << 30)
-    mapped_file_size_consume_queue: int = setting(6_000_000)
-    message_index_enable: bool = setting(True)
-    max_hash_slot_num: int = setting(5_000_000)
-    max_index_num: int = setting(20_000_000)
-    flush_disk_type: FlushMode = setting(FlushMode.ASYNC)  # noqa: RUF009 - a field
-    sync_flush_timeout: int = setting(5000)
-    """Milliseconds."""
-    flush_interval_commit_log: int = setting(500)
-    """Milliseconds."""
-    flush_commit_log_least_pages: int = setting(4)
-    flush_commit_log_thorough_interval: int = setting(10_000)
-    """Milliseconds."""
-    flush_interval_consume_queue: int = setting(1000)
-    """Milliseconds."""
-    flush_consume_queue_thorough_interval: int = setting(60_000)
-    """Milliseconds."""
-    flush_consumer_offset_interval: int = setting(5000)
-    """Milliseconds."""
-    flush_delay_offset_interval: int = setting(10_000)
-    """Milliseconds."""
-    file_reserved_time: int = setting(72)
-    """Hours."""
-    delete_when: str = setting("04")
-    """Local hours, joined by ``;``."""
-    clean_resource_interval: int = setting(10_000)
-    """Milliseconds."""
-    delete_commit_log_files_interval: int = setting(100)
-    """Milliseconds."""
-    clean_file_forcibly_enable: bool = setting(True)
-    disk_max_used_space_ratio: int = setting(75)
-    """Percent."""
-    disk_space_clean_forcibly_ratio: int = setting(85)
-    """Percent."""
-    disk_space_warning_level_ratio: int = setting(90)
-    """Percent."""
-    check_crc_on_recover: bool = setting(True, key="checkCRCOnRecover")
-
     # The server
-    server_channel_max_idle_time_seconds: int = setting(120)
+    server_channel_max_idle_time_seconds: int = setting(120, least=1)
+    peer_memory_max: int = setting(0, most=PEER_MEMORY_MOST)
+    """Bytes that the process may keep for its peers together: unfinished frames, waiting
+    requests, unread answers, tables of clients. Beyond it, whoever keeps the most is closed. At
+    least 32 MiB; 0 is an eighth of the machine's memory, from 64 to 256 MiB."""
     config_black_list: str = setting("configBlackList;brokerConfigPath")
     """Keys that UPDATE_BROKER_CONFIG must not touch, joined by ``;``."""
 
     @classmethod
     def other_apache_keys(cls) -> frozenset[str]:
-        return APACHE_KEYS
+        return APACHE_KEYS | TlsSettings.other_apache_keys()
 
     def check(self) -> None:
+        TlsSettings.check(self)
         for key, name in (
             ("brokerName", self.broker_name),
             ("brokerClusterName", self.broker_cluster_name),
@@ -216,24 +185,10 @@ class BrokerConfig(Settings):
             raise ConfigError(
                 "lanemq does not replicate: brokerId must be 0 and brokerRole ASYNC_MASTER"
             )
-        given = {self.rocksdb_cq_double_write_enable, self.rocksdb_cq_write_enable} - {None}
-        if len(given) > 1:
-            raise ConfigError(
-                "rocksdbCQDoubleWriteEnable and rocksdbCQWriteEnable are two names of one "
-                "switch, and have different values: give one of them"
-            )
-        self.rocksdb_cq_double_write_enable = True in given
-        self.rocksdb_cq_write_enable = None
-        if not (self.listen_port == 0 or 3 <= self.listen_port <= 65535):
+        if self.listen_port in (1, 2):
             raise ConfigError(f"listenPort is {self.listen_port}: it must be 0 or 3 to 65535")
-        if not 10_000 <= self.register_name_server_period <= 60_000:
-            raise ConfigError("registerNameServerPeriod must be 10000 to 60000 (milliseconds)")
-        if self.logical_queue_reconcile_interval < 100:
-            raise ConfigError("logicalQueueReconcileInterval must be at least 100 (milliseconds)")
-        try:
-            self.store_config()
-        except ConfigInvalid as error:
-            raise ConfigError(str(error)) from error
+        self.check_access()
+        self.check_store()
 
     @property
     def name_servers(self) -> tuple[str, ...]:
@@ -247,7 +202,7 @@ class BrokerConfig(Settings):
 
     @property
     def advertised_host(self) -> str:
-        """The host that clients are told (see ``broker_ip1``), as a literal address.
+        """The advertised host (see ``broker_ip1``), as a literal address.
 
         It goes into every stored record and message id, which have no room for a name.
         Raises ``ConfigError`` for a name that has no IPv4 address.
@@ -264,17 +219,37 @@ class BrokerConfig(Settings):
 
     @property
     def blocked_keys(self) -> frozenset[str]:
-        """The keys of ``config_black_list``."""
+        """The keys of ``config_black_list``, and those that are always on it."""
         return frozenset(
-            {"configBlackList", "brokerConfigPath", *self.config_black_list.split(";")}
+            {
+                "configBlackList",
+                "brokerConfigPath",
+                "innerClientAuthenticationCredentials",
+                "initAuthenticationUser",
+                *self.config_black_list.split(";"),
+            }
         )
 
     @property
     def logical_port(self) -> int | None:
-        """What ``logical_listen_port`` comes to; None for no port."""
+        """The value of ``logical_listen_port`` with its default applied; None for no port."""
         if self.logical_listen_port is None:
             return self.listen_port + LOGICAL_ABOVE if self.listen_port else 0
         return None if self.logical_listen_port < 0 else self.logical_listen_port
+
+    @property
+    def numbered_ports(self) -> tuple[int, ...]:
+        """The ports of the brokers that older clients see, from the first on; none for only one.
+
+        Above and below ``logical_port``, so that up to five find room between two brokers that are
+        20 apart.
+        """
+        port = self.logical_port
+        if port is None or self.logical_queue_brokers == 1:
+            return ()
+        return tuple(
+            port and port + numbered_above(number) for number in range(self.logical_queue_brokers)
+        )
 
     @property
     def physical_topics(self) -> frozenset[str]:
@@ -282,51 +257,15 @@ class BrokerConfig(Settings):
         names = (name.strip() for name in self.logical_queue_physical_topics.split(","))
         return frozenset(filter(None, names))
 
-    def limits(self) -> Limits:
-        """The bounds that the broker's server puts on its peers."""
-        return Limits(idle_s=float(self.server_channel_max_idle_time_seconds))
-
-    def store_config(self) -> StoreConfig:
-        """The store's share of the settings. Raises ``ConfigInvalid``."""
-        return StoreConfig(
-            root=self.store_path_root_dir,
-            commit_log_directory=self.store_path_commit_log,
-            store_type=self.store_type,
-            rocksdb_double_write=bool(self.rocksdb_cq_double_write_enable),
-            rocksdb_backfill=self.rocksdb_cq_backfill_enable,
-            rocksdb_backfill_rate=self.rocksdb_cq_backfill_rate,
-            allow_uncovered=self.rocksdb_cq_allow_uncovered,
-            transfer_metadata=self.transfer_metadata_json_to_rocksdb,
-            transfer_offsets=self.transfer_offset_json_to_rocksdb,
-            persist_metadata_at_once=self.real_time_persist_rocksdb_config,
-            export_json_on_close=self.export_json_on_shutdown,
-            allow_stale_json=self.allow_stale_json_metadata,
-            config_manager_version=self.config_manager_version,
-            multi_dispatch=self.enable_lmq and self.enable_multi_dispatch,
-            commit_log_file_bytes=self.mapped_file_size_commit_log,
-            consume_queue_file_bytes=self.mapped_file_size_consume_queue,
-            index_enabled=self.message_index_enable,
-            max_hash_slots=self.max_hash_slot_num,
-            max_index_entries=self.max_index_num,
-            flush=self.flush_disk_type,
-            flush_interval_s=self.flush_interval_commit_log / 1000,
-            flush_least_bytes=self.flush_commit_log_least_pages * _PAGE_BYTES,
-            flush_thorough_interval_s=self.flush_commit_log_thorough_interval / 1000,
-            queue_flush_interval_s=self.flush_interval_consume_queue / 1000,
-            queue_thorough_interval_s=self.flush_consume_queue_thorough_interval / 1000,
-            offsets_persist_interval_s=self.flush_consumer_offset_interval / 1000,
-            delay_offsets_persist_interval_s=self.flush_delay_offset_interval / 1000,
-            file_reserved_hours=self.file_reserved_time,
-            delete_when=self.delete_when,
-            clean_interval_s=self.clean_resource_interval / 1000,
-            delete_pause_s=self.delete_commit_log_files_interval / 1000,
-            clean_forcibly=self.clean_file_forcibly_enable,
-            disk_max_used_ratio=self.disk_max_used_space_ratio / 100,
-            disk_clean_forcibly_ratio=self.disk_space_clean_forcibly_ratio / 100,
-            disk_full_ratio=self.disk_space_warning_level_ratio / 100,
-            max_message_bytes=self.max_message_size,
-            delay_levels=self.message_delay_level,
-            check_crc_on_recovery=self.check_crc_on_recover,
-            cold_memory_ratio=self.access_message_in_memory_max_ratio / 100,
-            sync_flush_timeout_s=self.sync_flush_timeout / 1000,
+    @property
+    def peer_memory_bytes(self) -> int:
+        """The value of ``peer_memory_max`` with its default applied."""
+        return (
+            max(self.peer_memory_max, LIMIT_MIN_BYTES)
+            if self.peer_memory_max
+            else default_limit_bytes()
         )
+
+    def limits(self) -> Limits:
+        """Return the bounds that the broker's server puts on its peers."""
+        return Limits(idle_s=float(self.server_channel_max_idle_time_seconds))

@@ -1,5 +1,6 @@
-"""What the handlers of one broker share."""
+"""The context that the handlers of one broker share."""
 
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import final
@@ -7,31 +8,39 @@ from typing import final
 import trio
 
 from lanemq.sdk import RemotingClient
-from lanemq.storage import Store, StoreUnwritable, parse_delay_levels
-from lanemq.wire import HostAddress, TopicConfig
+from lanemq.storage import Store, StoreUnwritable, disk_problem, parse_delay_levels
+from lanemq.wire import HostAddress, Refused, ResponseCode
+from lanemq.wire.bodies import TopicConfig
+from lanemq.wire.logical import PROGRESS_PREFIX
 
-from .._session import Session
-from ._clients import ClientRegistry
+from ..acl import AccessControl
+from ..logical.broker._progress import LogicalProgress
+from ..logical.broker._state import LogicalState, waiting_queue
+from ..net._budget import Budget
+from ..net._dispatch import Guard
+from ..net._session import Session
 from ._config import BrokerConfig
-from ._groups import Groups
-from ._hold import Hold, Holds
-from ._locks import QueueLocks
-from ._logical_state import LogicalState, waiting_queue
 from ._peers import Peers
-from ._stages import GroupStages, waiting_topic
-from ._stats import BrokerStatistics
-from ._topics import Topics
-from ._writer import Writer, unwritable
+from .handlers._locks import QueueLocks
+from .handlers._writer import Writer, unwritable
+from .state._clients import ClientRegistry
+from .state._groups import Groups
+from .state._hold import Hold, Holds
+from .state._stages import GroupStages, waiting_topic
+from .state._stats import BrokerStatistics
+from .state._topics import Topics
+
+LOGGER = logging.getLogger("lanemq.proxy.broker")
 
 
 def wall_clock_ms() -> int:
-    """The time of day in milliseconds since 1970."""
+    """Return the time of day in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 @final
 class BrokerContext:
-    """The store of a broker, the tables around it, and the one moment at which writes count."""
+    """The context of a broker: its store, the tables around it, and the commit of its writes."""
 
     def __init__(
         self,
@@ -44,29 +53,43 @@ class BrokerContext:
         announced: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
         client: RemotingClient | None = None,
         now_ms: Callable[[], int] = wall_clock_ms,
+        budget: Budget | None = None,
+        access_control: AccessControl | None = None,
     ) -> None:
         self.config = config
         self.store = store
+        self.budget = budget if budget is not None else Budget(config.peer_memory_bytes)
+        """The budget charged for the peers of this process's ports."""
+        self.access_control = access_control
+        """The check of requests from outside; None for a broker that lets in everyone."""
         self.address = address
-        """Where clients reach this broker; it is part of every message id given out."""
+        """The address for clients, which is part of every message id given out."""
         self.store_host = address.packed
         self.now_ms = now_ms
-        """The time of day, for what is stored and compared with what was stored."""
+        """The time of day, for store times and comparisons with them."""
         self.now_s = trio.current_time
         """A clock without jumps, for time-outs."""
         self.announce = announce
-        """Tell the name servers of a topic that changed."""
+        """Tells the name servers of a changed topic."""
         self.announce_all = announce_all
-        """Tell the name servers everything again."""
+        """Tells the name servers everything again."""
         self.announced = announced
         """Waits, but not for long, until the name servers that are up have heard it all."""
         self.peers = Peers(config, client)
         """The other brokers."""
-        self.clients: ClientRegistry[Session] = ClientRegistry()
+        self.clients: ClientRegistry[Session] = ClientRegistry(
+            lambda session, size_bytes: session.account.add(size_bytes)
+        )
+        self.supervisor = store.supervisor
+        """The supervisor of the background tasks, the store's among them."""
         self.holds: Holds[Session] = Holds()
         self.locks = QueueLocks()
-        self.topics = Topics(store.tables.topics, config, announce)
-        self.groups = Groups(store.tables.groups, config)
+        self.topics = Topics(store.tables, config, announce)
+        self.on_unwritten: list[Callable[[Refused], None]] = []
+        """Callbacks for a ``write`` that stored nothing, called before anybody is told."""
+        self.on_topic_deleted: list[Callable[[str], None]] = []
+        """Callbacks for each topic that an operator deletes, called with its name."""
+        self.groups = Groups(store.tables, config)
         self.stages = GroupStages(store)
         self.logical = LogicalState(
             store,
@@ -74,8 +97,13 @@ class BrokerContext:
             address=str(address),
             now_ms=now_ms,
             changed=self._mapping_changed,
+            brokers=config.logical_queue_brokers,
         )
-        """The logical queues that this broker has a part in."""
+        """The logical queues in which this broker has a part."""
+        self.logical_progress = LogicalProgress(
+            self.logical, store.tables.consumer_offsets, self.peers, commit=self.commit_offset
+        )
+        """The groups' progress in logical queues."""
         self.writer = Writer(
             store,
             parse_delay_levels(store.config.delay_levels),
@@ -83,9 +111,14 @@ class BrokerContext:
             gate=self.logical.gate,
         )
         self.statistics = BrokerStatistics(now_s=self.now_s(), day=time.localtime().tm_yday)
-        self.answer_held: Callable[[Hold[Session]], None] = lambda hold: None
-        """Runs a pull again that was parked, and answers it. The pull handlers put theirs here."""
+        self.answer_woken: Callable[[list[Hold[Session]]], None] = lambda holds: None
+        """Runs a parked pull again, and answers it. Set by the pull handlers."""
         store.on_durable.append(self._answer_woken)
+
+    @property
+    def guard(self) -> Guard | None:
+        """The check for this process's ports: see ``Exchange``."""
+        return None if self.access_control is None else self.access_control.check
 
     def _mapping_changed(self, topic: str, queue_ids: set[int]) -> None:
         """Tell name servers of a topic's logical queues, and run its parked pulls again."""
@@ -99,8 +132,19 @@ class BrokerContext:
             self.holds.wake(waiting_queue(topic), queue_id)
         self.settle()
 
-    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Keep a group's offset as it is given; pulls that wait for it are answered soon."""
+    def commit_offset(
+        self, group: str, topic: str, queue_id: int, offset: int, *, hops: int = 0
+    ) -> None:
+        """Keep a group's offset as given; pulls that wait for it are answered soon.
+
+        Progress in a logical queue is kept where the queue ends: see ``LogicalProgress``.
+        ``hops`` is how often another broker passed it on.
+        """
+        if topic.startswith(PROGRESS_PREFIX):
+            kept = self.logical_progress.takes(group, topic, queue_id, offset, hops=hops)
+            if kept is None:
+                return
+            offset = kept
         self.store.tables.consumer_offsets.put(group, topic, queue_id, offset)
         waiting = waiting_topic(group, topic)
         if self.holds.waits_on(waiting, queue_id):
@@ -113,8 +157,20 @@ class BrokerContext:
                 properties=bytes,
             )
 
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic and its messages; its logical queues are for ``LogicalState.forget``.
+
+        Raises as ``write``: messages that came just now may be on their way into it.
+        """
+        self.commit()
+        self.topics.remove(topic)
+        self.store.delete_topic(topic)
+        self.statistics.forget_topic(topic)
+        for forget in self.on_topic_deleted:
+            forget(topic)
+
     def commit(self) -> None:
-        """``write`` and ``settle`` in one, for those who have nobody to answer in between."""
+        """Do ``write`` and ``settle`` in one, for callers without an answer to send in between."""
         self.write()
         self.settle()
 
@@ -131,22 +187,40 @@ class BrokerContext:
             self.store.write()
         except StoreUnwritable as error:
             self.writer.settled()
-            raise unwritable(error) from error
+            refusal = unwritable(error)
+            for refuse in self.on_unwritten:
+                refuse(refusal)
+            raise refusal from error
+        if self.store.tables.is_wanted:
+            self._write_tables()
         if written != statistics.puts_timed:  # a read that brought nothing to write took no time
             statistics.puts_timed = written
             statistics.put_took((time.perf_counter_ns() - started_ns) // 1_000_000)
 
+    def _write_tables(self) -> None:
+        """Write topics and groups that changed, once for all requests of a read.
+
+        Raises ``Refused`` where they cannot be written; they are in force nevertheless, and the
+        store tries again.
+        """
+        try:
+            self.store.tables.write_wanted()
+        except OSError as error:
+            LOGGER.error("topics and groups cannot be written: %s", error)
+            remark = f"topics and groups cannot be written: {disk_problem(error)}"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark) from error
+
     def settle(self) -> None:
-        """Make what was written visible to readers, and answer the pulls that it wakes.
+        """Make written messages visible to readers, and answer the pulls that they wake.
 
         The server does this once the replies of a read have left: senders need not wait for it,
         and nobody else can look before.
         """
         self.store.dispatch()
         self.writer.settled()
-        self._answer_woken()
+        if self.holds.has_woken:
+            self._answer_woken()
 
     def _answer_woken(self) -> None:
         if self.holds.has_woken:
-            for hold in self.holds.take_woken():
-                self.answer_held(hold)
+            self.answer_woken(self.holds.take_woken())

@@ -1,4 +1,4 @@
-"""The other brokers and the name servers, as a broker asks them.
+"""A broker's calls to other brokers and name servers.
 
 A broker is asked at the address that the name servers give for its name: an address that was
 written down with a segment may be that of an earlier machine.
@@ -14,31 +14,24 @@ from typing import Final, final
 import trio
 
 from lanemq.sdk import BrokerUnreachable, LanemqError, RemotingClient, RequestTimedOut
-from lanemq.wire import (
-    MASTER_ID,
-    ClusterInfo,
-    Frame,
-    ProtocolError,
-    Refused,
-    RequestCode,
-    ResponseCode,
-    request,
-)
+from lanemq.wire import ProtocolError, Refused, RequestCode, ResponseCode
+from lanemq.wire.bodies import MASTER_ID, ClusterInfo
+from lanemq.wire.frame import Frame, request
 
 from ._config import BrokerConfig
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.peers")
 
 ADDRESSES_S: Final = 10.0
-"""Addresses are asked for again when they are older than this."""
+"""Seconds after which addresses are asked for again."""
 RETRY_S: Final = 1.0
-"""So soon where no name server answered."""
+"""Seconds until the next question where no name server answered."""
 NAME_SERVER_S: Final = 3.0
 
 
 @final
 class _Any(Container[int]):
-    """Every answer is one."""
+    """A container of all response codes: every answer is accepted."""
 
     def __contains__(self, code: object) -> bool:
         return True
@@ -76,7 +69,7 @@ class Peers:
             raise self._unreachable(address, error) from error
 
     async def oneway(self, broker_name: str, fallback: str | None, frame: Frame) -> None:
-        """Tell a broker something; errors as ``call``, as far as they show at once."""
+        """Send a oneway request to a broker; errors as ``call``, as far as they show at once."""
         address = await self.address(broker_name, fallback)
         assert self._client is not None, "an address is only known to one who can ask"
         try:
@@ -85,7 +78,7 @@ class Peers:
             raise self._unreachable(address, error) from error
 
     async def address(self, broker_name: str, fallback: str | None = None) -> str:
-        """Where the master of that name is. Raises ``Refused`` (SYSTEM_ERROR)."""
+        """Return the address of the master of that name. Raises ``Refused`` (SYSTEM_ERROR)."""
         if broker_name not in self._addresses or trio.current_time() >= self._fresh_until_s:
             async with self._asking:
                 if trio.current_time() >= self._fresh_until_s:
@@ -95,8 +88,20 @@ class Peers:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"unknown brokerName {broker_name}")
         return address
 
+    async def is_listed(self, broker_name: str) -> bool:
+        """Return whether any name server that answers has a master of that name registered."""
+        answers = await self.ask_name_servers(request(RequestCode.GET_BROKER_CLUSTER_INFO))
+        for answer in answers:
+            try:
+                broker = ClusterInfo.decode(answer.body).broker_addr_table.get(broker_name)
+            except ProtocolError:
+                continue
+            if broker is not None and MASTER_ID in broker.broker_addrs:
+                return True
+        return False
+
     async def ask_name_servers(self, frame: Frame) -> list[Frame]:
-        """The answers of all name servers that answer, whatever their codes are."""
+        """Ask all name servers; return the answers that come, whatever their codes."""
         answers: list[Frame] = []
         client = self._client
         if client is None:

@@ -1,4 +1,4 @@
-"""Registering at name servers: at start, every 30 s, on every change, and the farewell.
+"""Registration at name servers: at start, every 30 s, on every change, and the farewell.
 
 A change is a new or another topic, or a connection that was lost: a name server forgets a
 broker whose connection ends.
@@ -11,26 +11,22 @@ import math
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final, final
 
 import trio
 
 from lanemq.sdk import LanemqError, RemotingClient
-from lanemq.wire import (
-    Frame,
-    KVTable,
-    Permission,
-    ProtocolError,
+from lanemq.storage import Supervisor
+from lanemq.wire import Permission, ProtocolError, RequestCode
+from lanemq.wire.bodies import KVTable, RegisterBrokerBody, TopicConfig, TopicConfigWrapper
+from lanemq.wire.frame import Frame, request
+from lanemq.wire.headers import (
     QueryDataVersion,
     QueryDataVersionResponse,
     RegisterBroker,
-    RegisterBrokerBody,
     RegisterBrokerResponse,
-    RequestCode,
-    TopicConfig,
-    TopicConfigWrapper,
     UnregisterBroker,
-    request,
 )
 from lanemq.wire.logical import (
     ClientView,
@@ -47,25 +43,29 @@ from ._config import BrokerConfig
 LOGGER = logging.getLogger("lanemq.proxy.broker.registration")
 
 RETRY_S: Final = 2.0
-"""How soon an attempt that failed is repeated; also how soon a lost connection is noticed."""
+"""Seconds until a failed attempt is repeated, or a lost connection noticed."""
 
-TOLD_S: Final = 1.0
-"""How long ``Registrar.told`` waits for name servers that do not answer."""
+TOLD_S: Final = 3.0
+"""Seconds that ``Registrar.told`` waits for name servers that do not answer.
+
+As long as 5.3.3 waits for one that is told of a topic (BrokerController.registerSingleTopicAll);
+Apache's tools wait 5 s for the broker.
+"""
 
 UNREGISTER_S: Final = 2.0
-"""How long a shutdown waits for name servers to take the farewell."""
+"""Seconds that a shutdown waits for name servers to take the farewell."""
 
 
 @final
 class Registrar:
-    """Keeps one broker registered. ``run`` does the work; the rest never waits.
+    """The registrar of one broker. ``run`` does the work; the rest never waits.
 
     ``topics`` gives all topics with their data version, whenever it is called, and
     ``logical_queues`` what the broker knows of logical queues, topic by topic: of others'
     segments only what is missing between them and its own is registered.
     ``on_java_setting`` hears, with its name, which topics' logical queues a name server tells
     Java clients of. ``on_order_topics`` hears which topics the name server's operator has declared
-    ordered.
+    ordered. ``logical_brokers`` tells how many brokers clients of old see a topic at.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class Registrar:
         on_java_setting: Callable[[str, str], None] = lambda server, setting: None,
         on_order_topics: Callable[[Mapping[str, str]], None] = lambda table: None,
         logical_listener: LogicalListenerReport | None = None,
+        logical_brokers: Callable[[str], int] = lambda topic: 1,
     ) -> None:
         self._config = config
         self._client = client
@@ -90,28 +91,31 @@ class Registrar:
         self._on_java_setting = on_java_setting
         self._on_order_topics = on_order_topics
         self._logical_listener = logical_listener
+        self._logical_brokers = logical_brokers
         self._servers = [_NameServer(name) for name in config.name_servers]
 
     def announce(self, topic: TopicConfig) -> None:
-        """A topic was created or changed: tell every name server of it, at once."""
+        """Tell every name server at once of a topic that was created or changed."""
         for server in self._servers:
             server.changed[topic.topic_name] = topic
             server.wake.set()
 
     def announce_all(self) -> None:
-        """Something that concerns every topic has changed (see ``announce``)."""
+        """Tell every name server of a change that concerns every topic (see ``announce``)."""
         for server in self._servers:
             server.is_stale = True
             server.wake.set()
 
-    async def run(self) -> None:
-        """Stay registered until cancelled."""
+    async def run(self, supervisor: Supervisor) -> None:
+        """Keep the broker registered until cancelled."""
         async with trio.open_nursery() as nursery:
             for server in self._servers:
-                nursery.start_soon(self._attend, server)
+                name = f"registration at {server.name}"
+                nursery.start_soon(supervisor.run, name, partial(self._attend, server))
 
     async def registered(self, timeout_s: float) -> bool:
-        """Wait until every name server was tried once; whether all of them know the broker."""
+        """Wait until every name server was tried once; returns whether all of them know the
+        broker."""
         with trio.move_on_after(timeout_s):
             for server in self._servers:
                 await server.tried.wait()
@@ -128,7 +132,7 @@ class Registrar:
                     await server.done.wait()
 
     async def unregister(self) -> None:
-        """Say goodbye to every name server that can be reached within ``UNREGISTER_S``."""
+        """Unregister at every name server that can be reached within ``UNREGISTER_S``."""
         with trio.move_on_after(UNREGISTER_S, shield=True):
             async with trio.open_nursery() as nursery:
                 for server in self._servers:
@@ -150,7 +154,7 @@ class Registrar:
             server.wake = trio.Event()
 
     async def _register(self, server: "_NameServer", *, is_whole: bool) -> bool:
-        """Tell a name server everything, or the latest changes; false if it did not work."""
+        """Tell a name server everything, or the latest changes; returns whether it worked."""
         wrapper = self._wrapper(None if is_whole else server.changed)
         is_routine = server.is_registered and not server.is_stale and not server.changed
         server.changed, server.is_stale, server.is_telling = {}, False, True
@@ -185,7 +189,7 @@ class Registrar:
         return True
 
     def _wrapper(self, changed: Mapping[str, TopicConfig] | None) -> TopicConfigWrapper:
-        """All topics, or those that changed.
+        """Return all topics, or those that changed.
 
         A name server takes a version it has seen for one it knows all topics of. So a part
         may go only to one that has the rest: over the connection that brought it there.
@@ -211,6 +215,7 @@ class Registrar:
                 name: TopicReport(
                     ClientView.PHYSICAL if name in physical else ClientView.LOGICAL,
                     gaps=gaps_beside(name_here, queues),
+                    brokers=self._logical_brokers(name),
                 )
                 for name, queues in known.items()
             },
@@ -265,22 +270,22 @@ class Registrar:
 
 
 class _NameServer:
-    """What one name server knows, and what it is to be told."""
+    """One name server: what it knows, and what it has to be told."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.changed: dict[str, TopicConfig] = {}
         self.is_stale = False
-        """Everything is to be told again."""
+        """Whether everything has to be told again."""
         self.is_registered = False
-        """It has been told everything but the above, over the connection that is open now."""
+        """Whether it has been told everything but the above, over the present connection."""
         self.is_failing = False
-        """The last attempt failed, and that has been said."""
+        """Whether the last attempt failed, and that was logged."""
         self.is_telling = False
-        """An attempt is under way."""
+        """Whether an attempt is under way."""
         self.wake = trio.Event()
         self.done = trio.Event()
-        """Set after the next attempt."""
+        """Event that is set after the next attempt."""
         self.tried = trio.Event()
 
     @property
@@ -289,7 +294,7 @@ class _NameServer:
 
 
 def restricted(topic: TopicConfig, allowed: int) -> TopicConfig:
-    """A topic with no more than the broker's own permission.
+    """Return a topic with no more than the broker's own permission.
 
     (4.9.8 gives it all of the broker's, which would open a topic that is closed by itself.)
     """

@@ -6,6 +6,8 @@ Each part of the project brings its own sub-commands through the entry-point gro
 
 import sys
 
+from ._output import run_to_closed_output
+
 
 def main() -> None:
     """Run the command line. It needs click, which ``pip install lanemq`` alone leaves out."""
@@ -15,7 +17,7 @@ def main() -> None:
         if error.name != "click":
             raise
         sys.exit("lanemq: the command line is not installed; pip install 'lanemq[server]'")
-    lanemq(prog_name="lanemq")
+    run_to_closed_output(lambda: lanemq(prog_name="lanemq"))
 
 
 __all__ = ["main"]

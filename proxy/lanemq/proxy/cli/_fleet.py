@@ -1,4 +1,4 @@
-"""Several broker processes on one machine, kept running by the one that started them.
+"""A fleet of broker processes on one machine, kept running by the process that started them.
 
 One loop uses one core. Logical queues hide from clients how many brokers there are, so that a
 machine's cores are so many brokers of one cluster.
@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, final
 import msgspec
 import trio
 
+from lanemq.sdk import dial_tcp
+
 from .._settings import ConfigError
+from ..tls import ProcessTls
 from ._fleet_topics import keep_logical
 from ._run import Ready
 
@@ -27,16 +30,18 @@ LOGGER = logging.getLogger("lanemq.proxy.fleet")
 
 LANEMQ: Final = (sys.executable, "-m", "lanemq.proxy.cli")
 READY_S: Final = 60.0
-"""A broker may have much to recover."""
+"""Seconds until a broker must be ready; it may have much to recover."""
+VIP_BELOW: Final = 2
 PAUSE_S: Final = 1.0
-"""Between the end of a process and its next start."""
+"""Seconds between the end of a process and its next start."""
 STOP_S: Final = 30.0
 PORTS_APART: Final = 20
-"""Between brokers: each has its main and its logical listener's port, and two VIP ports."""
+"""Distance of brokers' ports: each has its main port, those of its logical listener, and VIP
+ports."""
 
 
 class BrokerFailed(OSError):  # noqa: N818 - says what happened
-    """A broker process ended before it was ready; what is wrong stands above, on stderr."""
+    """A broker process ended before it was ready; the reason stands above, on stderr."""
 
     def __init__(self, name: str, status: int | None) -> None:
         super().__init__(f"broker {name} did not start (exit status {status}), see above")
@@ -44,18 +49,19 @@ class BrokerFailed(OSError):  # noqa: N818 - says what happened
 
 @final
 class BrokerProcess:
-    """``lanemq broker`` with some options, started again whenever it ends by itself."""
+    """A process of ``lanemq broker`` with some options, started again whenever it ends by
+    itself."""
 
     def __init__(self, name: str, options: Sequence[str]) -> None:
         self.name = name
         self.facts: Mapping[str, Any] = {}
-        """What it said when it was last ready."""
+        """The facts it printed when it was last ready."""
         self._options = options
         self._process: trio.Process | None = None
-        self._is_stopping = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep it running until cancelled. Raises ``BrokerFailed`` if it never becomes ready."""
+        """Keep the process running until cancelled. Raises ``BrokerFailed`` if it never becomes
+        ready."""
         try:
             await self._start()
             task_status.started()
@@ -107,7 +113,7 @@ class BrokerProcess:
 
 @asynccontextmanager
 async def run_fleet(brokers: Sequence[BrokerProcess]) -> AsyncIterator[None]:
-    """Run all of them for the length of the block, which begins when all are ready."""
+    """Run all broker processes for the length of the block, which begins when all are ready."""
     async with trio.open_nursery() as nursery:
         async with trio.open_nursery() as starting:
             for broker in brokers:
@@ -116,6 +122,14 @@ async def run_fleet(brokers: Sequence[BrokerProcess]) -> AsyncIterator[None]:
             yield
         finally:
             nursery.cancel_scope.cancel()
+
+
+def _ports_apart(config: "BrokerConfig") -> int:
+    """Return a distance of ports at which the highest of a broker is below the lowest of the
+    next."""
+    highest = max((*config.numbered_ports, config.logical_port or 0))
+    needed = highest + VIP_BELOW + 1 - config.listen_port
+    return PORTS_APART * max(1, -(-needed // PORTS_APART))
 
 
 @asynccontextmanager
@@ -128,15 +142,21 @@ async def serve_fleet(
 ) -> AsyncIterator[Ready]:
     """Run ``count`` brokers with the settings of ``config``, each on ports and in a store of its
     own, and look after their topics. Raises ``ConfigError`` and ``BrokerFailed``."""
+    if config.checks_requests and config.inner_credentials is None:
+        LOGGER.warning(
+            "requests are checked, but innerClientAuthenticationCredentials names no account: "
+            "brokers refuse each other, unless their addresses are in globalWhiteRemoteAddresses"
+        )
     if config.logical_listen_port:
         raise ConfigError(
             f"logicalListenPort is {config.logical_listen_port}, which {count} brokers cannot "
             "share: leave it out, and each takes the one ten above its main port"
         )
+    tls = ProcessTls(config, name="the fleet")
     brokers = []
     for number in range(count):
         name = f"{config.broker_name}-{number + 1}"
-        port = config.listen_port and config.listen_port + PORTS_APART * number
+        port = config.listen_port and config.listen_port + _ports_apart(config) * number
         options = [
             *("-n", config.namesrv_addr, "--name", name, "--host", config.bind_address),
             *("--port", str(port), "--log-level", log_level),
@@ -144,9 +164,18 @@ async def serve_fleet(
         ]
         if config_file is not None:
             options += ["-c", str(config_file)]
+        if config.tls_config_file is not None:
+            options += ["--tls-config", str(config.tls_config_file)]
         brokers.append(BrokerProcess(name, options))
     async with run_fleet(brokers), trio.open_nursery() as nursery:
-        nursery.start_soon(keep_logical, config.name_servers[0], count)
+        nursery.start_soon(tls.watch)
+        nursery.start_soon(
+            keep_logical,
+            config.name_servers[0],
+            count,
+            config.inner_credentials,
+            tls.dial(dial_tcp),
+        )
         yield Ready(
             (
                 f"name server {name_server}",

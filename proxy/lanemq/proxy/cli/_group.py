@@ -5,7 +5,18 @@ from typing import final
 
 import click
 
+from ._broker_file import read_broker_file
+
 GROUP = "lanemq.commands"
+BROKER_FILE = "lanemq.read_broker_file"
+"""The key in a context's ``meta`` of the function that reads a broker's configuration file."""
+
+
+@final
+class Interrupted(click.ClickException):
+    """The end of a command by Ctrl-C; click's own exit status, 1, means something else here."""
+
+    exit_code = 2
 
 
 @final
@@ -26,12 +37,14 @@ class EntryPointGroup(click.Group):
             command = entry.load()
         except ModuleNotFoundError as error:
             return _unavailable(cmd_name, error.name or str(error))
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted, before anything was begun") from None
         assert isinstance(command, click.Command), f"{entry.value} is no click command"
         return command
 
 
 def _unavailable(name: str, module: str) -> click.Command:
-    """A stand-in, so that one part that is not installed leaves the others usable."""
+    """Make a stand-in, so that a part that is not installed leaves the others usable."""
 
     def fail(arguments: tuple[str, ...]) -> None:
         raise click.ClickException(f"{name!r} needs the Python module {module!r}: install it first")
@@ -48,5 +61,8 @@ def _unavailable(name: str, module: str) -> click.Command:
 
 @click.group(cls=EntryPointGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="lanemq", prog_name="lanemq")
-def lanemq() -> None:
+@click.pass_context
+def lanemq(context: click.Context) -> None:
     """RocketMQ-compatible name server, broker and tools."""
+    # Parts below the servers take a broker's file, too, and know nothing of its reader.
+    context.meta[BROKER_FILE] = read_broker_file

@@ -1,4 +1,5 @@
-"""What the three server commands share: logging, signals, readiness, and errors in one line."""
+"""Common parts of the three server commands: logging, signals, readiness, and errors in one
+line."""
 
 import gc
 import logging
@@ -7,34 +8,54 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import click
 import msgspec
 import trio
 
-from .._listen import AddressUnavailable
 from .._settings import ConfigError
+from ..net._allocator import map_large_blocks
+from ..net._descriptors import raise_limit
+from ..net._listen import AddressUnavailable
 
 LOGGER = logging.getLogger("lanemq.proxy.cli")
 
 PARENT_LOOK_S = 0.5
+PRIVATE_UMASK = 0o077
+"""The umask of the servers: the store, RocksDB's files and kept settings are for their user
+alone."""
+IN_USE = (
+    "Stop that broker or tool first, or name another directory: --data DIR, or storePathRootDir in"
+    " the broker's file"
+)
+OTHER_PORT = "--port N takes another port"
+OTHER_BROKER_PORT = (
+    "A broker's ports lie around its main one: {option} N, or listenPort in the broker's file,"
+    " gives it another"
+)
 LEVELS = ("debug", "info", "warning", "error")
 
 _F = TypeVar("_F", bound=Callable[..., object])
 
 
 class Ready(NamedTuple):
-    """What a command prints when its services are listening."""
+    """The output of a command whose services are listening."""
 
     lines: tuple[str, ...]
-    """For people."""
+    """The lines for people."""
     facts: Mapping[str, object]
-    """For machines, with ``--json``."""
+    """The values for machines, with ``--json``."""
 
 
 def server_options(command: _F) -> _F:
-    """The options that every server command has."""
+    """Add the options that every server command has."""
+    command = click.option(
+        "--tls-config",
+        type=click.Path(path_type=Path),
+        help="A tls.properties of Apache's: tls.config.file.",
+    )(command)
     command = click.option(
         "--log-level",
         type=click.Choice(LEVELS),
@@ -60,6 +81,9 @@ def run_until_signalled(
     A second signal cuts the closing short. An error that the user can do something about ends
     the process with one line on stderr and exit status 1.
     """
+    raise_limit()
+    map_large_blocks()
+    os.umask(PRIVATE_UMASK)
     logging.basicConfig(
         level=log_level.upper(),
         stream=sys.stderr,
@@ -104,7 +128,7 @@ async def _main(
                 nursery.start_soon(watch_parent)
             async with services() as ready:
                 is_ready = True
-                # What lives now lives to the end; each full collection would walk it in vain.
+                # Objects alive now live to the end; each full collection would walk them in vain.
                 gc.freeze()
                 if as_json:
                     print(msgspec.json.encode(ready.facts).decode(), flush=True)
@@ -115,18 +139,20 @@ async def _main(
 
 
 def lone_error(error: BaseException) -> BaseException:
-    """The error inside of groups that hold just that one."""
+    """Return the error inside of groups that hold just that one."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
 def _explained(error: BaseException) -> str | None:
-    """One line for an error of the user's surroundings, None for one of ours."""
+    """Return one line for an error of the user's surroundings, None for one of ours."""
     if isinstance(error, (ConfigError, AddressUnavailable)):
         return str(error)
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    from lanemq.storage import StoreError
+    from lanemq.storage import StoreError, StoreLocked
 
+    if isinstance(error, StoreLocked):
+        return f"{error}. {IN_USE}"
     return str(error) if isinstance(error, StoreError) else None

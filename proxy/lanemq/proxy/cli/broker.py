@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from ._run import Ready, run_until_signalled, server_options
+from ..net._listen import offering
+from ._run import OTHER_BROKER_PORT, Ready, run_until_signalled, server_options
 
 
 @click.command()
@@ -21,6 +22,12 @@ from ._run import Ready, run_until_signalled, server_options
     type=click.Path(path_type=Path),
     help="The store directory.  [default: ./lanemq-data]",
 )
+@click.option(
+    "--allow-missing-queue-files",
+    is_flag=True,
+    help="Start without queue files that are gone since the last stop, with their messages:"
+    " allowMissingQueueFiles.",
+)
 @click.option("--parent", type=int, hidden=True, help="End when this process does.")
 @server_options
 def broker(
@@ -30,7 +37,9 @@ def broker(
     host: str | None,
     port: int | None,
     data: Path | None,
+    allow_missing_queue_files: bool,
     parent: int | None,
+    tls_config: Path | None,
     as_json: bool,
     log_level: str,
 ) -> None:
@@ -38,7 +47,8 @@ def broker(
 
     @asynccontextmanager
     async def services() -> AsyncIterator[Ready]:
-        from ..broker import BrokerConfig, open_broker
+        from ..broker import BrokerConfig
+        from ..process import open_broker
 
         given: dict[str, object] = {}
         if namesrv is not None:
@@ -51,21 +61,28 @@ def broker(
             given["listen_port"] = port
         if data is not None:
             given["store_path_root_dir"] = data
+        if tls_config is not None:
+            given["tls_config_file"] = tls_config
+        if allow_missing_queue_files:
+            given["allow_missing_queue_files"] = True
         if config_file is not None:
             config = BrokerConfig.load(config_file, given)
         else:
             config = BrokerConfig.from_properties({}, given)
-        async with open_broker(config) as running:
-            yield Ready(
-                (f"broker {running.name} {running.address}",),
-                {
-                    "broker": str(running.address),
-                    "broker_name": running.name,
-                    "vip_port": running.vip_port,
-                    "logical_listener": running.logical_text,
-                    "data": str(config.store_path_root_dir),
-                    "pid": os.getpid(),
-                },
-            )
+        # A process with a parent is one of a fleet, where `--port` is the name server's.
+        option = "--port" if parent is None else "--broker-port"
+        with offering(OTHER_BROKER_PORT.format(option=option)):
+            async with open_broker(config) as running:
+                yield Ready(
+                    (f"broker {running.name} {running.address}",),
+                    {
+                        "broker": str(running.address),
+                        "broker_name": running.name,
+                        "vip_port": running.vip_port,
+                        "logical_listener": running.logical_text,
+                        "data": str(config.store_path_root_dir),
+                        "pid": os.getpid(),
+                    },
+                )
 
     run_until_signalled(services, as_json=as_json, log_level=log_level, parent=parent)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from ._run import Ready, run_until_signalled, server_options
+from ..net._listen import offering
+from ._run import OTHER_PORT, Ready, run_until_signalled, server_options
 
 
 @click.command()
@@ -24,6 +25,7 @@ def namesrv(
     host: str | None,
     port: int | None,
     data: Path | None,
+    tls_config: Path | None,
     as_json: bool,
     log_level: str,
 ) -> None:
@@ -41,11 +43,14 @@ def namesrv(
         if data is not None:
             given["kv_config_path"] = data / "kvConfig.json"
             given["config_store_path"] = data / "namesrv.properties"
+        if tls_config is not None:
+            given["tls_config_file"] = tls_config
         if config_file is not None:
             config = NameServerConfig.load(config_file, given)
         else:
             config = NameServerConfig.from_properties({}, given)
-        async with open_nameserver(config) as server:
-            yield Ready((f"name server {server.address}",), {"namesrv": server.address})
+        with offering(f"{OTHER_PORT}, as does listenPort in the file of -c"):
+            async with open_nameserver(config) as server:
+                yield Ready((f"name server {server.address}",), {"namesrv": server.address})
 
     run_until_signalled(services, as_json=as_json, log_level=log_level)

@@ -1,18 +1,29 @@
 """``lanemq serve``: name server and broker in one process."""
 
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from ._run import Ready, run_until_signalled, server_options
+from ..net._listen import offering
+from ._run import OTHER_BROKER_PORT, OTHER_PORT, Ready, run_until_signalled, server_options
+
+if TYPE_CHECKING:
+    from ..broker import BrokerConfig
+    from ..nameserver import NameServer, NameServerConfig
+    from ..net._budget import Budget
+    from ..process import RunningBroker
+    from ..tls import SelfSigned
 
 LOOPBACK = "127.0.0.1"
 NAME_SERVER_PORT = 9876
 OWN_BROKERS_MS = 5000
-"""A broker of lanemq registers within 2 s after its name server has started."""
+"""Milliseconds to wait for lanemq's own brokers, which register within 2 s after their name
+server's start."""
 
 
 @click.command()
@@ -45,6 +56,12 @@ OWN_BROKERS_MS = 5000
     show_default=True,
     help="So many broker processes, as one set of logical queues.",
 )
+@click.option(
+    "--tls",
+    "makes_certificates",
+    is_flag=True,
+    help="Take connections with TLS only, with a certificate made for trying it out.",
+)
 @server_options
 def serve(
     host: str | None,
@@ -53,6 +70,8 @@ def serve(
     data: Path | None,
     config_file: Path | None,
     brokers: int,
+    makes_certificates: bool,
+    tls_config: Path | None,
     as_json: bool,
     log_level: str,
 ) -> None:
@@ -61,61 +80,139 @@ def serve(
     With --brokers N the brokers are processes of their own, to use N processors. Every topic is
     on all of them, and clients see its queues as logical ones, whatever broker they are on. The
     K-th has its store in broker-K below the store directory, and its ports 20 * (K - 1) above.
+
+    With --tls an authority and a certificate are made in the directory tls of the store directory,
+    unless they are there, and what clients need is printed.
     """
 
     @asynccontextmanager
     async def services() -> AsyncIterator[Ready]:
-        from .._settings import parse_properties, read_file
-        from ..broker import BrokerConfig, open_broker
-        from ..nameserver import NameServerConfig, open_nameserver
+        from ..nameserver import open_nameserver
+        from ..net._budget import Budget
         from ._fleet import serve_fleet
 
-        properties: dict[str, str] = {}
-        if config_file is not None:
-            properties = parse_properties(read_file(config_file), source=str(config_file))
         given: dict[str, object] = {}
-        if host is not None or "bindAddress" not in properties:
-            given["bind_address"] = host or LOOPBACK
         if broker_port is not None or port == 0:
             given["listen_port"] = broker_port or 0
         if data is not None:
             given["store_path_root_dir"] = data
-        config = BrokerConfig.from_properties(
-            properties, given, source=str(config_file or "configuration")
-        )
-        own = config.store_path_root_dir / "namesrv"
-        name_server_config = NameServerConfig(
-            bind_address=config.bind_address,
-            listen_port=port,
-            kv_config_path=own / "kvConfig.json",
-            config_store_path=own / "namesrv.properties",
-            logical_queue_wait_time=OWN_BROKERS_MS,
-        )
-        async with open_nameserver(name_server_config) as name_server:
+        if tls_config is not None:
+            given["tls_config_file"] = tls_config
+        config, files = _configured(config_file, given, host, makes_certificates)
+        budget = Budget(config.peer_memory_bytes)
+        async with AsyncExitStack() as stack:
+            with offering(OTHER_PORT):
+                name_server = await stack.enter_async_context(
+                    open_nameserver(_name_server_config(config, port), budget=budget)
+                )
             # The broker reaches it inside this machine, whatever it listens on.
             near = LOOPBACK if config.listens_everywhere else config.bind_address
             servers = (f"{near}:{name_server.port}", *config.name_servers)
+            has_others = bool(config.name_servers)
             config = replace(config, namesrv_addr=";".join(servers))
             if brokers > 1:
-                async with serve_fleet(
-                    config, brokers, name_server.address, config_file, log_level
-                ) as fleet:
-                    yield fleet
-                return
-            async with open_broker(config) as broker:
-                yield Ready(
-                    (
-                        f"name server {name_server.address}",
-                        f"broker {broker.name} {broker.address}",
-                    ),
-                    {
-                        "namesrv": name_server.address,
-                        "broker": str(broker.address),
-                        "broker_name": broker.name,
-                        "vip_port": broker.vip_port,
-                        "logical_listener": broker.logical_text,
-                        "data": str(config.store_path_root_dir),
-                    },
-                )
+                opening = serve_fleet(config, brokers, name_server.address, config_file, log_level)
+            else:
+                opening = _one_broker(config, name_server, budget, has_others=has_others)
+            with offering(OTHER_BROKER_PORT.format(option="--broker-port")):
+                ready = await stack.enter_async_context(opening)
+            yield _with_tls(ready, files)
 
     run_until_signalled(services, as_json=as_json, log_level=log_level)
+
+
+def _configured(
+    config_file: Path | None, given: dict[str, object], host: str | None, makes_certificates: bool
+) -> "tuple[BrokerConfig, SelfSigned | None]":
+    """Read the configuration, and make certificates if that is asked for."""
+    from .._settings import ConfigError, parse_properties, read_file
+    from ..broker import BrokerConfig
+    from ..net._tls import TlsMode
+    from ..tls import make_self_signed
+
+    properties: dict[str, str] = {}
+    if config_file is not None:
+        properties = parse_properties(read_file(config_file), source=str(config_file))
+    if host is not None or "bindAddress" not in properties:
+        given["bind_address"] = host or LOOPBACK
+    source = str(config_file or "configuration")
+    if not makes_certificates:
+        return BrokerConfig.from_properties(properties, given, source=source), None
+    mode = TlsMode.ENFORCING
+    if properties.get("tls.server.mode", mode.value) == mode.value:
+        properties.pop("tls.server.mode", None)  # there is no certificate yet to enforce it with
+        config = BrokerConfig.from_properties(properties, given, source=source)
+    else:
+        config = BrokerConfig.from_properties(properties, given, source=source)
+        mode = config.tls_server_mode
+    for key, value in (
+        ("tls.config.file", config.tls_config_file),
+        ("tls.server.certPath", config.tls_server_cert_path),
+        ("tls.server.mode", "disabled" if mode is TlsMode.DISABLED else None),
+    ):
+        if value is not None:
+            raise ConfigError(f"--tls makes certificates, and {key} is {value}: leave one out")
+    hosts = ["localhost", LOOPBACK, "::1", socket.gethostname(), config.advertised_host]
+    if not config.listens_everywhere:
+        hosts.append(config.bind_address)
+    files = make_self_signed(config.store_path_root_dir / "tls", hosts, mode=TlsMode(mode))
+    given["tls_config_file"] = files.properties
+    return BrokerConfig.from_properties(properties, given, source=source), files
+
+
+def _name_server_config(config: "BrokerConfig", port: int) -> "NameServerConfig":
+    """Make the configuration of the broker's own name server: with the same TLS."""
+    from ..nameserver import NameServerConfig
+    from ..tls import TlsSettings
+
+    own = config.store_path_root_dir / "namesrv"
+    return NameServerConfig(
+        bind_address=config.bind_address,
+        listen_port=port,
+        kv_config_path=own / "kvConfig.json",
+        config_store_path=own / "namesrv.properties",
+        logical_queue_wait_time=OWN_BROKERS_MS,
+        **{one.name: getattr(config, one.name) for one in fields(TlsSettings)},
+    )
+
+
+@asynccontextmanager
+async def _one_broker(
+    config: "BrokerConfig", name_server: "NameServer", budget: "Budget", *, has_others: bool
+) -> AsyncIterator[Ready]:
+    """Run a broker in this process. ``has_others``: whether it has other name servers, too."""
+    from ..process import open_broker
+
+    def is_alone() -> bool:
+        return not has_others and name_server.known.names <= {config.broker_name}
+
+    async with open_broker(config, budget=budget, is_alone=is_alone) as broker:
+        yield _ready(config, name_server, broker)
+
+
+def _ready(config: "BrokerConfig", name_server: "NameServer", broker: "RunningBroker") -> Ready:
+    return Ready(
+        (
+            f"name server {name_server.address}",
+            f"broker {broker.name} {broker.address}",
+        ),
+        {
+            "namesrv": name_server.address,
+            "broker": str(broker.address),
+            "broker_name": broker.name,
+            "vip_port": broker.vip_port,
+            "logical_listener": broker.logical_text,
+            "data": str(config.store_path_root_dir),
+        },
+    )
+
+
+def _with_tls(ready: Ready, files: "SelfSigned | None") -> Ready:
+    """Add to the output what clients need for certificates that were made."""
+    if files is None:
+        return ready
+    facts = {
+        "tls_authority": str(files.authority),
+        "tls_client_properties": str(files.client_properties),
+    }
+    return Ready((*ready.lines, *files.client_lines()), {**ready.facts, **facts})

@@ -2,7 +2,8 @@
 
 from ._config import NameServerConfig
 from ._open import NameServer, open_nameserver, run_nameserver
-from ._routes import MasterAddresses, Registration, RouteTable
+from ._registration import MasterAddresses, Registration
+from ._routes import RouteTable
 
 __all__ = [
     "MasterAddresses",

@@ -1,4 +1,4 @@
-"""Which part of a chain may be shown to clients, given what brokers have reported so far.
+"""The part of a chain that may be shown to clients, given the brokers' reports so far.
 
 Brokers report their own segments only, each when it can. So a chain that is put together from
 reports may be one that never was: the old end still open beside the new one, or a hole where a
@@ -22,16 +22,16 @@ from lanemq.wire.logical import (
 )
 
 IsKnown = Callable[[Segment | None, Segment], bool]
-"""Whether it is known of two segments (None: the begin) that the second follows the first."""
+"""Says whether the second of two segments (None: the begin) is known to follow the first."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What of a chain can be right."""
+    """The judgement on a chain."""
 
     chain: Chain
-    """All of it but for what clients need not see, or what is before the first problem."""
+    """The chain without segments that clients need not see, up to the first problem."""
     problem: str | None = None
 
 
@@ -43,7 +43,7 @@ def judge(
     is_known_gap: IsKnown,
     is_doubtful: Callable[[SegmentKey], bool],
 ) -> Judged:
-    """Judge a chain as it was reported.
+    """Judge a reported chain.
 
     ``has_master`` tells of a broker name whether it is registered. ``follows`` is asked where
     the reports do not show it, ``is_known_gap`` where there are offsets that nobody has. A
@@ -61,7 +61,7 @@ def judge(
     for segment in (s for s in chain if s.delta >= 0):
         overlaps_nothing = before is None or before.is_sealed or before.delta == segment.delta
         if segment.is_empty and overlaps_nothing:
-            shown.append(segment)  # without offsets it is in nobody's way
+            shown.append(segment)  # without offsets it contradicts nothing
             continue
         if is_doubtful(segment.key):
             problem = f"{segment} is at odds with another segment on its queue"
@@ -98,7 +98,7 @@ def _sealed_by(segment: Segment, successor: Segment) -> Segment:
 
 
 def doubtful_segments(segments: Iterable[Segment]) -> set[SegmentKey]:
-    """Those that are at odds with an earlier one on the same physical queue."""
+    """Return the segments that contradict an earlier one on the same physical queue."""
     on_queue: dict[tuple[str, int], list[Segment]] = defaultdict(list)
     for segment in segments:
         if segment.delta >= 0 or segment.is_writable:

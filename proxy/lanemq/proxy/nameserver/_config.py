@@ -1,4 +1,4 @@
-"""What a name server can be told, under Apache's names.
+"""The settings of a name server, under Apache's names.
 
 Source: RocketMQ 4.9.8 and 5.3.3, NamesrvConfig, NettyServerConfig.
 """
@@ -7,8 +7,10 @@ import dataclasses
 from pathlib import Path
 from typing import final
 
-from .._limits import Limits
-from .._settings import ConfigError, Settings, setting
+from .._settings import setting
+from ..net._budget import LIMIT_MIN_BYTES, PEER_MEMORY_MOST, default_limit_bytes
+from ..net._limits import Limits
+from ..tls import TlsSettings
 
 _OTHER_KEYS = frozenset(
     """
@@ -31,22 +33,22 @@ BLOCKED_KEYS = frozenset({"configBlackList", "configStorePath", "kvConfigPath", 
 
 @final
 @dataclasses.dataclass(kw_only=True, slots=True)
-class NameServerConfig(Settings):
+class NameServerConfig(TlsSettings):
     """The settings of one name server. Raises ``ConfigError`` for what cannot work."""
 
     bind_address: str = setting("0.0.0.0")
     """The address to listen on."""
-    listen_port: int = setting(9876)
+    listen_port: int = setting(9876, most=65535)
     """0 takes any free port."""
     kv_config_path: Path | None = setting(None)  # noqa: RUF009 - a field
-    """Where the key-value configuration is kept. Default: in memory only."""
+    """Path of the key-value configuration. Default: in memory only."""
     config_store_path: Path | None = setting(None)  # noqa: RUF009 - a field
-    """Where settings changed by an admin tool are kept. Default: until the process ends."""
+    """Path of settings changed by an admin tool. Default: until the process ends."""
     order_message_enable: bool = setting(False, changeable=True)
     """Whether routes carry the ORDER_TOPIC_CONFIG of their topic."""
     return_order_topic_config_to_broker: bool = setting(True, changeable=True)
     """Whether registrations are answered with that namespace."""
-    scan_not_active_broker_interval: int = setting(5000, changeable=True)
+    scan_not_active_broker_interval: int = setting(5000, changeable=True, least=100)
     """Milliseconds between looks for brokers that have gone silent."""
     serve_logical_queue_to_java: str = setting("all", changeable=True)
     """Topics whose logical queues Java clients are told of: ``all``, ``none``, or their names
@@ -54,20 +56,26 @@ class NameServerConfig(Settings):
     logical_queue_wait_time: int = setting(35_000)
     """Milliseconds from when a name server that has just started first hears of a topic with
     logical queues until it shows them: so long a broker may take to register."""
-    server_channel_max_idle_time_seconds: int = setting(120)
+    server_channel_max_idle_time_seconds: int = setting(120, least=1)
+    peer_memory_max: int = setting(0, most=PEER_MEMORY_MOST)
+    """Bytes that the process may keep for its peers together: unfinished frames, waiting
+    requests, unread answers, tables of clients. Beyond it, whoever keeps the most is closed.
+    At
+    least 32 MiB; 0 is an eighth of the machine's memory, from 64 to 256 MiB."""
 
     @classmethod
     def other_apache_keys(cls) -> frozenset[str]:
-        return _OTHER_KEYS
+        return _OTHER_KEYS | TlsSettings.other_apache_keys()
 
-    def check(self) -> None:
-        if not 0 <= self.listen_port <= 65535:
-            raise ConfigError(f"listenPort is {self.listen_port}: it must be 0 to 65535")
-        if self.scan_not_active_broker_interval < 100:
-            raise ConfigError("scanNotActiveBrokerInterval must be at least 100 (milliseconds)")
-        if self.logical_queue_wait_time < 0:
-            raise ConfigError("logicalQueueWaitTime must be 0 or more (milliseconds)")
+    @property
+    def peer_memory_bytes(self) -> int:
+        """The value of ``peer_memory_max`` with its default applied."""
+        return (
+            max(self.peer_memory_max, LIMIT_MIN_BYTES)
+            if self.peer_memory_max
+            else default_limit_bytes()
+        )
 
     def limits(self) -> Limits:
-        """The bounds that the name server puts on its peers."""
+        """Return the bounds that the name server puts on its peers."""
         return Limits(idle_s=float(self.server_channel_max_idle_time_seconds))

@@ -4,54 +4,52 @@ Source: RocketMQ 4.9.8, DefaultRequestProcessor of the name server.
 """
 
 import logging
-import zlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import final
+from functools import partial
+from typing import Final, final
 
-from lanemq.wire import (
+import trio
+
+from lanemq.wire import Refused, RequestCode, ResponseCode, Version
+from lanemq.wire.bodies import DataVersion, KVTable, TopicList
+from lanemq.wire.frame import Frame
+from lanemq.wire.headers import (
     AddWritePermOfBroker,
     AddWritePermOfBrokerResponse,
-    DataVersion,
-    DeleteKVConfig,
     DeleteTopicFromNamesrv,
-    Frame,
-    GetKVConfig,
-    GetKVConfigResponse,
-    GetKVListByNamespace,
     GetRouteInfo,
     GetTopicsByCluster,
-    KVTable,
-    PutKVConfig,
     QueryDataVersion,
     QueryDataVersionResponse,
-    Refused,
     RegisterBroker,
     RegisterBrokerResponse,
-    RequestCode,
-    ResponseCode,
-    TopicList,
     UnregisterBroker,
-    Version,
     WipeWritePermOfBroker,
     WipeWritePermOfBrokerResponse,
 )
 
-from .._dispatch import Handlers, typed
-from .._session import Session
 from .._settings import ConfigError, parse_properties
+from ..net._dispatch import QUICK_BODY_BYTES, Handlers, typed
+from ..net._session import Session
 from ._config import BLOCKED_KEYS, NameServerConfig
+from ._known import KnownBrokers
 from ._kv import ORDER_TOPIC_CONFIG, KVConfig, write_whole
+from ._kv_requests import KVRequests
 from ._logical import Asker, LogicalRoutes
-from ._requests import asker, is_compressed, logical_registration, registration_body, wanted_indices
-from ._routes import Registration, RouteTable, is_changed
+from ._registration import Registration, is_changed
+from ._requests import RegistrationRead, asker, is_compressed, registration, wanted_indices
+from ._routes import RouteTable
 
 LOGGER = logging.getLogger("lanemq.proxy.nameserver")
+
+READING_THREADS: Final = 2
+"""For long registrations; the disk of a broker in the same process needs threads, too."""
 
 
 @final
 class NameServerHandlers:
-    """Answers from the tables; ``now_s`` is the clock that brokers' silence is measured with."""
+    """The handlers over the tables; ``now_s`` is the clock that measures brokers' silence."""
 
     def __init__(
         self,
@@ -60,20 +58,20 @@ class NameServerHandlers:
         kv: KVConfig,
         *,
         now_s: Callable[[], float],
+        known: KnownBrokers | None = None,
     ) -> None:
         self._config = config
         self._routes = routes
         self._kv = kv
+        self._known = known if known is not None else KnownBrokers(None)
+        self._reading = trio.CapacityLimiter(READING_THREADS)
         self._now_s = now_s
         self._logical = LogicalRoutes(routes, wait_s=config.logical_queue_wait_time / 1000)
 
     def add_to(self, handlers: Handlers) -> None:
         """Register every handler under its code."""
         add = handlers.add
-        add(RequestCode.PUT_KV_CONFIG, typed(PutKVConfig, self._put_kv))
-        add(RequestCode.GET_KV_CONFIG, typed(GetKVConfig, self._get_kv))
-        add(RequestCode.DELETE_KV_CONFIG, typed(DeleteKVConfig, self._delete_kv))
-        add(RequestCode.GET_KVLIST_BY_NAMESPACE, typed(GetKVListByNamespace, self._kv_list))
+        KVRequests(self._kv).add_to(handlers)
         add(RequestCode.REGISTER_BROKER, typed(RegisterBroker, self._register))
         add(RequestCode.UNREGISTER_BROKER, typed(UnregisterBroker, self._unregister))
         add(RequestCode.QUERY_DATA_VERSION, typed(QueryDataVersion, self._query_version))
@@ -96,14 +94,29 @@ class NameServerHandlers:
 
     # Brokers
 
-    def _register(self, header: RegisterBroker, frame: Frame, session: Session) -> Frame:
-        if header.body_crc32 and header.body_crc32 != zlib.crc32(frame.body) & 0x7FFF_FFFF:
-            LOGGER.warning("registration of %s from %s is damaged", header.broker_addr, session)
-            raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
-        body = registration_body(header, frame)
+    def _register(
+        self, header: RegisterBroker, frame: Frame, session: Session
+    ) -> Frame | Awaitable[Frame]:
+        if len(frame.body) > QUICK_BODY_BYTES or is_compressed(header, frame):
+            return self._register_long(header, frame, session)
+        return self._registered(header, frame, session, registration(header, frame))
+
+    async def _register_long(self, header: RegisterBroker, frame: Frame, session: Session) -> Frame:
+        """Register with a body that takes a while to read.
+
+        Like at Apache's, nothing is said of the order of requests that do not wait for answers.
+        """
+        read = partial(registration, header, frame)
+        found = await trio.to_thread.run_sync(read, limiter=self._reading)
+        return self._registered(header, frame, session, found)
+
+    def _registered(
+        self, header: RegisterBroker, frame: Frame, session: Session, read: RegistrationRead
+    ) -> Frame:
+        body, said = read
         wrapper = body.topic_config_wrapper
-        said = logical_registration(header, wrapper, is_compressed=is_compressed(header, frame))
         known_before = self._routes.is_registered(header.broker_addr)
+        self._known.note(header.broker_name)
         master = self._routes.register(
             Registration(
                 cluster=header.cluster_name,
@@ -133,6 +146,7 @@ class NameServerHandlers:
             )
         if self._forget_at_end not in session.on_close:
             session.on_close.append(self._forget_at_end)
+        self._charge(session, header.broker_addr)
         answer = RegisterBrokerResponse(
             ha_server_addr=master.ha_address,
             master_addr=master.master_address,
@@ -146,6 +160,17 @@ class NameServerHandlers:
         return frame.reply(
             fields=answer.to_fields(), body=b"" if order is None else KVTable(order).encode()
         )
+
+    def _charge(self, session: Session, address: str) -> None:
+        """Charge a connection for the rows of the broker at ``address``.
+
+        They go with the connection, and so does the charge.
+        """
+        charged: dict[str, int] = session.attributes.setdefault("rows of brokers", {})
+        kept_bytes = self._routes.kept_bytes(address)
+        before = charged.get(address, 0)
+        charged[address] = kept_bytes
+        session.account.add(kept_bytes - before)
 
     def _forget_at_end(self, session: Session) -> None:
         for address in self._routes.connection_closed(session.id):
@@ -243,34 +268,6 @@ class NameServerHandlers:
 
         return handle
 
-    # Key-value configuration
-
-    def _put_kv(self, header: PutKVConfig, frame: Frame, session: Session) -> Frame:
-        self._kv.put(header.namespace, header.key, header.value)
-        return frame.reply()
-
-    def _get_kv(self, header: GetKVConfig, frame: Frame, session: Session) -> Frame:
-        value = self._kv.get(header.namespace, header.key)
-        if value is None:
-            remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
-            raise Refused(ResponseCode.QUERY_NOT_FOUND, remark)
-        return frame.reply(fields=GetKVConfigResponse(value=value).to_fields())
-
-    def _delete_kv(self, header: DeleteKVConfig, frame: Frame, session: Session) -> Frame:
-        self._kv.delete(header.namespace, header.key)
-        return frame.reply()
-
-    def _kv_list(self, header: GetKVListByNamespace, frame: Frame, session: Session) -> Frame:
-        table = self._kv.namespace(header.namespace)
-        if table is None:
-            remark = f"No config item, Namespace: {header.namespace}"
-            raise Refused(ResponseCode.QUERY_NOT_FOUND, remark)
-        return frame.reply(body=KVTable(table).encode())
-
-    def _log_news(self) -> None:
-        for news in self._logical.take_news():
-            LOGGER.warning("logical queues: %s", news)
-
     # Settings
 
     def _update_config(self, frame: Frame, session: Session) -> Frame:
@@ -278,12 +275,17 @@ class NameServerHandlers:
             properties = parse_properties(frame.body, source="request")
             if not BLOCKED_KEYS.isdisjoint(properties):
                 raise Refused(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
-            self._config.update(properties)
+            changed = self._config.changed(properties)
         except ConfigError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         if self._config.config_store_path is not None:
-            write_whole(self._config.config_store_path, self._config.to_text())
+            write_whole(self._config.config_store_path, changed.to_text())
+        self._config.adopt(changed)
         return frame.reply()
 
     def _get_config(self, frame: Frame, session: Session) -> Frame:
         return frame.reply(body=self._config.to_text())
+
+    def _log_news(self) -> None:
+        for news in self._logical.take_news():
+            LOGGER.warning("logical queues: %s", news)

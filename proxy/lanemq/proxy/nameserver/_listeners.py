@@ -1,9 +1,10 @@
-"""Logical listeners: the addresses at which servers translate for clients of old.
+"""Logical listeners: the addresses at which servers translate for older clients.
 
-Such a client has one address for the one broker that it sees, for all its topics. So a name
-server names one listener of a cluster, and every name server the same: the one that has been
-listening longest. When that one is gone, the next oldest is named; an older one that
-comes back is younger then, so clients move once only.
+Such a client sees the logical queues of all its topics at a few brokers that do not exist, and has
+one address for each. So a name server gives each of them to one of the cluster's listeners, and
+every name server to the same: they are dealt out in turn, in the order of the names of the brokers
+whose processes listen. A new topic's queues are laid out in the same order, so that mostly a queue
+is on the broker that serves it. While a listener is gone, the others stand for its brokers.
 """
 
 from collections.abc import Callable, Collection
@@ -20,13 +21,21 @@ class Listener:
 
     cluster: str
     broker_address: str
+    said: LogicalListenerReport
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place that clients are sent to."""
+
+    cluster: str
     address: str
-    since_ms: int
 
 
 @final
 class Listeners:
-    """Every listener that was reported and not taken back.
+    """The listeners that were reported and not withdrawn.
 
     One whose broker is gone is still named while there is no other: to show clients physical
     queues until it is back would make them read everything again.
@@ -44,29 +53,65 @@ class Listeners:
         broker_address: str,
         listener: LogicalListenerReport | None,
     ) -> None:
-        """A broker registers, with a listener or (any longer) without one."""
+        """Take over a broker's registration, with a listener or without one (any longer)."""
         if listener is None:
             self._by_broker.pop((broker_name, broker_id), None)
         else:
-            self._by_broker[broker_name, broker_id] = Listener(
-                cluster, broker_address, listener.address, listener.since_ms
-            )
+            self._by_broker[broker_name, broker_id] = Listener(cluster, broker_address, listener)
 
     def forget(self, broker_name: str) -> None:
-        """The broker will not come back."""
+        """Forget the listener of a broker that will not come back."""
         for key in [key for key in self._by_broker if key[0] == broker_name]:
             del self._by_broker[key]
 
-    def named(
+    def whole(
         self, clusters: Collection[str], is_registered: Callable[[str], bool]
-    ) -> Listener | None:
-        """The listener for topics of ``clusters``; None if there has been none.
+    ) -> Place | None:
+        """Find the place that serves all queues of topics of ``clusters`` by logical index: the
+        listener that has been listening longest; None if there has been none.
 
         ``is_registered`` tells of a broker's address whether it is.
         """
-        candidates = [one for one in self._by_broker.values() if one.cluster in clusters]
-        return min(
-            candidates,
-            key=lambda one: (not is_registered(one.broker_address), one.since_ms, one.address),
-            default=None,
+        for one in self._in_order(clusters, is_registered):
+            return Place(one.cluster, one.said.address)
+        return None
+
+    def numbered(
+        self,
+        number: int,
+        brokers: int,
+        clusters: Collection[str],
+        is_registered: Callable[[str], bool],
+    ) -> Place | None:
+        """Find the place of broker ``number`` of the ``brokers`` that older clients see; None if
+        nobody stands for it.
+        """
+        # Listeners that stand for one broker only mean something else by a queue id.
+        able = [
+            one
+            for _, one in sorted(self._by_broker.items())
+            if one.cluster in clusters and len(one.said.addresses) > number
+        ]
+        live = [one for one in able if is_registered(one.broker_address)]
+        if brokers == 1 and not live:
+            return self.whole(clusters, is_registered)
+        if not able:
+            return None
+        round_number, at_home = divmod(number, len(able))
+        one = able[at_home]
+        if live and one not in live:
+            one = live[(round_number + at_home) % len(live)]
+        return Place(one.cluster, one.said.address_of(number) or one.said.address)
+
+    def _in_order(
+        self, clusters: Collection[str], is_registered: Callable[[str], bool]
+    ) -> list[Listener]:
+        """Return the present listeners, then the others, each from the oldest on."""
+        return sorted(
+            (one for one in self._by_broker.values() if one.cluster in clusters),
+            key=lambda one: (
+                not is_registered(one.broker_address),
+                one.said.since_ms,
+                one.said.address,
+            ),
         )

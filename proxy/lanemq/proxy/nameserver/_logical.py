@@ -1,4 +1,4 @@
-"""Logical queues at a name server: registrations come in, routes for each kind of client go out.
+"""Logical queues at a name server: their registrations, and routes for each kind of client.
 
 Pure: it reads no clock; times come in as ``now_s``. What is physical, the ``RouteTable`` knows.
 Source: RocketMQ 5.0.0-PREVIEW, RouteInfoManager, DefaultRequestProcessor.
@@ -7,34 +7,41 @@ Source: RocketMQ 5.0.0-PREVIEW, RouteInfoManager, DefaultRequestProcessor.
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import final
+from typing import Final, final
 
-from lanemq.wire import MASTER_ID, DataVersion, RouteData
+from lanemq.wire.bodies import MASTER_ID, DataVersion, RouteData
 from lanemq.wire.logical import ClientView, LogicalQueueReport, LogicalQueues, serves_java
 
-from ._listeners import Listeners
+from ._listeners import Listeners, Place
 from ._logical_routes import RouteMaker
 from ._logical_topic import LogicalTopic
 from ._logical_view import PLAIN, Facts, Status, TopicView
-from ._routes import RouteTable, is_changed
+from ._registration import is_changed
+from ._routes import RouteTable
+
+KEPT_MAX_BYTES: Final = 64 << 20
+"""The most that all brokers' logical queues take; those of further brokers are left out.
+
+They outlive their broker's connection, so no peer's account limits them."""
 
 
 @final
 class Asker(Enum):
-    """Who asks for a route."""
+    """The kind of client that asks for a route."""
 
     OLD = "old"
     """A client that knows nothing of logical queues."""
     FLAGGED = "flagged"
     """A client that asks for them."""
     FLAGGED_JAVA = "flagged Java"
-    """As above; whether it can read them is the business of ``serveLogicalQueueToJava``."""
+    """A Java client that asks for them; ``serveLogicalQueueToJava`` decides whether it gets
+    them."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogicalRegistration:
-    """What a registration says about logical queues."""
+    """The part of a registration about logical queues."""
 
     cluster: str
     broker_name: str
@@ -42,22 +49,25 @@ class LogicalRegistration:
     address: str
     data_version: DataVersion
     topics: Collection[str] = ()
-    """The names of the topics that it has."""
+    """The names of the broker's topics."""
     queues: Mapping[str, LogicalQueues] | None = None
-    """None from a broker that knows nothing of them."""
+    """The broker's logical queues; None if it knows nothing of them."""
     report: LogicalQueueReport | None = None
-    """None from all brokers but lanemq's."""
+    """The report of lanemq's brokers; None from others."""
+    size_bytes: int = 0
+    """The size of the logical queues in memory, about."""
     is_compressed: bool = False
-    """It came in the form that has no room for logical queues."""
+    """Whether it came in the compressed form, which has no room for logical queues."""
 
 
 @dataclass(slots=True)
 class _Heard:
-    """The last registration of a master that was taken over."""
+    """The last registration of a master that was accepted."""
 
     address: str
     connection: Hashable
     data_version: DataVersion
+    size_bytes: int
 
 
 @final
@@ -68,7 +78,7 @@ class LogicalRoutes:
     """
 
     def __init__(self, routes: RouteTable, *, wait_s: float) -> None:
-        """``wait_s`` is how long a topic that brokers come with may be known in part only."""
+        """Start empty; for ``wait_s`` a topic that brokers come with may be known in part only."""
         self.wait_s = wait_s
         self._routes = routes
         self._topics: dict[str, LogicalTopic] = {}
@@ -78,11 +88,12 @@ class LogicalRoutes:
         self._views: dict[str, tuple[int, TopicView]] = {}
         self._problems: dict[str, tuple[str, ...]] = {}
         self._news: list[str] = []
+        self._unserved: set[str] = set()
 
     def register(
         self, said: LogicalRegistration, *, now_s: float, connection: Hashable, was_known: bool
     ) -> None:
-        """Take over what a broker says; ``was_known`` if its address was registered before.
+        """Take over a broker's registration; ``was_known`` if its address was registered before.
 
         Only a master's segments count, and only with another data version than before. A
         registration that was overtaken by a later one over the same connection is passed over.
@@ -105,7 +116,16 @@ class LogicalRoutes:
                     " logical queues: set compressedRegister=false"
                 )
             return
-        self._heard[said.broker_name] = _Heard(said.address, connection, said.data_version)
+        if is_newcomer and said.queues and self._kept_bytes() + said.size_bytes > KEPT_MAX_BYTES:
+            self._news.append(
+                f"the logical queues of broker {said.broker_name} are left out: those of other"
+                f" brokers take {self._kept_bytes() >> 20} MiB; forget brokers that will not come"
+                " back (lanemq admin forgetBroker)"
+            )
+            return
+        self._heard[said.broker_name] = _Heard(
+            said.address, connection, said.data_version, said.size_bytes
+        )
         wait_until_s = now_s + self.wait_s if is_newcomer else None
         queues = said.queues or {}
         for name in self._scope(said):
@@ -122,8 +142,11 @@ class LogicalRoutes:
                 self._topics[name].withdraw(said.broker_name)
             self._review(name, now_s)
 
+    def _kept_bytes(self) -> int:
+        return sum(heard.size_bytes for heard in self._heard.values())
+
     def forget_broker(self, broker_name: str, *, now_s: float) -> None:
-        """A broker will not come back: forget its segments and its listener."""
+        """Forget the segments and the listener of a broker that will not come back."""
         self._listeners.forget(broker_name)
         self._heard.pop(broker_name, None)
         for name, topic in list(self._topics.items()):
@@ -131,13 +154,13 @@ class LogicalRoutes:
             self._review(name, now_s)
 
     def delete_topic(self, name: str, *, cluster: str | None, now_s: float) -> None:
-        """A topic is deleted, in one cluster only if it is given."""
+        """Delete a topic, in one cluster only if it is given."""
         if name in self._topics:
             self._topics[name].withdraw_cluster(cluster)
             self._review(name, now_s)
 
     def view(self, name: str, *, now_s: float) -> TopicView:
-        """What may be shown of a topic's logical queues."""
+        """Return the part of a topic's logical queues that may be shown."""
         topic = self._topics.get(name)
         if topic is None:
             return PLAIN
@@ -160,7 +183,8 @@ class LogicalRoutes:
         serve_to_java: str,
         indices: Collection[int] | None = None,
     ) -> RouteData | None:
-        """The route of a topic for a client, or None if it should rather keep the one it has.
+        """Return the route of a topic for a client, or None if it should rather keep the one it
+        has.
 
         ``physical`` is the one of old, which it gets where the topic has no logical queues or
         they are not for it. ``indices`` leaves out other logical queues.
@@ -174,7 +198,8 @@ class LogicalRoutes:
         ):
             return physical
         clusters = {data.cluster for data in physical.broker_datas}
-        listener = self._listeners.named(clusters, self._routes.is_registered)
+        is_there = self._routes.is_registered
+        listener = self._listeners.whole(clusters, is_there)
         if asker is Asker.OLD:
             may_be_translated = listener is not None or topic.is_of_lanemq
             if topic.client_view is ClientView.PHYSICAL or not may_be_translated:
@@ -182,16 +207,27 @@ class LogicalRoutes:
         if view.status is Status.NOT_YET:
             return None
         maker = self._makers.setdefault(name, RouteMaker())
+        brokers = topic.brokers
         if asker is Asker.OLD:
-            return maker.translated(physical, view.queues, listener, now_s, self.wait_s)
-        return maker.flagged(physical, view.queues, listener, indices)
+            if listener is None or not view.queues:
+                return physical
+
+            def place(number: int) -> Place | None:
+                return self._listeners.numbered(number, brokers, clusters, is_there)
+
+            route = maker.translated(physical, view.queues, brokers, place, now_s, self.wait_s)
+            self._note_served(name, brokers, is_served=route is not None)
+            return route
+        if asker is Asker.FLAGGED_JAVA:
+            return maker.flagged(physical, view.queues, listener, indices, with_numbers=False)
+        return maker.flagged(physical, view.queues, listener, indices, seen_at=brokers)
 
     def problems(self) -> Mapping[str, tuple[str, ...]]:
-        """By topic, why what is shown of it is not simply what was reported last."""
+        """Return, by topic, the reasons why the last report is not shown as it is."""
         return dict(self._problems)
 
     def take_news(self) -> list[str]:
-        """What an operator should read of, since the last call."""
+        """Return the news for an operator since the last call."""
         news, self._news = self._news, []
         return news
 
@@ -205,7 +241,7 @@ class LogicalRoutes:
         return is_changed(heard.data_version, said.data_version)
 
     def _scope(self, said: LogicalRegistration) -> list[str]:
-        """The topics that a registration says something about, by not having it too."""
+        """Return the topics that a registration concerns, those that it lacks included."""
         names = dict.fromkeys((*said.topics, *(said.queues or ())))
         # Those of 5.0.0-PREVIEW do not say whether they are whole. One that is has the
         # system's topics too; one about a change has a single topic.
@@ -218,7 +254,7 @@ class LogicalRoutes:
         return set().union(*(topic.broker_names for topic in self._topics.values()))
 
     def _review(self, name: str, now_s: float) -> None:
-        """Note a view that is complete now; it may not be when somebody asks."""
+        """Note a view while it is complete; it may not be so any more when a client asks."""
         self._views.pop(name, None)
         topic = self._topics.get(name)
         if topic is None:
@@ -227,6 +263,16 @@ class LogicalRoutes:
         if topic.is_empty:
             del self._topics[name]
             self._makers.pop(name, None)
+
+    def _note_served(self, name: str, brokers: int, *, is_served: bool) -> None:
+        if is_served:
+            self._unserved.discard(name)
+        elif name not in self._unserved:
+            self._unserved.add(name)
+            self._news.append(
+                f"topic {name}: clients see it at {brokers} brokers, and no listener stands "
+                f"for all of these: set logicalQueueBrokers to {brokers} or more"
+            )
 
     def _note(self, name: str, problems: tuple[str, ...]) -> None:
         before = self._problems.get(name, ())

@@ -1,4 +1,4 @@
-"""What a name server remembers of a topic's segments, to tell a hole from offsets long gone.
+"""The past of a topic's segments, by which a name server tells a hole from removed offsets.
 
 A hole in a chain may be a report that is late. It is none where brokers have had the offsets
 and took them back, or where nobody can be waited for any more. A broker may also say so
@@ -11,7 +11,7 @@ from typing import final
 from lanemq.wire.logical import Chain, Segment, SegmentKey
 
 Edge = tuple[SegmentKey | None, SegmentKey]
-"""Two segments that follow each other; None before the first."""
+"""A pair of segments that follow each other; None before the first."""
 
 
 @final
@@ -23,7 +23,7 @@ class History:
         self._removed: dict[int, list[tuple[int, int]]] = {}
 
     def removed(self, segment: Segment) -> None:
-        """A broker has a segment no more; that tells something if its end was known.
+        """Note that a broker has lost a segment; it helps if the segment's end was known.
 
         If it was not, clients were shown it to end where the next one known begins, and
         others may be between.
@@ -34,11 +34,11 @@ class History:
             self._removed[segment.logical_index] = _joined([*ranges, (segment.delta, end)])
 
     def take_as_found(self, chains: Iterable[Chain]) -> None:
-        """What is not there now will not come: these chains are as they should be."""
+        """Accept these chains as complete: missing segments will not come."""
         self._edges = {chain.index: frozenset(_edges(chain)) for chain in chains}
 
     def follows(self, shown: Chain, before: Segment | None, after: Segment) -> bool:
-        """Whether clients have seen one segment follow the other, or it was found so.
+        """Return whether one segment follows the other, as clients have seen or as was found.
 
         This does not prove that nothing is between: a segment whose broker has not said yet
         where it ended is shown to end where the next known one begins.
@@ -52,7 +52,7 @@ class History:
         after: Segment,
         reported: Iterable[tuple[int, int]] = (),
     ) -> bool:
-        """Whether nobody has the offsets between two segments (any more).
+        """Return whether nobody has the offsets between two segments (any more).
 
         ``reported`` are ranges of offsets of which brokers say so.
         """
@@ -67,7 +67,7 @@ class History:
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same numbers in as few ranges as possible."""
+    """Merge ranges to as few as possible."""
     joined: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
         if joined and low <= joined[-1][1]:
@@ -82,7 +82,7 @@ def _edge(before: Segment | None, after: Segment) -> Edge:
 
 
 def _edges(chain: Chain) -> Iterator[Edge]:
-    """Neighbours whose places are known: what comes before one that is not, may be missing."""
+    """Iterate over neighbours with known places; before one without, something may be missing."""
     before = None
     for segment in chain:
         if segment.delta >= 0:

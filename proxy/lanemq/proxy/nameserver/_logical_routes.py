@@ -1,23 +1,25 @@
-"""The routes of a topic with logical queues, as each kind of client has to see it."""
+"""The routes of a topic with logical queues, for each kind of client."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import final
 
-from lanemq.wire import MASTER_ID, BrokerData, Permission, QueueData, RouteData
+from lanemq.wire import Permission
+from lanemq.wire.bodies import MASTER_ID, BrokerData, QueueData, RouteData
 from lanemq.wire.logical import (
-    LOGICAL_QUEUE_BROKER,
+    LOGICAL_BROKERS_MEMBER,
     LOGICAL_QUEUES_MEMBER,
     Chain,
     LogicalQueues,
+    logical_broker,
 )
 
-from ._listeners import Listener
+from ._listeners import Place
 
 
 @final
 class RouteMaker:
-    """Makes the routes of one topic, and remembers what keeps them steady."""
+    """The maker of one topic's routes, which remembers what keeps them steady."""
 
     def __init__(self) -> None:
         self._unwritable_since_s: dict[int, float] = {}
@@ -26,53 +28,70 @@ class RouteMaker:
         self,
         physical: RouteData,
         queues: LogicalQueues,
-        listener: Listener | None,
+        listener: Place | None,
         indices: Collection[int] | None = None,
+        *,
+        seen_at: int | None = None,
+        with_numbers: bool = True,
     ) -> RouteData:
-        """For a client that asks for logical queues: these, and all brokers.
+        """Make the route for a client that asks for logical queues: these, and all brokers.
+
+        Numbers of migrations are for brokers and tools of lanemq alone.
 
         A listener is one broker more: there such clients keep offsets and locks, by logical
         index. ``orderTopicConf`` would make them use physical queues. Neither member for
-        logical queues may ever be null.
+        logical queues may ever be null. ``seen_at`` is for servers: how many brokers clients of
+        old see the topic at.
         """
         shown = [chain for index, chain in queues.items() if indices is None or index in indices]
+        if not with_numbers:
+            shown = [Chain(c.index, (s.for_clients() for s in c)) for c in shown]
         brokers = physical.broker_datas
         if listener is not None:
             brokers = (*brokers, _broker(listener))
-        return replace(
-            physical,
-            broker_datas=brokers,
-            order_topic_conf=None,
-            extra={**physical.extra, LOGICAL_QUEUES_MEMBER: LogicalQueues(shown).to_json()},
-        )
+        extra = {**physical.extra, LOGICAL_QUEUES_MEMBER: LogicalQueues(shown).to_json()}
+        if seen_at is not None:
+            extra[LOGICAL_BROKERS_MEMBER] = seen_at
+        return replace(physical, broker_datas=brokers, order_topic_conf=None, extra=extra)
 
     def translated(
         self,
         physical: RouteData,
         queues: LogicalQueues,
-        listener: Listener | None,
+        brokers: int,
+        place: Callable[[int], Place | None],
         now_s: float,
         wait_s: float,
-    ) -> RouteData:
-        """For a client of old: one broker with as many queues, if a listener translates.
+    ) -> RouteData | None:
+        """Make the route for an older client: ``brokers`` brokers that share the logical queues,
+        each at the ``place`` that its number gives; those without any queue are left out.
 
+        None where nobody stands for one of them: to leave it out would make its queues vanish.
         A queue that takes no messages is still offered for ``wait_s``: mostly it is being
         migrated. Then it is left out if it is one of the last.
         """
-        if listener is None or not queues:
-            return physical
-        writable = [index for index, chain in queues.items() if self._takes(chain, now_s, wait_s)]
-        permission = 0
-        for data in physical.queue_datas:
-            permission |= data.perm
-        queue_data = QueueData(
-            broker_name=LOGICAL_QUEUE_BROKER,
-            read_queue_nums=max(queues) + 1,
-            write_queue_nums=max(writable, default=-1) + 1,
-            perm=permission & Permission.READ_WRITE,
-            topic_sys_flag=physical.queue_datas[0].topic_sys_flag if physical.queue_datas else 0,
-        )
-        return RouteData(queue_datas=(queue_data,), broker_datas=(_broker(listener),))
+        queue_datas, broker_datas = [], []
+        for number in range(brokers):
+            own = [chain for index, chain in queues.items() if index % brokers == number]
+            if not own:
+                continue
+            here = place(number)
+            if here is None:
+                return None
+            writable = [chain.index for chain in own if self._takes(chain, now_s, wait_s)]
+            queue_datas.append(
+                QueueData(
+                    broker_name=logical_broker(number),
+                    read_queue_nums=own[-1].index // brokers + 1,
+                    write_queue_nums=writable[-1] // brokers + 1 if writable else 0,
+                    perm=_permission(physical, own),
+                    topic_sys_flag=(
+                        physical.queue_datas[0].topic_sys_flag if physical.queue_datas else 0
+                    ),
+                )
+            )
+            broker_datas.append(_broker(here, number))
+        return RouteData(queue_datas=tuple(queue_datas), broker_datas=tuple(broker_datas))
 
     def _takes(self, chain: Chain, now_s: float, wait_s: float) -> bool:
         if chain.writable is not None:
@@ -82,9 +101,20 @@ class RouteMaker:
         return now_s - since_s < wait_s
 
 
-def _broker(listener: Listener) -> BrokerData:
+def _broker(place: Place, number: int = 0) -> BrokerData:
     return BrokerData(
-        cluster=listener.cluster,
-        broker_name=LOGICAL_QUEUE_BROKER,
-        broker_addrs={MASTER_ID: listener.address},
+        cluster=place.cluster,
+        broker_name=logical_broker(number),
+        broker_addrs={MASTER_ID: place.address},
     )
+
+
+def _permission(physical: RouteData, chains: Iterable[Chain]) -> int:
+    """Return the permission of the brokers on which these logical queues end; full while none is
+    known."""
+    ends = {chain.writable.broker_name for chain in chains if chain.writable is not None}
+    here = [data for data in physical.queue_datas if data.broker_name in ends]
+    permission = 0
+    for data in here or physical.queue_datas:
+        permission |= data.perm
+    return permission & Permission.READ_WRITE

@@ -1,4 +1,4 @@
-"""One topic with logical queues: what brokers reported of it, and what clients may be shown.
+"""One topic with logical queues: the brokers' reports, and the view for clients.
 
 Pure: it reads no clock; times come in as ``now_s``.
 Source: RocketMQ 5.0.0-PREVIEW, RouteInfoManager.mergeLogicalQueuesInfo, and the protection of
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import final
 
-from lanemq.wire import QueueData
+from lanemq.wire.bodies import QueueData
 from lanemq.wire.logical import (
     Chain,
     ClientView,
@@ -27,7 +27,7 @@ from ._logical_view import PLAIN, Facts, Status, TopicView
 
 @dataclass(slots=True)
 class _Reported:
-    """What one broker said last."""
+    """The last report of one broker."""
 
     cluster: str
     queues: LogicalQueues
@@ -36,7 +36,7 @@ class _Reported:
 
 @final
 class LogicalTopic:
-    """Everything known of one topic. Brokers that go leave their segments here."""
+    """The knowledge of one topic. It keeps the segments of brokers that have gone."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -52,8 +52,9 @@ class LogicalTopic:
         self._unmapped: set[str] = set()
         self._takes_gaps_as_found = False
         self._history = History()
+        self._brokers = 0
 
-    # What brokers say
+    # Reports of brokers
 
     def report(
         self,
@@ -64,7 +65,8 @@ class LogicalTopic:
         *,
         wait_until_s: float | None = None,
     ) -> None:
-        """A broker reports all segments it has of the topic; others in ``queues`` are ignored.
+        """Take a broker's report of all its segments of the topic; others' in ``queues`` are
+        ignored.
 
         ``wait_until_s`` comes with the first registration of a broker ever: there may be
         others with the topic that have not registered yet, so if the topic was not known,
@@ -87,19 +89,19 @@ class LogicalTopic:
             self._index_of_queue[broker_name, segment.queue_id] = segment.logical_index
 
     def withdraw(self, broker_name: str) -> None:
-        """A broker has the topic without logical queues, or does not have it any more."""
+        """Note that a broker has the topic without logical queues, or not any more."""
         if broker_name in self._reported:
             self._forget_segments(broker_name, keep=set())
             del self._reported[broker_name]
 
     def forget(self, broker_name: str) -> None:
-        """An operator says that a broker will not come back; what is missing then is gone."""
+        """Forget a broker that an operator has given up; segments missing then are gone."""
         self.withdraw(broker_name)
         self._unmapped.discard(broker_name)
         self._takes_gaps_as_found = True
 
     def withdraw_cluster(self, cluster: str | None) -> None:
-        """The topic was deleted, in one cluster or (None) everywhere."""
+        """Delete the topic in one cluster or (None) everywhere."""
         for name, reported in list(self._reported.items()):
             if cluster is None or reported.cluster == cluster:
                 self.withdraw(name)
@@ -110,7 +112,7 @@ class LogicalTopic:
 
     @property
     def broker_names(self) -> set[str]:
-        """The brokers that have, or share, logical queues of it; registered or not."""
+        """The brokers that have, or share, logical queues of it, registered or not."""
         return {name for name, found in self._reported.items() if found.queues}
 
     @property
@@ -120,7 +122,7 @@ class LogicalTopic:
 
     @property
     def client_view(self) -> ClientView:
-        """What old clients are to see: physical queues if any broker says so."""
+        """The view for old clients: physical queues if any broker says so."""
         views = {found.report.client_view for found in self._reported.values() if found.report}
         return ClientView.PHYSICAL if ClientView.PHYSICAL in views else ClientView.LOGICAL
 
@@ -134,17 +136,28 @@ class LogicalTopic:
         """Whether no broker withholds the logical queues from Java clients."""
         return all(found.report.serve_to_java for found in self._reported.values() if found.report)
 
-    # What clients may be shown
+    @property
+    def brokers(self) -> int:
+        """The number of brokers at which older clients see it. It stays what it is while any
+        broker says it; else it is the least that one says, so that all name servers have the same.
+        """
+        reports = [found.report for found in self._reported.values() if found.report is not None]
+        said = {report.brokers for report in reports if report.brokers > 0}
+        if said and self._brokers not in said:
+            self._brokers = min(said)
+        return self._brokers or 1
+
+    # The view for clients
 
     def view(self, facts: Facts, now_s: float) -> TopicView:
-        """What clients may be shown now. Sets of indices change only to complete ones."""
+        """Return the view for clients now. Sets of indices change only to complete ones."""
         is_waiting = self._wait_until_s is not None and now_s < self._wait_until_s
         if not self.broker_names or not (is_waiting or self.has_segments):
             self._wait_until_s = None
             self._forget_history()
             return PLAIN
         if not is_waiting and self._wait_until_s is not None:
-            # Whoever could have told of what is missing has had the time to.
+            # A broker that could report the missing segments has had the time to.
             self._wait_until_s, self._takes_gaps_as_found = None, True
             self._arrived |= self._reported.keys()
         live = self._live()
@@ -209,13 +222,13 @@ class LogicalTopic:
         return self._history.is_known_gap(shown.index, before, after, reported)
 
     def _left_of(self, index: int, live: Mapping[int, Chain]) -> Chain:
-        """What clients know of a logical queue and nothing speaks against."""
+        """Return what clients know of a logical queue, as far as nothing contradicts it."""
         used = {(s.broker_name, s.queue_id) for chain in live.values() for s in chain}
         shown = (self._shown or {}).get(index, ())
         return Chain(index, (s for s in shown if (s.broker_name, s.queue_id) not in used))
 
     def _missing(self, facts: Facts, live: Mapping[int, Chain]) -> list[str]:
-        """Queues of registered brokers that are in no logical queue and ought to be."""
+        """Return the queues of registered brokers that should be in a logical queue and are not."""
         unmapped = {n: self._unmapped_at(n, data, live) for n, data in facts.queue_datas.items()}
         self._unmapped -= unmapped.keys()
         self._unmapped |= {name for name, found in unmapped.items() if found}
@@ -230,7 +243,7 @@ class LogicalTopic:
         return missing
 
     def _unmapped_at(self, name: str, data: QueueData, live: Mapping[int, Chain]) -> list[str]:
-        count = _queue_count(data)
+        count = data.queue_count
         if count == 0:
             return []
         reported = self._reported.get(name)
@@ -247,7 +260,8 @@ class LogicalTopic:
         ]
 
     def _missing_with_brokers(self, facts: Facts) -> list[str]:
-        """Brokers that went before their queues were mapped, and are not back without the topic.
+        """Return brokers that went before their queues were mapped, and have not come back without
+        the topic.
 
         Who is shown logical queues then would not see what is on them, also when they are back.
         """
@@ -257,7 +271,7 @@ class LogicalTopic:
         return [f"broker {n} is away, and had queues in no logical queue" for n in sorted(away)]
 
     def _addressed(self, facts: Facts) -> LogicalQueues:
-        """What is shown, with the addresses that brokers have now."""
+        """Return the view with the brokers' present addresses."""
 
         def addressed(segment: Segment) -> Segment:
             address = facts.master_address(segment.broker_name)
@@ -276,15 +290,12 @@ class LogicalTopic:
                 self._history.removed(segment)
 
     def _leave_out_unmapped(self, facts: Facts) -> None:
-        """Queues that a broker came without segments for: swept before, or left out for good."""
+        """Leave out queues for which a broker came without segments: swept before, or left out for
+        good."""
         for name in self._arrived & facts.queue_datas.keys():
             reported = self._reported.get(name)
             if reported is not None and reported.queues:
-                queue_ids = set(range(_queue_count(facts.queue_datas[name])))
+                queue_ids = set(range(facts.queue_datas[name].queue_count))
                 queue_ids -= {segment.queue_id for segment in reported.queues.segments}
                 self._left_out |= {(name, queue_id) for queue_id in queue_ids}
         self._arrived.clear()
-
-
-def _queue_count(data: QueueData) -> int:
-    return max(data.read_queue_nums, data.write_queue_nums)

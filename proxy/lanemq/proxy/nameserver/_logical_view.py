@@ -1,34 +1,34 @@
-"""What a name server can say of a topic's logical queues, and what it needs to know for that."""
+"""The view of a topic's logical queues, and the facts that a name server needs for it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import final
 
-from lanemq.wire import QueueData
+from lanemq.wire.bodies import QueueData
 from lanemq.wire.logical import LogicalQueues
 
 
 @final
 class Status(Enum):
-    """What a name server can say of a topic."""
+    """The state of a name server's knowledge of a topic."""
 
     PLAIN = "plain"
-    """It has no logical queues, or not all of it has and it never had."""
+    """The topic has no logical queues, or only in part and never had more."""
     NOT_YET = "not yet"
-    """It has logical queues, and too little is known of them to show any."""
+    """The topic has logical queues, of which too little is known to show any."""
     LOGICAL = "logical"
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What else the name server knows."""
+    """Other facts that the name server knows."""
 
     queue_datas: Mapping[str, QueueData]
     """The topic's queues at the brokers that are registered now."""
     master_address: Callable[[str], str | None]
-    """The address of the master of a broker name; None if none is registered."""
+    """Returns the address of the master of a broker name; None if none is registered."""
 
 
 @final
@@ -39,7 +39,7 @@ class TopicView:
     status: Status
     queues: LogicalQueues = field(default_factory=LogicalQueues)
     problems: tuple[str, ...] = ()
-    """Why it is not simply what was reported last."""
+    """The reasons why it is not simply the last report."""
 
 
 PLAIN = TopicView(Status.PLAIN)

@@ -1,17 +1,14 @@
-"""What requests to a name server say, where that is not plain from their headers."""
+"""Decoding of requests to a name server, beyond their headers."""
 
+import logging
 import re
+import zlib
 from typing import Final
 
-from lanemq.wire import (
-    Frame,
-    GetRouteInfo,
-    RegisterBroker,
-    RegisterBrokerBody,
-    RemoteProtocolError,
-    TopicConfigWrapper,
-    Version,
-)
+from lanemq.wire import Refused, RemoteProtocolError, ResponseCode, Version
+from lanemq.wire.bodies import RegisterBrokerBody, TopicConfigWrapper
+from lanemq.wire.frame import Frame
+from lanemq.wire.headers import GetRouteInfo, RegisterBroker
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_FLAG,
     LogicalQueueReport,
@@ -20,14 +17,39 @@ from lanemq.wire.logical import (
 
 from ._logical import Asker, LogicalRegistration
 
+LOGGER = logging.getLogger("lanemq.proxy.nameserver")
+
 JAVA: Final = "JAVA"
 ZLIB_MARK: Final = b"\x78"
+MEMORY_PER_BYTE: Final = 4
+"""Memory that logical queues take, about, as a multiple of their bytes in a registration."""
 
 _SET = re.compile(r"\[([0-9, ]*)\]")
 
 
+RegistrationRead = tuple[RegisterBrokerBody, LogicalRegistration]
+
+
+def registration(header: RegisterBroker, frame: Frame) -> RegistrationRead:
+    """Read the body of a registration, and what it says about logical queues.
+
+    Raises ``Refused`` for a damaged one, ``RemoteProtocolError`` for one that cannot be read.
+    """
+    if header.body_crc32 and header.body_crc32 != zlib.crc32(frame.body) & 0x7FFF_FFFF:
+        LOGGER.warning("the registration of %s is damaged", header.broker_addr)
+        raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+    body, is_packed = registration_body(header, frame), is_compressed(header, frame)
+    said = logical_registration(
+        header,
+        body.topic_config_wrapper,
+        size_bytes=MEMORY_PER_BYTE * len(frame.body),
+        is_compressed=is_packed,
+    )
+    return body, said
+
+
 def registration_body(header: RegisterBroker, frame: Frame) -> RegisterBrokerBody:
-    """What a broker brought along; nothing at all is a broker with no topics and version 0."""
+    """Decode a registration's body; an empty one is of a broker with no topics and version 0."""
     if not frame.body:
         return RegisterBrokerBody()
     if frame.version < Version.V3_0_11:
@@ -38,7 +60,7 @@ def registration_body(header: RegisterBroker, frame: Frame) -> RegisterBrokerBod
 
 
 def is_compressed(header: RegisterBroker, frame: Frame) -> bool:
-    """Whether a registration came in the compressed form."""
+    """Return whether a registration came in the compressed form."""
     # Told to compress, a broker of 5.3.3 does so and its header denies it: its own name server
     # refuses it. No JSON begins as a zlib stream does.
     is_young = frame.version >= Version.V3_0_11
@@ -46,9 +68,13 @@ def is_compressed(header: RegisterBroker, frame: Frame) -> bool:
 
 
 def logical_registration(
-    header: RegisterBroker, wrapper: TopicConfigWrapper, *, is_compressed: bool
+    header: RegisterBroker,
+    wrapper: TopicConfigWrapper,
+    *,
+    size_bytes: int = 0,
+    is_compressed: bool = False,
 ) -> LogicalRegistration:
-    """What a broker says about logical queues as it registers.
+    """Return the part of a registration about logical queues.
 
     Raises ``RemoteProtocolError`` if that is not to be understood.
     """
@@ -61,19 +87,20 @@ def logical_registration(
         topics=wrapper.topic_config_table.keys(),
         queues=logical_queues_by_topic(wrapper.extra),
         report=LogicalQueueReport.of(wrapper.extra),
+        size_bytes=size_bytes,
         is_compressed=is_compressed,
     )
 
 
 def asker(header: GetRouteInfo, frame: Frame) -> Asker:
-    """Who asks for a route."""
+    """Return the kind of client that asks for a route."""
     if header.sys_flag is None or not header.sys_flag & LOGICAL_QUEUE_FLAG:
         return Asker.OLD
     return Asker.FLAGGED_JAVA if frame.language == JAVA else Asker.FLAGGED
 
 
 def wanted_indices(header: GetRouteInfo) -> frozenset[int] | None:
-    """The indices that a client wants; None for all.
+    """Return the indices that a client wants; None for all.
 
     Java clients send some too, and take an answer that heeds them for no news at all: a name
     server of theirs cannot read the set. So a client that means it says so. Raises

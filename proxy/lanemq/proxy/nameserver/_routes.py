@@ -1,4 +1,4 @@
-"""The route table: which brokers live where, and which topics they have.
+"""The route table: the brokers with their addresses and topics.
 
 Pure: it reads no clock and knows no socket. Times come in as ``now_s``, and a connection is
 any hashable value that stands for it.
@@ -6,64 +6,34 @@ any hashable value that stands for it.
 Source: RocketMQ 4.9.8, RouteInfoManager.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import final
+from typing import Final, final
 
-from lanemq.wire import (
+from lanemq.wire import KV_PREFIX, Permission, TopicSysFlag
+from lanemq.wire.bodies import (
     MASTER_ID,
     BrokerData,
     ClusterInfo,
     DataVersion,
-    Permission,
     QueueData,
     RouteData,
     TopicConfig,
-    TopicSysFlag,
 )
 
+from ._registration import MasterAddresses, Registration, is_changed
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Registration:
-    """What a broker says about itself."""
-
-    cluster: str
-    broker_name: str
-    broker_id: int
-    address: str
-    """``host:port``, handed to clients as it is."""
-    ha_address: str = ""
-    """Where its slaves would replicate from."""
-    data_version: DataVersion
-    """Changes when any of its topics does."""
-    topics: Sequence[TopicConfig] = ()
-    """All its topics, or only those that changed."""
-    filter_servers: Sequence[str] | None = None
-    """None from brokers too old to have any; empty means that there are none now."""
-
-
-@dataclass(frozen=True, slots=True)
-class MasterAddresses:
-    """What a slave learns from its registration: None where there is no master (yet)."""
-
-    master_address: str | None = None
-    ha_address: str | None = None
-
-
-def is_changed(known: DataVersion | None, now: DataVersion) -> bool:
-    """Whether a broker's topics may differ from what was known of them.
-
-    The state version counts as 0 where it is missing: brokers before 5.x have none.
-    """
-    if known is None or (known.timestamp, known.counter) != (now.timestamp, now.counter):
-        return True
-    return (known.state_version or 0) != (now.state_version or 0)
+ROW_BYTES: Final = 512
+"""The size of a broker's row for a topic in memory, without its name."""
+BROKER_BYTES: Final = 2048
 
 
 @dataclass(slots=True)
 class _Broker:
     cluster: str
     addresses: dict[int, str] = field(default_factory=dict)
+    rows_bytes: int = 0
+    """The size of its rows for topics."""
 
 
 @dataclass(slots=True)
@@ -77,7 +47,7 @@ class _Alive:
 
 @final
 class RouteTable:
-    """All tables of one name server, kept consistent by every method.
+    """The tables of one name server, kept consistent by every method.
 
     Invariants: an address belongs to one (broker name, id); a broker name has at least one
     address; a topic has at least one queue data, and each names a broker that is there.
@@ -85,7 +55,8 @@ class RouteTable:
 
     def __init__(self) -> None:
         self.changes = 0
-        """Grows with every change of what ``route`` and ``master_address`` say."""
+        """Number that grows with every change in the results of ``route`` and
+        ``master_address``."""
         self._brokers: dict[str, _Broker] = {}
         self._alive: dict[str, _Alive] = {}
         self._topics: dict[str, dict[str, QueueData]] = {}
@@ -94,7 +65,7 @@ class RouteTable:
     def register(
         self, registration: Registration, *, now_s: float, connection: Hashable
     ) -> MasterAddresses:
-        """Take over what a broker says; it lives until it is silent or ``connection`` ends.
+        """Register a broker, until it is silent or ``connection`` ends.
 
         Topics are added or replaced, never removed: a broker registers a single topic when
         one is created. Only a master's topics count, and only when its data version is not
@@ -136,7 +107,7 @@ class RouteTable:
         return MasterAddresses(master, self._alive[master].ha_address)
 
     def unregister(self, *, broker_name: str, address: str) -> None:
-        """Forget a broker that says goodbye.
+        """Forget a broker that unregisters.
 
         It goes by its address: 4.9.8 removes whoever has the id now, so a master that left
         late took its successor with it (5.x goes by the address too).
@@ -160,18 +131,18 @@ class RouteTable:
         return gone
 
     def data_version(self, address: str) -> DataVersion | None:
-        """The data version of the last registration from ``address``."""
+        """Return the data version of the last registration from ``address``."""
         alive = self._alive.get(address)
         return None if alive is None else alive.data_version
 
     def heard_from(self, address: str, *, now_s: float) -> None:
-        """A registered broker gave a sign of life."""
+        """Note a sign of life of a registered broker."""
         alive = self._alive.get(address)
         if alive is not None:
             alive.heard_s = now_s
 
     def route(self, topic: str) -> RouteData | None:
-        """Where ``topic`` is, or None if nobody has it."""
+        """Return the route of ``topic``, or None if nobody has it."""
         queues = self._topics.get(topic)
         if queues is None:
             return None
@@ -188,20 +159,20 @@ class RouteTable:
         )
 
     def queue_datas(self, topic: str) -> Mapping[str, QueueData]:
-        """The queues of a topic by broker name; empty if nobody has it."""
+        """Return the queues of a topic by broker name; empty if nobody has it."""
         return self._topics.get(topic, {})
 
     def master_address(self, broker_name: str) -> str | None:
-        """The address of a registered master, or None."""
+        """Return the address of a registered master, or None."""
         broker = self._brokers.get(broker_name)
         return None if broker is None else broker.addresses.get(MASTER_ID)
 
     def is_registered(self, address: str) -> bool:
-        """Whether a broker is registered with this address."""
+        """Return whether a broker is registered with this address."""
         return address in self._alive
 
     def cluster_info(self) -> ClusterInfo:
-        """Every broker, by name and by cluster."""
+        """Return every broker, by name and by cluster."""
         clusters: dict[str, list[str]] = {}
         for name, broker in self._brokers.items():
             clusters.setdefault(broker.cluster, []).append(name)
@@ -230,20 +201,26 @@ class RouteTable:
         for name in list(queues):
             if cluster is None or self._brokers[name].cluster == cluster:
                 del queues[name]
+                self._brokers[name].rows_bytes -= ROW_BYTES + len(topic)
         if not queues:
             del self._topics[topic]
 
     def topics(self) -> list[str]:
-        """The name of every topic."""
-        return list(self._topics)
+        """Return the name of every topic but the logs of keys."""
+        return [topic for topic in self._topics if not topic.startswith(KV_PREFIX)]
 
     def topics_of_cluster(self, cluster: str) -> list[str]:
-        """Topics that a broker of ``cluster`` has; none for an unknown cluster."""
+        """Return the topics that a broker of ``cluster`` has; none for an unknown cluster."""
         names = {name for name, broker in self._brokers.items() if broker.cluster == cluster}
-        return [topic for topic, queues in self._topics.items() if not names.isdisjoint(queues)]
+        return [
+            topic
+            for topic, queues in self._topics.items()
+            if not names.isdisjoint(queues) and not topic.startswith(KV_PREFIX)
+        ]
 
     def topics_by_unit(self, *, unit: bool | None, unit_sub: bool | None) -> list[str]:
-        """Topics whose unit flags are as given (None: either), judged by their first broker."""
+        """Return the topics whose unit flags are as given (None: either), judged by their first
+        broker."""
 
         def matches(flag: int, bit: int, wanted: bool | None) -> bool:
             return wanted is None or bool(flag & bit) == wanted
@@ -256,19 +233,33 @@ class RouteTable:
         ]
 
     def system_topics(self) -> tuple[list[str], str | None]:
-        """Topics named like clusters and brokers, and the address of some broker to ask on."""
+        """Return the topics named like clusters and brokers, and the address of some broker to ask
+        further."""
         clusters = self.cluster_info().cluster_addr_table
         names = [name for cluster in clusters for name in (cluster, *clusters[cluster])]
         addresses = (next(iter(broker.addresses.values())) for broker in self._brokers.values())
         return list(dict.fromkeys(names)), next(addresses, None)
 
+    def kept_bytes(self, address: str) -> int:
+        """Return how many bytes are kept for the broker at ``address``, about; 0 without one."""
+        alive = self._alive.get(address)
+        if alive is None:
+            return 0
+        broker = self._brokers[alive.broker_name]
+        rows_bytes = broker.rows_bytes if broker.addresses.get(MASTER_ID) == address else 0
+        filters = self._filter_servers.get(address, ())
+        return BROKER_BYTES + rows_bytes + sum(len(name) + 100 for name in filters)
+
     def live_addresses(self) -> list[str]:
-        """The addresses of all registered brokers."""
+        """Return the addresses of all registered brokers."""
         return list(self._alive)
 
     def _put_topic(self, broker_name: str, topic: TopicConfig) -> None:
         self.changes += 1
-        self._topics.setdefault(topic.topic_name, {})[broker_name] = QueueData(
+        queues = self._topics.setdefault(topic.topic_name, {})
+        if broker_name not in queues:
+            self._brokers[broker_name].rows_bytes += ROW_BYTES + len(topic.topic_name)
+        queues[broker_name] = QueueData(
             broker_name=broker_name,
             read_queue_nums=topic.read_queue_nums,
             write_queue_nums=topic.write_queue_nums,
@@ -310,18 +301,3 @@ def _broker_data(name: str, broker: _Broker) -> BrokerData:
         broker_name=name,
         broker_addrs=dict(sorted(broker.addresses.items())),
     )
-
-
-def check_invariants(table: RouteTable) -> None:
-    """Assert what must hold between any two calls. For tests: it reads everything."""
-    brokers, alive, topics = table._brokers, table._alive, table._topics
-    pairs: Iterable[tuple[str, str]] = (
-        (address, name) for name, broker in brokers.items() for address in broker.addresses.values()
-    )
-    owners: Mapping[str, str] = dict(pairs)
-    assert len(owners) == sum(len(broker.addresses) for broker in brokers.values())
-    assert owners == {address: live.broker_name for address, live in alive.items()}
-    assert all(broker.addresses for broker in brokers.values())
-    assert all(topics.values())
-    assert all(set(queues) <= set(brokers) for queues in topics.values())
-    assert set(table._filter_servers) <= set(alive)

@@ -4,7 +4,6 @@ from ._broker import BrokerRequests
 from ._client import (
     ORDER_TOPIC_NAMESPACE,
     AdminClient,
-    UnknownCluster,
     addresses_of,
     chosen_address,
     open_admin,
@@ -12,11 +11,12 @@ from ._client import (
 )
 from ._consumers import ConsumerRequests
 from ._logical import LogicalQueueRequests
-from ._messages import MessageRequests, Pulled, PullStatus, message_id
-from ._migration import Migrated, MigrationRefused
+from ._messages import MessageRequests, Pulled, PulledRecords, PullStatus, message_id
+from ._migration_steps import Migrated, MigrationRefused
 from ._moves import LogicalQueueOperations
 from ._name_server import NameServerRequests
 from ._reset import ResetOffsets, Rollback, reset_offsets_by_time
+from ._servers import ServerRequests, UnknownCluster
 from ._tracks import MessageTrack, TrackType, tracks_of
 
 __all__ = [
@@ -33,8 +33,10 @@ __all__ = [
     "NameServerRequests",
     "PullStatus",
     "Pulled",
+    "PulledRecords",
     "ResetOffsets",
     "Rollback",
+    "ServerRequests",
     "TrackType",
     "UnknownCluster",
     "addresses_of",

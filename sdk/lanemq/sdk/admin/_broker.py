@@ -1,4 +1,4 @@
-"""What a broker is told and asked about topics, groups and itself.
+"""Requests to a broker about topics, groups and itself.
 
 Every method takes the broker's address, ``host:port``, first. All raise ``RefusedByBroker``
 with the broker's own words, ``BrokerUnreachable`` and ``RequestTimedOut``.
@@ -8,39 +8,43 @@ Source: RocketMQ 4.9.8, MQClientAPIImpl (the requests), AdminBrokerProcessor (th
 from collections.abc import Iterable, Mapping
 
 from lanemq.wire import (
+    RequestCode,
+    SystemTopic,
+    decode_properties_text,
+    encode_properties_text,
+)
+from lanemq.wire.bodies import (
     BrokerStatsData,
-    CheckRocksdbCqWriteProgress,
     CheckRocksdbCqWriteProgressBody,
     CheckRocksdbCqWriteResult,
     CheckStatus,
+    GroupList,
+    KVTable,
+    ProducerTable,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+    TopicConfig,
+    TopicConfigWrapper,
+    TopicList,
+    TopicStatsTable,
+)
+from lanemq.wire.headers import (
+    CheckRocksdbCqWriteProgress,
     CreateTopic,
     DeleteSubscriptionGroup,
     DeleteTopic,
     ExportRocksdbConfigToJson,
     GetTopicConfig,
     GetTopicStatsInfo,
-    GroupList,
-    KVTable,
-    ProducerTable,
     QueryTopicConsumeByWho,
-    RequestCode,
-    SubscriptionGroupConfig,
-    SubscriptionGroupWrapper,
-    SystemTopic,
-    TopicConfig,
-    TopicConfigWrapper,
-    TopicList,
-    TopicStatsTable,
     ViewBrokerStatsData,
-    decode_properties_text,
-    encode_properties_text,
 )
 
 from ._caller import Caller
 
 
 class BrokerRequests:
-    """One method per request."""
+    """Requests, one method each."""
 
     _caller: Caller
 

@@ -1,18 +1,19 @@
-"""One administrative request: to a server, with a typed header, refused or answered."""
+"""Administrative requests to single servers, with typed headers."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from lanemq.wire import Frame, RequestCode, ResponseCode, request
+from lanemq.wire import RequestCode, ResponseCode
+from lanemq.wire.frame import Frame, request
 
 from .._errors import BrokerUnreachable, RequestTimedOut
-from .._remoting import RemotingClient
+from ..net._remoting import RemotingClient
 
 SUCCESS = (ResponseCode.SUCCESS,)
 
 
 class Header(Protocol):
-    """What every request header class of lanemq.wire offers."""
+    """A request header class of lanemq.wire."""
 
     def to_fields(self) -> dict[str, str]: ...
 

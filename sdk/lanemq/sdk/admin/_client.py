@@ -8,58 +8,36 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import final
 
-from lanemq.wire import (
+from lanemq.wire import Permission, RemoteProtocolError, retry_topic
+from lanemq.wire.bodies import (
     BrokerData,
     ConsumerConnection,
     ConsumeStats,
     MessageQueue,
     OffsetWrapper,
-    Permission,
-    RemoteProtocolError,
     RouteData,
-    StoredMessage,
     TopicOffset,
     TopicStatsTable,
-    decode_offset_id,
-    retry_topic,
 )
-from lanemq.wire.logical import LOGICAL_QUEUE_BROKER
+from lanemq.wire.logical import logical_broker_number
+from lanemq.wire.message import StoredMessage, decode_offset_id
 
-from .._acl import Credentials
-from .._discovery import Endpoint, NameServersLike, fetch_name_servers, find_name_servers
 from .._errors import LanemqError, NoRoute
-from .._link import Dial
 from .._options import ClientOptions
-from .._remoting import RemotingClient, dial_tcp, open_remoting_client
-from ._broker import BrokerRequests
+from ..net._acl import Credentials
+from ..net._discovery import Endpoint, NameServersLike, fetch_name_servers, find_name_servers
+from ..net._link import Dial
+from ..net._remoting import RemotingClient, dial_tcp, open_remoting_client
 from ._caller import Caller
 from ._consumers import ConsumerRequests
-from ._logical import LogicalQueueRequests
 from ._messages import MessageRequests
 from ._moves import LogicalQueueOperations
-from ._name_server import NameServerRequests
 
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
 
 
-class UnknownCluster(LanemqError):  # noqa: N818 - says what is wrong
-    """No name server knows a cluster of that name."""
-
-    def __init__(self, cluster: str, known: Sequence[str]) -> None:
-        names = ", ".join(sorted(known)) or "none"
-        super().__init__(f"cluster {cluster!r} is unknown; the name server knows: {names}")
-        self.cluster = cluster
-
-
 @final
-class AdminClient(
-    BrokerRequests,
-    ConsumerRequests,
-    LogicalQueueOperations,
-    LogicalQueueRequests,
-    MessageRequests,
-    NameServerRequests,
-):
+class AdminClient(LogicalQueueOperations, ConsumerRequests, MessageRequests):
     """Administers a cluster, of lanemq or of Apache RocketMQ. Made by ``open_admin``."""
 
     def __init__(
@@ -80,31 +58,8 @@ class AdminClient(
 
     @property
     def client_options(self) -> ClientOptions:
-        """For a producer or a consumer of the same cluster: the same credentials and TLS."""
+        """Options for producers and consumers of the same cluster: the same credentials and TLS."""
         return self._options
-
-    async def masters(self, cluster: str) -> list[str]:
-        """Return the addresses of the masters of ``cluster``. Raises ``UnknownCluster``."""
-        return [addresses[0] for addresses in await self._brokers(cluster) if 0 in addresses]
-
-    async def broker_addresses(self, cluster: str) -> list[str]:
-        """Return the addresses of all brokers of ``cluster``. Raises ``UnknownCluster``."""
-        return [
-            addresses[broker_id]
-            for addresses in await self._brokers(cluster)
-            for broker_id in sorted(addresses)
-        ]
-
-    async def _brokers(self, cluster: str) -> list[dict[int, str]]:
-        info = await self.cluster()
-        names = info.cluster_addr_table.get(cluster)
-        if names is None:
-            raise UnknownCluster(cluster, list(info.cluster_addr_table))
-        return [
-            dict(info.broker_addr_table[name].broker_addrs)
-            for name in sorted(names)
-            if name in info.broker_addr_table
-        ]
 
     async def broker_name(self, address: str) -> str:
         """Return the name under which ``address`` is registered. Raises ``LanemqError``."""
@@ -149,7 +104,7 @@ class AdminClient(
     async def progress(self, group: str, *, topic: str | None = None) -> ConsumeStats:
         """Return what ``group`` has consumed, on all brokers of its retry topic.
 
-        Of logical queues, those of ``topic``, or of the topics that connected members read.
+        Of logical queues, those of ``topic``, or of all topics that the group has read.
         Raises ``NoRoute`` for a group that no broker has ever seen.
         """
         table: dict[MessageQueue, OffsetWrapper] = {}
@@ -169,16 +124,17 @@ class AdminClient(
         return ConsumeStats(offset_table=table, consume_tps=tps)
 
     async def _logical_progress(self, group: str, topic: str) -> dict[MessageQueue, OffsetWrapper]:
-        """What the server knows that stands for a topic's logical queues, if one does."""
+        """Ask the servers that stand for a topic's logical queues, if any do."""
         try:
             route = await self.route(topic)
         except NoRoute:
             return {}
+        table: dict[MessageQueue, OffsetWrapper] = {}
         for broker in route.broker_datas:
             address = chosen_address(broker)
-            if broker.broker_name == LOGICAL_QUEUE_BROKER and address is not None:
-                return dict((await self.consume_stats(address, group, topic=topic)).offset_table)
-        return {}
+            if logical_broker_number(broker.broker_name) is not None and address is not None:
+                table |= (await self.consume_stats(address, group, topic=topic)).offset_table
+        return table
 
     async def connections(self, group: str) -> ConsumerConnection | None:
         """Return the connected members of ``group``, None where nobody is."""

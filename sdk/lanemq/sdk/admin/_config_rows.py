@@ -24,7 +24,7 @@ ROWS, VERSION, VERSION_KEY = "default", "kvDataVersion", b"kvDataVersionKey"
 
 
 class ConfigRows(NamedTuple):
-    """One database."""
+    """The table of one database."""
 
     values: dict[str, str]
     """Name -> the text of its value, sorted by the bytes of the names."""

@@ -1,21 +1,32 @@
-"""What a broker is asked about consumers: progress, connections, offsets, relayed questions.
+"""Requests to a broker about consumers: progress, connections, offsets, relayed questions.
 
 As ``_broker``: the address first, the same errors.
 Source: RocketMQ 4.9.8, MQClientAPIImpl, AdminBrokerProcessor, ConsumerManageProcessor.
 """
 
-from lanemq.wire import (
-    CloneGroupOffset,
-    ConsumeMessageDirectly,
+from collections.abc import Mapping
+
+from lanemq.wire import RequestCode, ResponseCode
+from lanemq.wire.bodies import (
     ConsumeMessageDirectlyResultBody,
     ConsumerConnection,
+    ConsumerOffsetTable,
     ConsumerRunningInfo,
     ConsumeStats,
     ConsumeStatsList,
+    DelayOffsetTable,
+    GetConsumerStatusBody,
+    MessageQueue,
+    ProducerConnection,
+    QueryConsumeTimeSpanBody,
+    ResetOffsetBody,
+)
+from lanemq.wire.headers import (
+    CloneGroupOffset,
+    ConsumeMessageDirectly,
     GetConsumerConnectionList,
     GetConsumerRunningInfo,
     GetConsumerStatus,
-    GetConsumerStatusBody,
     GetConsumeStats,
     GetConsumeStatsInBroker,
     GetMaxOffset,
@@ -23,16 +34,10 @@ from lanemq.wire import (
     GetMinOffset,
     GetMinOffsetResponse,
     GetProducerConnectionList,
-    MessageQueue,
-    ProducerConnection,
     QueryConsumerOffset,
     QueryConsumerOffsetResponse,
     QueryConsumeTimeSpan,
-    QueryConsumeTimeSpanBody,
-    RequestCode,
     ResetOffset,
-    ResetOffsetBody,
-    ResponseCode,
     SearchOffset,
     SearchOffsetResponse,
     UpdateConsumerOffset,
@@ -45,7 +50,7 @@ RELAY_TIMEOUT_S = 12.0
 
 
 class ConsumerRequests:
-    """One method per request."""
+    """Requests, one method each."""
 
     _caller: Caller
 
@@ -141,6 +146,18 @@ class ConsumerRequests:
             commit_offset=queue_offset,
         )
         await self._caller.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+    async def offset_table(self, address: str) -> Mapping[str, Mapping[int, int]]:
+        """Return the offsets that a broker keeps (43): ``topic@group`` -> queue id -> offset."""
+        frame = await self._caller.ask(
+            address, RequestCode.GET_ALL_CONSUMER_OFFSET, timeout_s=3 * self._caller.timeout_s
+        )
+        return ConsumerOffsetTable.decode(frame.body).offset_table
+
+    async def delay_offsets(self, address: str) -> Mapping[int, int]:
+        """Return how far delayed delivery is (45): level -> offset of the next message."""
+        frame = await self._caller.ask(address, RequestCode.GET_ALL_DELAY_OFFSET)
+        return DelayOffsetTable.decode(frame.body).offset_table
 
     async def reset_offsets(
         self, address: str, group: str, topic: str, timestamp_ms: int, *, force: bool

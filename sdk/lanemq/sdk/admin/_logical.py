@@ -1,21 +1,25 @@
-"""What brokers and name servers are told and asked about logical queues.
+"""Requests to brokers and name servers about logical queues.
 
 As ``_broker``: the broker's address first, the same errors.
 Source: RocketMQ 5.0.0-PREVIEW, MQClientAPIImpl, AdminBrokerProcessor.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
-from lanemq.wire import (
+from lanemq.wire import RemoteProtocolError, RequestCode
+from lanemq.wire.bodies import RouteData
+from lanemq.wire.headers import (
     DeleteLogicalQueueMapping,
     GetRouteInfo,
     QueryLogicalQueueMapping,
-    RemoteProtocolError,
-    RequestCode,
-    RouteData,
 )
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_FLAG,
+    AppendSuperseded,
+    AppendSupersededResult,
+    ClaimedLogicalIndices,
+    ClaimLogicalIndices,
     CreateQueueForLogicalQueue,
     LogicalQueues,
     MigrateLogicalQueue,
@@ -31,10 +35,12 @@ from ._caller import Caller
 
 SEAL_TIMEOUT_S: Final = 15.0
 """A broker waits up to ten seconds for writes that are under way."""
+APPEND_TIMEOUT_S: Final = 600.0
+"""Messages are appended one after the other."""
 
 
 class LogicalQueueRequests:
-    """One method per request."""
+    """Requests, one method each."""
 
     _caller: Caller
 
@@ -118,11 +124,23 @@ class LogicalQueueRequests:
         return await self._migrate(address, code, MigrateLogicalQueue(source, destination))
 
     async def commit_migration(
-        self, address: str, source: Segment | None, destination: Segment
+        self,
+        address: str,
+        source: Segment | None,
+        destination: Segment,
+        progress: Mapping[str, int] | None = None,
+        *,
+        source_is_gone: bool = False,
     ) -> MigrateLogicalQueue:
-        """Have the broker of ``destination`` take its place in the queue (418)."""
+        """Have the broker of ``destination`` take its place in the queue (418).
+
+        ``progress`` (group -> logical offset) is what the source said when it prepared; where it
+        is None, a broker of lanemq asks the source for it. ``source_is_gone`` is an operator's
+        word that a source that is not sealed, and that a name server lists, is lost.
+        """
         code = RequestCode.MIGRATE_TOPIC_LOGICAL_QUEUE_COMMIT
-        return await self._migrate(address, code, MigrateLogicalQueue(source, destination))
+        body = MigrateLogicalQueue(source, destination, progress, source_is_gone or None)
+        return await self._migrate(address, code, body)
 
     async def notify_migration(
         self, address: str, source: Segment | None, destination: Segment
@@ -131,6 +149,28 @@ class LogicalQueueRequests:
         body = MigrateLogicalQueue(source, destination).encode()
         code = RequestCode.MIGRATE_TOPIC_LOGICAL_QUEUE_NOTIFY
         await self._caller.ask(address, code, body=body)
+
+    async def append_superseded(self, address: str, *, topic: str | None = None) -> int:
+        """Have a broker append what it took after its queues had gone on elsewhere (lanemq's own).
+
+        At the open ends of the logical queues, in order and once. Returns how many messages that
+        were. After any error the same call goes on where it stopped.
+        """
+        body = AppendSuperseded(topic).encode()
+        code = RequestCode.APPEND_SUPERSEDED_MESSAGES
+        frame = await self._caller.ask(address, code, body=body, timeout_s=APPEND_TIMEOUT_S)
+        return AppendSupersededResult.decode(frame.body).messages
+
+    async def claim_indices(
+        self, address: str, asked: ClaimLogicalIndices
+    ) -> ClaimedLogicalIndices:
+        """Claim indices of logical queues at one broker, or hear of all claims (lanemq's own).
+
+        Raises ``RefusedByBroker`` where one has another owner; then none of them is claimed there.
+        """
+        code = RequestCode.CLAIM_LOGICAL_INDICES
+        frame = await self._caller.ask(address, code, body=asked.encode())
+        return ClaimedLogicalIndices.decode(frame.body)
 
     async def _migrate(
         self, address: str, code: RequestCode, body: MigrateLogicalQueue

@@ -6,7 +6,8 @@ UpdateTopicLogicalQueueNumCommand, MigrateTopicLogicalQueueCommand.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import final
 
 from lanemq.wire.logical import Chain, Segment
@@ -52,15 +53,16 @@ class SealSegment:
 NumberStep = OpenSegment | SealSegment
 
 
-def plan_mapping(view: TopicView) -> list[MapQueue]:
+def plan_mapping(view: TopicView, *, in_turn: bool = False) -> list[MapQueue]:
     """Map every physical queue that is not, broker by broker in the order of their addresses.
 
-    Each takes the lowest index that was never used. So it can be repeated after a failure.
+    Each takes the lowest index that was never used. So it can be repeated after a failure. With
+    ``in_turn`` the first queue of each broker comes first, in the order of their names, then the
+    second of each: so queues lie as the brokers do that clients see which do not know logical
+    queues, and whoever dies takes away a part of these, with the queues that are seen at it.
     """
     chains = view.chains()
-    used = set(chains)
-    steps: list[MapQueue] = []
-    index = 0
+    found: list[tuple[int, MapQueue]] = []
     for broker in view.brokers:
         mapped = {
             segment.queue_id
@@ -68,14 +70,15 @@ def plan_mapping(view: TopicView) -> list[MapQueue]:
             for segment in chain
             if segment.broker_name == broker.name
         }
-        for queue_id in range(broker.queues):
-            if queue_id in mapped:
-                continue
-            while index in used:
-                index += 1
-            used.add(index)
-            steps.append(MapQueue(broker.name, broker.address, queue_id, index))
-    return steps
+        found += [
+            (queue_id, MapQueue(broker.name, broker.address, queue_id, -1))
+            for queue_id in range(broker.queues)
+            if queue_id not in mapped
+        ]
+    if in_turn:
+        found.sort(key=lambda one: (one[0], one[1].broker))
+    unused = (index for index in count() if index not in chains)
+    return [replace(step, index=index) for (_, step), index in zip(found, unused, strict=False)]
 
 
 def plan_number(view: TopicView, number: int) -> list[NumberStep]:
@@ -84,7 +87,8 @@ def plan_number(view: TopicView, number: int) -> list[NumberStep]:
     More: indices that were closed go on where they ended, the lowest first, then come new ones.
     A closed one stays at its broker; a new one takes a queue that is free, else one is made at
     the broker with the fewest segments. Fewer: the greatest indices are closed, and can be read.
-    Raises ``ValueError`` for a negative number, or where no broker could take a queue.
+    Raises ``ValueError`` for a negative number, where no broker could take a queue, and where one
+    that is to be closed is being migrated.
     """
     if number < 0:
         raise ValueError(f"there cannot be {number} logical queues")
@@ -100,7 +104,13 @@ def plan_number(view: TopicView, number: int) -> list[NumberStep]:
 
 def _seals(view: TopicView, chains: dict[int, Chain], indices: list[int]) -> Iterator[SealSegment]:
     for index in indices:
-        segment = chains[index].writable
+        waiting = chains[index].write_only
+        if waiting is not None:
+            raise ValueError(
+                f"logical queue {index} is on its way to {waiting.broker_name}: "
+                "resumeMigrateTopicLogicalQueue or abortMigrateTopicLogicalQueue comes first"
+            )
+        segment = chains[index].normal
         assert segment is not None
         broker = view.broker(segment.broker_name)
         if broker is None:
@@ -122,7 +132,7 @@ def _opens(view: TopicView, chains: dict[int, Chain], count: int) -> list[Number
             index = closed.pop(0)
             delta = chains[index].known_end
             broker = _last_broker(view, chains[index]) or _least_loaded(view, load)
-            queue_id = _take_own(chains[index], broker, free[broker.name])
+            queue_id = _take_own(view, chains[index], broker, free[broker.name])
         else:
             index, delta = next(fresh), 0
             having = [broker for broker in view.brokers if free[broker.name]]
@@ -141,17 +151,19 @@ def _least_loaded(view: TopicView, load: Counter[str]) -> BrokerView:
     return min(view.brokers, key=lambda broker: (load[broker.name], broker.name))
 
 
-def _take_own(chain: Chain, broker: BrokerView, free: list[int]) -> int | None:
+def _take_own(view: TopicView, chain: Chain, broker: BrokerView, free: list[int]) -> int | None:
     """The last queue of a closed chain if it is free by now, else any free one of the broker.
 
-    It is free too if the last segment is empty: the new one is the same one, open again.
+    It is free too if the last segment is empty: the new one is the same one, open again. But not
+    where an earlier segment there can still be read.
     """
     last = chain[-1] if len(chain) else None
     if last is not None and last.broker_name == broker.name:
         if last.queue_id in free:
             free.remove(last.queue_id)
             return last.queue_id
-        if last.is_empty and last.next_delta == chain.known_end:
+        is_end = last.is_empty and last.next_delta == chain.known_end
+        if is_end and last.queue_id in view.free_queues(broker, chain.index):
             return last.queue_id
     return free.pop(0) if free else None
 
@@ -159,14 +171,14 @@ def _take_own(chain: Chain, broker: BrokerView, free: list[int]) -> int | None:
 @final
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a migration puts the new end of a logical queue."""
+    """The place of the new end of a logical queue."""
 
     broker: str
     address: str
     queue_id: int | None
     """A physical queue to be used again; None for a new one."""
     begun: Segment | None = None
-    """What an earlier attempt left there; the migration goes on from it."""
+    """The segment an earlier attempt left there; the migration goes on from it."""
 
 
 def plan_destination(view: TopicView, index: int, broker: BrokerView) -> Destination:
@@ -175,5 +187,5 @@ def plan_destination(view: TopicView, index: int, broker: BrokerView) -> Destina
     begun = None if chain is None else chain.write_only
     if begun is not None and begun.broker_name == broker.name:
         return Destination(broker.name, broker.address, begun.queue_id, begun)
-    free = view.free_queues(broker)
+    free = view.free_queues(broker, index)
     return Destination(broker.name, broker.address, free[0] if free else None)

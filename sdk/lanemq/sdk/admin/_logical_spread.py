@@ -17,7 +17,7 @@ Topics = Mapping[str, Mapping[int, Chain]]
 @final
 @dataclass(frozen=True, slots=True, order=True)
 class Move:
-    """One logical queue is to be migrated."""
+    """A planned migration of one logical queue."""
 
     topic: str
     index: int
@@ -119,7 +119,7 @@ def _move(queues: dict[int, str], index: int, destination: str, totals: Counter[
 @final
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What of logical queues is left at a broker."""
+    """Segments of logical queues that are left at a broker."""
 
     written: int
     """Logical queues that messages still go to there."""
@@ -128,7 +128,7 @@ class Remains:
     messages: int
     """Messages in them, gone or not."""
     last_time_ms: int
-    """When the last of them was stored; 0 if it is not known."""
+    """Store time of the last of them; 0 if it is not known."""
 
 
 def remains_at(topics: Topics, broker: str) -> Remains:

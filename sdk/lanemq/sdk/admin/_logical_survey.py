@@ -1,30 +1,28 @@
 """Finds out how logical queues are: asks every master, and the name server for those away."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
 
-from lanemq.wire import ResponseCode, TopicConfig
+from lanemq.wire import ResponseCode
 from lanemq.wire.logical import LogicalQueues, logical_queues_by_topic
 
 from .._errors import BrokerUnreachable, LanemqError, RefusedByBroker, RequestTimedOut
 from .._tasks import open_quiet_nursery
 from ._logical_view import BrokerView, TopicView
-
-if TYPE_CHECKING:
-    from ._client import AdminClient
+from ._servers import ServerRequests
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """One topic as all masters see it."""
+    """A topic as all masters see it."""
 
     view: TopicView
     away: dict[str, LanemqError]
     """Registered masters that did not answer, by name."""
 
 
-async def survey(admin: "AdminClient", topic: str, *, cluster: str | None = None) -> Survey:
+async def survey(admin: ServerRequests, topic: str, *, cluster: str | None = None) -> Survey:
     """Ask all masters, of ``cluster`` or of all clusters, about one topic.
 
     Raises ``UnknownCluster``, and what asking the name server raises.
@@ -51,20 +49,16 @@ async def survey(admin: "AdminClient", topic: str, *, cluster: str | None = None
     return Survey(TopicView(topic, tuple(views), routed.segments if routed else ()), away)
 
 
-async def _ask(admin: "AdminClient", name: str, address: str, topic: str) -> BrokerView:
+async def _ask(admin: ServerRequests, name: str, address: str, topic: str) -> BrokerView:
     try:
         config = await admin.topic_config(address, topic)
     except RefusedByBroker:  # 351 is how a broker says that it has no such topic
         return BrokerView(name, address)
     mapping = await admin.logical_queues(address, topic)
-    return BrokerView(name, address, _queues(config), mapping)
+    return BrokerView(name, address, config.queue_count, mapping)
 
 
-def _queues(config: TopicConfig) -> int:
-    return max(config.read_queue_nums, config.write_queue_nums)
-
-
-async def masters_by_name(admin: "AdminClient", cluster: str | None) -> dict[str, str]:
+async def masters_by_name(admin: ServerRequests, cluster: str | None) -> dict[str, str]:
     """The masters of a cluster, or of all: name -> address. Raises ``UnknownCluster``."""
     if cluster is not None:
         await admin.masters(cluster)
@@ -97,7 +91,7 @@ class ClusterSurvey:
     """All clusters that the name server knows."""
 
 
-async def survey_all(admin: "AdminClient", *, cluster: str | None = None) -> ClusterSurvey:
+async def survey_all(admin: ServerRequests, *, cluster: str | None = None) -> ClusterSurvey:
     """Ask every master for all its topics, one request each. Raises as ``survey``."""
     masters = await masters_by_name(admin, cluster)
     found: dict[str, tuple[dict[str, int], dict[str, LogicalQueues]]] = {}
@@ -109,7 +103,7 @@ async def survey_all(admin: "AdminClient", *, cluster: str | None = None) -> Clu
         except (BrokerUnreachable, RequestTimedOut) as error:
             away[name] = error
             return
-        queues = {topic: _queues(one) for topic, one in wrapper.topic_config_table.items()}
+        queues = {topic: one.queue_count for topic, one in wrapper.topic_config_table.items()}
         found[name] = queues, logical_queues_by_topic(wrapper.extra) or {}
 
     async with open_quiet_nursery() as nursery:

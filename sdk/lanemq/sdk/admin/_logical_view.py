@@ -1,4 +1,4 @@
-"""What is known of the logical queues of one topic: what each broker says, put together. Pure."""
+"""The logical queues of one topic, put together from what each broker says. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from lanemq.wire.logical import Chain, Segment
 @final
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """One topic at one broker, a master."""
+    """A topic at one broker, a master."""
 
     name: str
     address: str
     queues: int = 0
     """Physical queues of the topic there; 0 where it does not exist."""
     mapping: Mapping[int, Chain] | None = None
-    """What the broker knows of the topic's logical queues, its own segments and copies of
+    """The broker's view of the topic's logical queues, its own segments and copies of
     others; None if to its mind the topic has none."""
 
     def own(self) -> Iterator[Segment]:
@@ -26,7 +26,7 @@ class BrokerView:
             yield from (segment for segment in chain if segment.broker_name == self.name)
 
     def copies(self) -> Iterator[Segment]:
-        """What it remembers of segments at others."""
+        """The segments at other brokers that it remembers."""
         for chain in (self.mapping or {}).values():
             yield from (segment for segment in chain if segment.broker_name != self.name)
 
@@ -34,12 +34,12 @@ class BrokerView:
 @final
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """One topic at all masters of a cluster, by address."""
+    """A topic at all masters of a cluster, by address."""
 
     topic: str
     brokers: tuple[BrokerView, ...] = ()
     reported: tuple[Segment, ...] = ()
-    """What the name server remembers, for brokers that do not answer."""
+    """The name server's memory, for brokers that do not answer."""
 
     def __post_init__(self) -> None:
         ordered = tuple(sorted(self.brokers, key=lambda broker: broker.address))
@@ -47,11 +47,11 @@ class TopicView:
 
     @property
     def is_logical(self) -> bool:
-        """Whether any broker has logical queues for the topic, be it none at the moment."""
+        """Return whether any broker has logical queues for the topic, be it none at the moment."""
         return any(broker.mapping is not None for broker in self.brokers)
 
     def broker(self, name: str) -> BrokerView | None:
-        """What is known of the broker of that name, if it is a master of the cluster."""
+        """Return the view of the broker of that name, None if it is no master of the cluster."""
         return next((broker for broker in self.brokers if broker.name == name), None)
 
     def chains(self) -> dict[int, Chain]:
@@ -79,17 +79,21 @@ class TopicView:
             for segment in chain.on_queue(broker_name, queue_id)
         ]
 
-    def free_queues(self, broker: BrokerView) -> list[int]:
+    def free_queues(self, broker: BrokerView, index: int | None = None) -> list[int]:
         """Physical queues of ``broker`` that may get a new segment, never mapped ones first.
 
         A queue with a segment that can still be read keeps it for itself. One with an empty
-        segment is passed over until that is forgotten: the new one would begin at the same
-        physical offset, and whoever has heard of the old one would take it for that.
+        segment is passed over until that is forgotten, but for logical queue ``index``, which it
+        belonged to: the new one begins at the same physical offset, and whoever has heard of the
+        old one takes it for that.
         """
         found: list[tuple[bool, int]] = []
         for queue_id in range(broker.queues):
             segments = self.on_queue(broker.name, queue_id)
-            if all(s.is_sealed and not s.is_readable and s.count for s in segments):
+            if all(
+                s.is_sealed and not s.is_readable and (s.count or s.logical_index == index)
+                for s in segments
+            ):
                 found.append((bool(segments), queue_id))
         return [queue_id for _, queue_id in sorted(found)]
 

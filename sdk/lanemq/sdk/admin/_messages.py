@@ -7,22 +7,16 @@ Source: RocketMQ 4.9.8, MQAdminImpl, MQClientAPIImpl.
 import enum
 from dataclasses import dataclass
 
-from lanemq.wire import (
-    MessageQueue,
+from lanemq.wire import PullSysFlag, RequestCode, ResponseCode, SystemGroup
+from lanemq.wire.bodies import ExpressionType, MessageQueue, QueryConsumeQueueBody
+from lanemq.wire.headers import (
     PullMessage,
     PullMessageResponse,
-    PullSysFlag,
     QueryConsumeQueue,
-    QueryConsumeQueueBody,
     QueryMessage,
-    RequestCode,
-    ResponseCode,
-    StoredMessage,
-    SystemGroup,
     ViewMessage,
-    decode_message,
-    decode_messages,
 )
+from lanemq.wire.message import StoredMessage, decode_message, decode_messages
 
 from ._caller import Caller
 
@@ -30,7 +24,7 @@ LONG_MAX = (1 << 63) - 1
 
 
 class PullStatus(enum.Enum):
-    """How a pull ended; the values are the names the Java client prints."""
+    """The end of a pull; the values are the names the Java client prints."""
 
     FOUND = "FOUND"
     NO_NEW_MESSAGE = "NO_NEW_MSG"
@@ -48,15 +42,25 @@ _PULL_STATUS = {
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """One answered pull."""
+    """The answer to a pull."""
 
     status: PullStatus
     next_offset: int
     messages: list[StoredMessage]
 
 
+@dataclass(frozen=True, slots=True)
+class PulledRecords:
+    """One answered pull, its records joined as they are stored. Offsets count messages."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    records: bytes
+
+
 class MessageRequests:
-    """One method per request."""
+    """Requests, one method each."""
 
     _caller: Caller
 
@@ -119,6 +123,26 @@ class MessageRequests:
         group: str = SystemGroup.TOOLS_CONSUMER,
     ) -> Pulled:
         """Read a queue from ``queue_offset`` on (11), without waiting for new messages."""
+        found = await self.pull_records(
+            address, queue, queue_offset, expression=expression, max_count=max_count, group=group
+        )
+        return Pulled(found.status, found.next_offset, decode_messages(found.records))
+
+    async def pull_records(
+        self,
+        address: str,
+        queue: MessageQueue,
+        queue_offset: int,
+        *,
+        expression: str = "*",
+        expression_type: str = ExpressionType.TAG.value,
+        max_count: int = 32,
+        group: str = SystemGroup.TOOLS_CONSUMER,
+    ) -> PulledRecords:
+        """Read a queue as ``pull`` does, and leave the records as they are.
+
+        A broker judges tags by their hashes: others may be among them.
+        """
         frame = await self._caller.ask(
             address,
             RequestCode.PULL_MESSAGE,
@@ -133,14 +157,14 @@ class MessageRequests:
                 suspend_timeout_millis=0,
                 subscription=expression,
                 sub_version=0,
-                expression_type="TAG",
+                expression_type=expression_type,
             ),
             accept=tuple(_PULL_STATUS),
         )
         header = PullMessageResponse.from_fields(frame.fields)
         status = _PULL_STATUS[ResponseCode(frame.code)]
-        messages = decode_messages(frame.body) if status is PullStatus.FOUND else []
-        return Pulled(status, header.next_begin_offset, messages)
+        records = frame.body if status is PullStatus.FOUND else b""
+        return PulledRecords(status, header.next_begin_offset, header.min_offset, records)
 
     async def queue_units(
         self, address: str, queue: MessageQueue, start: int, count: int

@@ -1,14 +1,14 @@
-"""What a name server answers: topics, routes, clusters, and its key-value table.
+"""Requests to a name server: topics, routes, clusters, and its key-value table.
 
 Source: RocketMQ 4.9.8, MQClientAPIImpl (the requests), DefaultRequestProcessor of the name
 server (the answers).
 """
 
-from lanemq.wire import (
-    MASTER_ID,
+from lanemq.wire import RequestCode, ResponseCode
+from lanemq.wire.bodies import MASTER_ID, ClusterInfo, KVTable, RouteData, TopicList
+from lanemq.wire.headers import (
     AddWritePermOfBroker,
     AddWritePermOfBrokerResponse,
-    ClusterInfo,
     DeleteKVConfig,
     DeleteTopicFromNamesrv,
     GetKVConfig,
@@ -16,23 +16,18 @@ from lanemq.wire import (
     GetKVListByNamespace,
     GetRouteInfo,
     GetTopicsByCluster,
-    KVTable,
     PutKVConfig,
-    RequestCode,
-    ResponseCode,
-    RouteData,
-    TopicList,
     UnregisterBroker,
     WipeWritePermOfBroker,
     WipeWritePermOfBrokerResponse,
 )
 
-from .._errors import NoRoute, RefusedByBroker
+from .._errors import BrokerUnreachable, NoRoute, RefusedByBroker, RequestTimedOut
 from ._caller import Caller
 
 
 class NameServerRequests:
-    """One method per request. Reads ask the first name server that answers; writes ask all."""
+    """Requests, one method each. Reads ask the first name server that answers; writes ask all."""
 
     _caller: Caller
 
@@ -71,6 +66,18 @@ class NameServerRequests:
         header = DeleteTopicFromNamesrv(topic=topic, cluster_name=cluster)
         for address in self._caller.name_servers:
             await self._caller.ask(address, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
+
+    async def listed_at(self, broker_name: str) -> str | None:
+        """Return the address of a name server that lists a broker; None where none does that
+        answers."""
+        for address in self._caller.name_servers:
+            try:
+                frame = await self._caller.ask(address, RequestCode.GET_BROKER_CLUSTER_INFO)
+            except (BrokerUnreachable, RequestTimedOut):
+                continue
+            if broker_name in ClusterInfo.decode(frame.body).broker_addr_table:
+                return address
+        return None
 
     async def forget_broker(self, broker_name: str) -> None:
         """Make every name server forget what a broker had of logical queues (104).

@@ -6,7 +6,9 @@ resetOffsetByTimestampOld.
 
 from dataclasses import dataclass
 
-from lanemq.wire import MessageQueue, ResponseCode, RouteData, StageRecord, stage_group
+from lanemq.wire import ResponseCode
+from lanemq.wire.bodies import MessageQueue, RouteData
+from lanemq.wire.message import StageRecord, stage_group
 
 from .._errors import RefusedByBroker
 from ._client import AdminClient, addresses_of, chosen_address
@@ -17,27 +19,27 @@ END = -1
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """One queue of a group that was reset while nobody of it was connected."""
+    """A queue of a group that was reset while nobody of it was connected."""
 
     queue: MessageQueue
     broker_offset: int
-    """Where the queue ends."""
+    """The end of the queue."""
     consumer_offset: int
-    """Where the group stood."""
+    """The group's offset before."""
     timestamp_offset: int
-    """Where the wanted time is."""
+    """The offset at the wanted time."""
     rollback_offset: int
-    """Where the group stands now."""
+    """The group's offset now."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResetOffsets:
-    """How a group was reset: by its connected members, or in the broker's table."""
+    """The reset of a group: by its connected members, or in the broker's table."""
 
     online: dict[MessageQueue, int] | None
     """Offsets that the members were told to go to; None where none was connected."""
     offline: list[Rollback] | None
-    """What was stored instead."""
+    """The offsets stored in the broker's table instead."""
 
 
 async def reset_offsets_by_time(
@@ -47,17 +49,12 @@ async def reset_offsets_by_time(
 
     Without ``force`` no queue moves forward. Where nobody of the group is connected, the
     offsets in the broker are changed; a consumer of 5.x brokers is reset there in any case.
-    Raises ``NoRoute`` and ``RefusedByBroker``.
+    Raises ``NoRoute``, and ``RefusedByBroker`` also where the group has no offset, or has members
+    that are connected and have not committed one in each queue yet.
     """
     route = await admin.route(topic)
-    told: dict[MessageQueue, int] = {}
-    try:
-        for address in addresses_of(route):
-            told.update(await admin.reset_offsets(address, group, topic, timestamp_ms, force=force))
-    except RefusedByBroker as error:
-        if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
-            raise
-    else:
+    told = await _tell_members(admin, route, group, topic, timestamp_ms, force=force)
+    if told is not None:
         return ResetOffsets(told, None)
     done: list[Rollback] = []
     for broker in route.broker_datas:
@@ -78,6 +75,53 @@ async def reset_offsets_by_time(
                     )
                 )
     return ResetOffsets(None, done)
+
+
+async def _tell_members(
+    admin: AdminClient,
+    route: RouteData,
+    group: str,
+    topic: str,
+    timestamp_ms: int,
+    *,
+    force: bool,
+) -> dict[MessageQueue, int] | None:
+    """Have each broker tell the members of ``group`` where to go on; None where nobody is
+    connected."""
+    told: dict[MessageQueue, int] = {}
+    for address in addresses_of(route):
+        try:
+            told.update(await admin.reset_offsets(address, group, topic, timestamp_ms, force=force))
+        except RefusedByBroker as error:
+            if error.code == ResponseCode.CONSUMER_NOT_ONLINE:
+                return None
+            # Brokers of any make look at the offsets first, and at who is connected behind that.
+            if f"consumer group <{group}> not exist" not in (error.remark or ""):
+                raise
+            if await admin.consumer_connections(address, group) is not None:
+                raise RefusedByBroker(error.code, _no_offset(group, topic), address) from error
+            consumed = (await admin.consume_stats(address, group)).offset_table
+            if any(queue.topic == topic for queue in consumed):
+                return None
+            raise RefusedByBroker(error.code, _unknown(group, topic), address) from error
+    return told
+
+
+def _unknown(group: str, topic: str) -> str:
+    return (
+        f"group {group} has no offset in {topic} there, and no consumer of it is connected: check"
+        " the name of the group. A new group begins where its consumers say (consume_from)"
+    )
+
+
+def _no_offset(group: str, topic: str) -> str:
+    return (
+        f"group {group} has no offset yet in some queue of {topic} there, and can be moved only"
+        " where it has one in each, as long as consumers of it are connected. Theirs are there"
+        " some seconds after their first messages of a queue: if the group has just been started,"
+        " try again in ten seconds. A queue of which it has had no message gets none: stop its"
+        " consumers, reset the group, and start them again"
+    )
 
 
 async def _positions(
@@ -134,7 +178,7 @@ async def _roll_back(
 async def _restart_stages(
     admin: AdminClient, address: str, group: str, queue: MessageQueue, target: int
 ) -> None:
-    """Where ``group`` consumes in stages, its record decides: let that begin at ``target`` too."""
+    """Have the stage record of ``group``, if it has one, begin at ``target``: it decides."""
     shadow = stage_group(group)
     number = await admin.group_offset(address, shadow, queue)
     if number is not None and StageRecord.unpack(number) is not None:

@@ -1,4 +1,4 @@
-"""Who has consumed a message.
+"""The consumer groups that have consumed a message.
 
 Source: RocketMQ 4.9.8, DefaultMQAdminExtImpl.messageTrackDetail, MessageTrack, TrackType.
 """
@@ -6,14 +6,16 @@ Source: RocketMQ 4.9.8, DefaultMQAdminExtImpl.messageTrackDetail, MessageTrack, 
 import enum
 from dataclasses import dataclass
 
-from lanemq.wire import ConsumerConnection, ResponseCode, StoredMessage
+from lanemq.wire import ResponseCode
+from lanemq.wire.bodies import ConsumerConnection
+from lanemq.wire.message import StoredMessage
 
 from .._errors import LanemqError
 from ._client import AdminClient, addresses_of
 
 
 class TrackType(enum.Enum):
-    """What a group has done with a message."""
+    """The state of a message in a group."""
 
     CONSUMED = "CONSUMED"
     CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"
@@ -25,12 +27,12 @@ class TrackType(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class MessageTrack:
-    """One consumer group and one message."""
+    """The state of one message in one consumer group."""
 
     group: str
     type: TrackType
     reason: str | None = None
-    """Why the broker or name server could not say more."""
+    """The reason the broker or name server could not say more."""
 
 
 async def tracks_of(admin: AdminClient, message: StoredMessage) -> list[MessageTrack]:

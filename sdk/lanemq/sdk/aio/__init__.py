@@ -4,20 +4,9 @@ The names are those of lanemq.sdk, and so are options, messages and errors
 themselves. Written by sdk/tools/generate_faces.py. See docs/sdk.md.
 """
 
-from lanemq.wire import MessageQueue, StageRecord, Stages
+from lanemq.wire.bodies import MessageQueue
+from lanemq.wire.message import StageRecord, Stages
 
-from .._acl import Credentials
-from .._allocation import (
-    Allocate,
-    AllocateByConfig,
-    AllocateConsistentHash,
-    AllocateMachineRoom,
-    AllocateMachineRoomNearby,
-    allocate_averagely,
-    allocate_by_circle,
-)
-from .._consume_hooks import ConsumeHook, Consumption
-from .._discovery import NameServersLike
 from .._errors import (
     BadAnswer,
     BrokerUnreachable,
@@ -32,12 +21,11 @@ from .._errors import (
     StagedSendFailed,
     WrongUse,
 )
-from .._expressions import Expression, Sql
-from .._flow import FlowLimits
 from .._listener import ConcurrentListener
-from .._messages import Message, Outcome, ReceivedMessage, SendResult, SendStatus
+from .._messages import Message, Outcome, ReceivedMessage, Retry, SendResult, SendStatus
 from .._options import (
     ClientOptions,
+    Compression,
     ConsumeFrom,
     ConsumerOptions,
     LitePullOptions,
@@ -46,18 +34,34 @@ from .._options import (
     PushOptions,
 )
 from .._ordered_listeners import AbandonMessage, LockLoss, OrderlyListener, StagedConcurrentListener
-from .._remoting import RemotingOptions
-from .._request_reply import reply_to
-from .._selectors import HashSelector, QueueSelector, select_randomly
-from .._send_hooks import SendAttempt, SendHook, SendKind
-from .._stage_counter import StageCounter
-from .._stage_offsets import (
+from .._transactions import TransactionResult, TransactionState
+from ..consumer._allocation import (
+    Allocate,
+    AllocateByConfig,
+    AllocateConsistentHash,
+    AllocateMachineRoom,
+    AllocateMachineRoomNearby,
+    allocate_averagely,
+    allocate_by_circle,
+)
+from ..consumer._expressions import Expression, Sql
+from ..consumer._listener_context import ListenerContext, Stage
+from ..consumer._queue_changes import QueueChange
+from ..consumer.ordered._stage_counter import StageCounter
+from ..consumer.ordered._stage_offsets import (
     BrokerStageOffsets,
     LocalStageOffsets,
     MemoryStageOffsets,
     StageOffsetStore,
 )
-from .._transactions import TransactionResult, TransactionState
+from ..consumer.pulls._flow import FlowLimits
+from ..net._acl import Credentials
+from ..net._discovery import NameServersLike
+from ..net._remoting import RemotingOptions
+from ..observe._consume_hooks import ConsumeHook, Consumption
+from ..observe._send_hooks import SendAttempt, SendHook, SendKind
+from ..producer._request_reply import reply_to
+from ..producer._selectors import HashSelector, QueueSelector, select_randomly
 from ._lite_pull import LitePullConsumer
 from ._open import (
     open_lite_pull_consumer,
@@ -82,6 +86,7 @@ __all__ = [
     "BrokerUnreachable",
     "ClientClosed",
     "ClientOptions",
+    "Compression",
     "ConcurrentListener",
     "ConsumeFrom",
     "ConsumeHook",
@@ -93,6 +98,7 @@ __all__ = [
     "HashSelector",
     "InvalidName",
     "LanemqError",
+    "ListenerContext",
     "LitePullConsumer",
     "LitePullOptions",
     "LocalStageOffsets",
@@ -111,17 +117,20 @@ __all__ = [
     "ProducerOptions",
     "PushConsumer",
     "PushOptions",
+    "QueueChange",
     "QueueSelector",
     "ReceivedMessage",
     "RefusedByBroker",
     "RemotingOptions",
     "RequestTimedOut",
+    "Retry",
     "SendAttempt",
     "SendHook",
     "SendKind",
     "SendResult",
     "SendStatus",
     "Sql",
+    "Stage",
     "StageCounter",
     "StageOffsetStore",
     "StageRecord",

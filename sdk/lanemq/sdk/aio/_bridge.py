@@ -1,4 +1,4 @@
-"""How asyncio tasks reach the core: a call suspends its task until the core is done with it.
+"""The bridge from asyncio tasks to the core: a call suspends its task until it is done.
 
 A task that is cancelled has the call cancelled in the core and waits for that; when it is cancelled
 once more it does not wait.
@@ -9,15 +9,15 @@ from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Generic, ParamSpec, TypeVar, final
+from typing import Any, ParamSpec, TypeVar, final
 
 import trio
 
-from .._elsewhere import forward_hooks, in_caller
 from .._errors import ClientClosed, WrongUse
-from .._options import ProducerOptions, PushOptions
-from .._portal import Portal, PortalEnded, find_portal
-from .._portal_calls import Call, Host
+from .._options import LitePullOptions, ProducerOptions, PushOptions
+from ..faces._executor import forward_hooks, in_caller
+from ..faces._portal import Portal, PortalEnded, find_portal
+from ..faces._portal_calls import Call, Host
 from ._loop import Loop, running_loop
 from ._waiter import Waiter
 
@@ -25,16 +25,24 @@ P = ParamSpec("P")
 T = TypeVar("T")
 CoreT = TypeVar("CoreT")
 FaceT = TypeVar("FaceT")
-OptionsT = TypeVar("OptionsT", ProducerOptions, PushOptions)
+OptionsT = TypeVar("OptionsT", ProducerOptions, PushOptions, LitePullOptions)
 
 
 @final
 class Bridge:
     """The way from the tasks of an application to one client of the core."""
 
-    def __init__(self, portal: Portal, loop: Loop, leaving: Callable[[], trio.Event]) -> None:
+    def __init__(
+        self,
+        portal: Portal,
+        loop: Loop,
+        leaving: Callable[[], trio.Event],
+        close: Callable[[], Awaitable[None]],
+    ) -> None:
         self.portal = portal
-        self.place = loop
+        self.close = close
+        """Closes the client, once."""
+        self.executor = loop
         """Where the application's functions run: the loop that opened the client."""
         self._leaving = leaving
         self.closed = False
@@ -116,27 +124,31 @@ class Bridge:
         /,
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> AbstractAsyncContextManager[FaceT]:
-        """What a client of the core opens while it is open itself."""
+    ) -> "Opening[FaceT]":
+        """Open what a client of the core offers while it is open itself."""
         return Opening(face, lambda _: opener(*args, **kwargs), parent=self)
 
     def callback(self, function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         """``function`` for the core, to be run in the task that waits for the call."""
         return in_caller(self.portal, function)
 
-    def with_hooks(self, options: OptionsT | None) -> OptionsT | None:
+    def with_hooks(self, options: OptionsT) -> OptionsT:
         """``options`` for the core, their hooks to be run on the loop."""
-        return forward_hooks(self.portal, self.place, options)
+        return forward_hooks(self.portal, self.executor, options)
 
 
 @final
-class Opening(AbstractAsyncContextManager[FaceT], Generic[CoreT, FaceT]):
-    """What an ``open_…`` function returns: the client opens and closes with the block."""
+class Opening(AbstractAsyncContextManager[FaceT]):
+    """The result of an ``open_…`` function: the client opens and closes with the block.
+
+    Where no block is at hand, as in the start-up hooks of a web framework, ``start`` opens it,
+    and ``close``, here or of the client, does what the end of the block would do.
+    """
 
     def __init__(
         self,
-        face: Callable[[CoreT, Bridge], FaceT],
-        opener: Callable[[Bridge], AbstractAsyncContextManager[CoreT]],
+        face: Callable[[Any, Bridge], FaceT],
+        opener: Callable[[Bridge], AbstractAsyncContextManager[Any]],
         *,
         parent: Bridge | None = None,
     ) -> None:
@@ -144,6 +156,15 @@ class Opening(AbstractAsyncContextManager[FaceT], Generic[CoreT, FaceT]):
         self._opener = opener
         self._parent = parent
         self._bridge: Bridge | None = None
+
+    async def start(self) -> FaceT:
+        """Open the client; somebody has to call ``close``, its own or the one here."""
+        return await self.__aenter__()
+
+    async def close(self) -> None:
+        """Close the client, if it is open, as the end of a block does."""
+        if self._bridge is not None:
+            await self.__aexit__(None, None, None)
 
     async def __aenter__(self) -> FaceT:
         if self._bridge is not None:
@@ -159,8 +180,8 @@ class Opening(AbstractAsyncContextManager[FaceT], Generic[CoreT, FaceT]):
 
     async def _open(self, portal: Portal) -> FaceT:
         loop = running_loop()
-        bridge = self._bridge = Bridge(portal, loop, lambda: host.leaving)
-        opened: Waiter[CoreT] = Waiter(loop)
+        bridge = self._bridge = Bridge(portal, loop, lambda: host.leaving, self.close)
+        opened: Waiter[Any] = Waiter(loop)
         ended: Waiter[None] = Waiter(loop)
 
         def end(error: BaseException | None) -> None:
@@ -168,7 +189,7 @@ class Opening(AbstractAsyncContextManager[FaceT], Generic[CoreT, FaceT]):
             opened.deliver(None, error or ClientClosed("client"))
             ended.deliver(None, error)
 
-        host: Host[CoreT] = Host(
+        host: Host[Any] = Host(
             portal,
             lambda: self._opener(bridge),
             opened=lambda client: opened.deliver(client, None),

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any, final
 from weakref import WeakKeyDictionary, ref
 
-from .._errors import ClientClosed
-from .._portal_calls import Errand
+from .._errors import ClientClosed, WrongUse
+from ..faces._portal_calls import Callback
 
 # What a task that was cancelled gets to end, while the core waits with what it was doing.
 CANCEL_GRACE_S = 1.0
@@ -29,7 +29,7 @@ class Loop:
         self._loop = ref(loop)  # nobody but its owner keeps it
         self._inbox: deque[Callable[[], object]] = deque()
         self._drain_due = False
-        self._tasks: dict[Errand[Any], asyncio.Task[None]] = {}
+        self._tasks: dict[Callback[Any], asyncio.Task[None]] = {}
 
     @property
     def is_closed(self) -> bool:
@@ -55,36 +55,36 @@ class Loop:
         for _ in range(len(self._inbox)):
             self._inbox.popleft()()
 
-    def start(self, errand: Errand[Any]) -> None:
-        """Run ``errand`` in a task. Called in the core's thread."""
-        errand.cancel = partial(self._cancel, errand)
-        self.post(partial(self._start, errand))
+    def start(self, callback: Callback[Any]) -> None:
+        """Run ``callback`` in a task. Called in the core's thread."""
+        callback.cancel = partial(self._cancel, callback)
+        self.post(partial(self._start, callback))
 
-    def _start(self, errand: Errand[Any]) -> None:
+    def _start(self, callback: Callback[Any]) -> None:
         loop = asyncio.get_running_loop()
-        task = self._tasks[errand] = loop.create_task(_run(errand), context=errand.context)
-        task.add_done_callback(lambda _: self._tasks.pop(errand))
+        task = self._tasks[callback] = loop.create_task(_run(callback), context=callback.context)
+        task.add_done_callback(lambda _: self._tasks.pop(callback))
 
-    def _cancel(self, errand: Errand[Any]) -> None:
+    def _cancel(self, callback: Callback[Any]) -> None:
         def cancel() -> None:
-            if errand in self._tasks:
-                self._tasks[errand].cancel()
+            if callback in self._tasks:
+                self._tasks[callback].cancel()
 
         with suppress(ClientClosed):
             self.post(cancel)
 
 
-async def _run(errand: Errand[Any]) -> None:
+async def _run(callback: Callback[Any]) -> None:
     try:
-        value = errand.function()
+        value = callback.function()
         if inspect.isawaitable(value):  # hooks may be plain functions
             value = await value
     except BaseException as error:
-        errand.finish(None, error, cancelled=isinstance(error, asyncio.CancelledError))
+        callback.finish(None, error, cancelled=isinstance(error, asyncio.CancelledError))
         if not isinstance(error, Exception):
             raise
     else:
-        errand.finish(value, None)
+        callback.finish(value, None)
 
 
 _loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Loop] = WeakKeyDictionary()
@@ -92,7 +92,13 @@ _loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Loop] = WeakKeyDictionary()
 
 def running_loop() -> Loop:
     """The loop that the caller runs on."""
-    loop = asyncio.get_running_loop()
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise WrongUse(
+            "lanemq.sdk.aio runs on asyncio, and no event loop of it runs here: import lanemq.sdk"
+            " for trio, or lanemq.sdk.blocking for threads"
+        ) from None
     found = _loops.get(loop)
     if found is None:
         found = _loops[loop] = Loop(loop)

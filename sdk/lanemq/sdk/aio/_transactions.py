@@ -10,22 +10,12 @@ from ._producer import Producer
 
 
 @final
-class TransactionProducer:
-    """Sends messages in transactions; made by `open_transaction_producer`."""
+class TransactionProducer(Producer):
+    """A producer that also sends in transactions; made by `open_transaction_producer`."""
 
     def __init__(self, core: _core.TransactionProducer, bridge: Bridge) -> None:
-        self._core = core
-        self._bridge = bridge
-
-    @property
-    def producer(self) -> Producer:
-        """The producer under it, for ordinary messages."""
-        return Producer(self._core.producer, self._bridge)
-
-    @property
-    def client_id(self) -> str:
-        """By which brokers know this producer."""
-        return self._bridge.run(lambda: self._core.client_id)
+        super().__init__(core, bridge)
+        self._core: _core.TransactionProducer = core
 
     async def send_in_transaction(
         self, message: Message, execute: Execute, *, timeout_s: float | None = None

@@ -1,4 +1,4 @@
-"""How a task waits for the core."""
+"""The wait of a task for the core."""
 
 import asyncio
 from collections import deque
@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar, final
 
 from .._errors import ClientClosed
-from .._portal_calls import Errand
+from ..faces._portal_calls import Callback
 from ._loop import Loop
 
 T = TypeVar("T")
@@ -19,11 +19,11 @@ class Waiter(Generic[T]):
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._errands: deque[Errand[Any]] = deque()
+        self._callbacks: deque[Callback[Any]] = deque()
         self._over = False
         self._value: T | None = None
         self._error: BaseException | None = None
-        self._wake: asyncio.Future[None] | None = None
+        self._sleepers: list[asyncio.Future[None]] = []
 
     # The core's thread
 
@@ -31,9 +31,9 @@ class Waiter(Generic[T]):
         with suppress(ClientClosed):  # nobody is left on that loop
             self._loop.post(partial(self._take, value, error))
 
-    def hand_over(self, errand: Errand[Any]) -> None:
+    def hand_over(self, callback: Callback[Any]) -> None:
         with suppress(ClientClosed):
-            self._loop.post(partial(self._take_errand, errand))
+            self._loop.post(partial(self._take_callback, callback))
 
     # The loop
 
@@ -41,39 +41,43 @@ class Waiter(Generic[T]):
         self._value, self._error, self._over = value, error, True
         self._rouse()
 
-    def _take_errand(self, errand: Errand[Any]) -> None:
-        self._errands.append(errand)
+    def _take_callback(self, callback: Callback[Any]) -> None:
+        self._callbacks.append(callback)
         self._rouse()
 
     def _rouse(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+        sleepers, self._sleepers = self._sleepers, []
+        for sleeper in sleepers:
+            if not sleeper.done():  # as it is when its task was cancelled
+                sleeper.set_result(None)
 
     async def wait(self) -> None:
         """Return when there is an outcome. What leaves it meanwhile was raised in this task."""
         while not self._over:
-            while self._errands:
-                await self._run(self._errands.popleft())
-            await self._sleep()
+            while self._callbacks:
+                await self._run(self._callbacks.popleft())
+            if not self._over:
+                await self._sleep()
 
     async def wait_idly(self) -> None:
-        """The same, without doing anything for the call."""
+        """Wait without doing anything for the call; what it asks for meanwhile is left."""
         while not self._over:
             await self._sleep()
 
     async def _sleep(self) -> None:
-        if not self._over and not self._errands:
-            self._wake = asyncio.get_running_loop().create_future()
-            await self._wake
+        """Wait until something has come."""
+        sleeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sleepers.append(sleeper)
+        await sleeper
 
     @staticmethod
-    async def _run(errand: Errand[Any]) -> None:
+    async def _run(callback: Callback[Any]) -> None:
         try:
-            value = await errand.function()
+            value = await callback.function()
         except Exception as error:  # the application's own, and it gets it back
-            errand.finish(None, error)
+            callback.finish(None, error)
         else:
-            errand.finish(value, None)
+            callback.finish(value, None)
 
     @property
     def has_value(self) -> bool:

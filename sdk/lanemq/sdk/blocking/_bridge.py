@@ -1,22 +1,24 @@
-"""How threads reach the core: a call waits until the core is done with it.
+"""The bridge from threads to the core: a call waits until the core is done with it.
 
 A KeyboardInterrupt, or whatever else a signal handler raises, cancels the call in the core, waits
 for that, and goes on its way; a second one does not wait.
 """
 
+import itertools
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, final
+from typing import Any, ParamSpec, Protocol, TypeVar, final
 
 import trio
 
-from .._elsewhere import forward_hooks, in_caller
 from .._errors import ClientClosed, WrongUse
-from .._options import ProducerOptions, PushOptions
-from .._portal import Portal, PortalEnded, find_portal
-from .._portal_calls import Call, Errand, Host
+from .._options import LitePullOptions, ProducerOptions, PushOptions
+from ..faces._executor import forward_hooks, in_caller, watches
+from ..faces._portal import Portal, PortalEnded, find_portal
+from ..faces._portal_calls import Call, Callback, Host
 from ._callables import check_plain
 from ._waiter import Waiter
 
@@ -24,9 +26,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 CoreT = TypeVar("CoreT")
 FaceT = TypeVar("FaceT")
-OptionsT = TypeVar("OptionsT", ProducerOptions, PushOptions)
+OptionsT = TypeVar("OptionsT", ProducerOptions, PushOptions, LitePullOptions)
 
-THREAD_NAME = "lanemq listener"
+THREAD_NAME = "lanemq worker"
 INSIDE = (
     "a blocking call inside the core, which would wait for itself: selectors, allocations and"
     " resets of stages must not use clients"
@@ -34,36 +36,58 @@ INSIDE = (
 
 
 class _Outcome(Protocol):
-    """How trio's worker threads say what became of a function."""
+    """The outcome of a function in one of trio's worker threads."""
 
     def unwrap(self) -> object: ...
 
 
+class _Name(threading.local):
+    """The name of a worker thread while it runs a function of an application."""
+
+    numbers = itertools.count(1)
+
+    def __init__(self) -> None:
+        self.name = f"{THREAD_NAME} {next(self.numbers)}"
+
+
+_OWN = _Name()
+
+
 @final
 class Threads:
-    """A place for an application's functions: trio's worker threads. They cannot be stopped."""
+    """A place for an application's functions: trio's worker threads. They cannot be stopped.
+
+    Each has a number, which tells it apart in logs, and is used again for whatever comes next.
+    """
 
     cancel_grace_s = 0.0
 
-    def start(self, errand: Errand[Any]) -> None:
+    def start(self, callback: Callback[Any]) -> None:
         def finish(outcome: _Outcome) -> None:
             try:
                 value = outcome.unwrap()
             except BaseException as error:  # it goes to whoever waits
-                errand.finish(None, error)
+                callback.finish(None, error)
             else:
-                errand.finish(value, None)
+                callback.finish(value, None)
 
-        function = partial(errand.context.run, errand.function)
-        trio.lowlevel.start_thread_soon(function, finish, THREAD_NAME)
+        def run() -> object:
+            threading.current_thread().name = _OWN.name  # trio takes it back afterwards
+            return callback.context.run(callback.function)
+
+        trio.lowlevel.start_thread_soon(run, finish, THREAD_NAME)
 
 
 @final
 class Bridge:
     """The way from the threads of an application to one client of the core."""
 
-    def __init__(self, portal: Portal, leaving: Callable[[], trio.Event]) -> None:
+    def __init__(
+        self, portal: Portal, leaving: Callable[[], trio.Event], close: Callable[[], None]
+    ) -> None:
         self.portal = portal
+        self.close = close
+        """Closes the client, once."""
         self._leaving = leaving
         self.closed = False
 
@@ -73,8 +97,8 @@ class Bridge:
         return self._leaving()
 
     @property
-    def place(self) -> Threads:
-        """Where the application's functions run."""
+    def executor(self) -> Threads:
+        """The executor of the application's functions."""
         return Threads()
 
     def call(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -145,8 +169,8 @@ class Bridge:
         /,
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> AbstractContextManager[FaceT]:
-        """What a client of the core opens while it is open itself."""
+    ) -> "Opening[FaceT]":
+        """Open what a client of the core offers while it is open itself."""
         return Opening(face, lambda _: opener(*args, **kwargs), parent=self)
 
     def callback(self, function: Callable[P, T]) -> Callable[P, Awaitable[T]]:
@@ -154,23 +178,25 @@ class Bridge:
         check_plain(function, f"{function!r}")
         return in_caller(self.portal, function)
 
-    def with_hooks(self, options: OptionsT | None) -> OptionsT | None:
+    def with_hooks(self, options: OptionsT) -> OptionsT:
         """``options`` for the core, their hooks to be run in threads."""
-        for hook in options.hooks if options is not None else ():
-            for watch in (hook.before, hook.after):
-                if watch is not None:
-                    check_plain(watch, "the hook")
-        return forward_hooks(self.portal, self.place, options)
+        for watch in watches(options):
+            check_plain(watch, "the hook")
+        return forward_hooks(self.portal, self.executor, options)
 
 
 @final
-class Opening(AbstractContextManager[FaceT], Generic[CoreT, FaceT]):
-    """What an ``open_…`` function returns: the client opens and closes with the block."""
+class Opening(AbstractContextManager[FaceT]):
+    """The result of an ``open_…`` function: the client opens and closes with the block.
+
+    Where no block is at hand, as in the start-up hooks of a web framework, ``start`` opens it,
+    and ``close``, here or of the client, does what the end of the block would do.
+    """
 
     def __init__(
         self,
-        face: Callable[[CoreT, Bridge], FaceT],
-        opener: Callable[[Bridge], AbstractAsyncContextManager[CoreT]],
+        face: Callable[[Any, Bridge], FaceT],
+        opener: Callable[[Bridge], AbstractAsyncContextManager[Any]],
         *,
         parent: Bridge | None = None,
     ) -> None:
@@ -178,6 +204,15 @@ class Opening(AbstractContextManager[FaceT], Generic[CoreT, FaceT]):
         self._opener = opener
         self._parent = parent
         self._bridge: Bridge | None = None
+
+    def start(self) -> FaceT:
+        """Open the client; somebody has to call ``close``, its own or the one here."""
+        return self.__enter__()
+
+    def close(self) -> None:
+        """Close the client, if it is open, as the end of a block does."""
+        if self._bridge is not None:
+            self.__exit__(None, None, None)
 
     def __enter__(self) -> FaceT:
         if self._bridge is not None:
@@ -194,8 +229,8 @@ class Opening(AbstractContextManager[FaceT], Generic[CoreT, FaceT]):
     def _open(self, portal: Portal) -> FaceT:
         if portal.is_this_thread:
             raise WrongUse(INSIDE)
-        bridge = self._bridge = Bridge(portal, lambda: host.leaving)
-        opened: Waiter[CoreT] = Waiter()
+        bridge = self._bridge = Bridge(portal, lambda: host.leaving, self.close)
+        opened: Waiter[Any] = Waiter()
         ended: Waiter[None] = Waiter()
 
         def end(error: BaseException | None) -> None:
@@ -203,7 +238,7 @@ class Opening(AbstractContextManager[FaceT], Generic[CoreT, FaceT]):
             opened.deliver(None, error or ClientClosed("client"))
             ended.deliver(None, error)
 
-        host: Host[CoreT] = Host(
+        host: Host[Any] = Host(
             portal,
             lambda: self._opener(bridge),
             opened=lambda client: opened.deliver(client, None),
@@ -240,6 +275,8 @@ class Opening(AbstractContextManager[FaceT], Generic[CoreT, FaceT]):
         assert self._bridge is not None
         self._bridge.closed = True
         portal = self._bridge.portal
+        if portal.is_this_thread:
+            raise WrongUse(INSIDE)
         try:
             portal.post(how)
         except ClientClosed:

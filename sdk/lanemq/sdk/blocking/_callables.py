@@ -1,18 +1,25 @@
-"""What an application gives to a blocking client: plain functions, run in threads."""
+"""Functions that an application gives to a blocking client: plain ones, run in threads."""
 
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
-from lanemq.wire import MessageQueue, StageRecord
+from lanemq.wire.bodies import MessageQueue
+from lanemq.wire.message import StageRecord
 
 from .._errors import WrongUse
-from .._messages import Message, Outcome, ReceivedMessage
-from .._stage_offsets import BrokerStageOffsets, LocalStageOffsets, MemoryStageOffsets
+from .._messages import Message, Outcome, ReceivedMessage, Retry
 from .._transactions import TransactionState
+from ..consumer.ordered._stage_offsets import (
+    BrokerStageOffsets,
+    LocalStageOffsets,
+    MemoryStageOffsets,
+)
+from ..kv import KvOffsetStore
 
-Handle = Callable[[Sequence[ReceivedMessage]], Outcome | None]
-"""An application's listener, run in a thread of its own; raising means ``Outcome.RETRY``."""
+Handle = Callable[..., Outcome | Retry | None]
+"""An application's listener, of (messages) or of (messages, context), run in a thread of its own;
+raising means ``Outcome.RETRY``."""
 
 Execute = Callable[[Message, str], TransactionState]
 """Does the local transaction of a message whose half is stored: (message, transaction id). Runs in
@@ -24,17 +31,20 @@ thread of its own."""
 
 
 class PlainStageOffsets(Protocol):
-    """Keeps one record for each queue; both methods raise ``LanemqError`` when they cannot."""
+    """Keeps one record for each queue, and one for each of its strategies, if there are any.
 
-    def load(self, queue: MessageQueue) -> StageRecord | None:
-        """What was saved last, or None if nothing was."""
+    Both methods raise ``LanemqError`` when they cannot.
+    """
 
-    def save(self, queue: MessageQueue, record: StageRecord) -> None:
+    def load(self, queue: MessageQueue, strategy: str = "") -> StageRecord | None:
+        """Return the record that was saved last, or None if none was."""
+
+    def save(self, queue: MessageQueue, record: StageRecord, strategy: str = "") -> None:
         """Keep ``record``; it lasts on return."""
 
 
 StageOffsetStore: TypeAlias = (
-    PlainStageOffsets | BrokerStageOffsets | LocalStageOffsets | MemoryStageOffsets
+    PlainStageOffsets | BrokerStageOffsets | KvOffsetStore | LocalStageOffsets | MemoryStageOffsets
 )
 """Where a staged consumer's progress is kept: one of this package's, or an application's."""
 

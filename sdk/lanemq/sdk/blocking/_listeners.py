@@ -1,14 +1,15 @@
 """Written after lanemq.sdk's listeners by sdk/tools/generate_faces.py; change it there."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .. import _listener as _core_listener
 from .. import _ordered_listeners as _core_ordered_listeners
 from .._listener import Handle as CoreHandle
+from .._messages import ReceivedMessage
 from .._ordered_listeners import LockLoss
-from .._stage_counter import StageCounter
-from .._stage_offsets import StageOffsetStore as CoreStore
+from ..consumer.ordered._stage_counter import StageCounter
+from ..consumer.ordered._stage_offsets import StageOffsetStore as CoreStore
 from ._callables import Handle, StageOffsetStore, check_plain, no_handle
 
 
@@ -18,7 +19,9 @@ class ConcurrentListener:
 
     ``handle`` is called with up to ``batch_messages`` messages of one queue, in up to
     ``concurrency`` threads at once. Returning None or ``Outcome.SUCCESS`` settles them;
-    ``Outcome.RETRY``, or any exception, has all of them delivered again later.
+    ``Outcome.RETRY``, or any exception, has all of them delivered again later; a ``Retry`` says
+    when, and which are settled. With a second parameter ``handle`` is given a
+    ``ListenerContext`` too.
     """
 
     handle: Handle
@@ -43,7 +46,7 @@ class OrderlyListener:
     ``handle`` is called with up to ``batch_messages`` messages; ``concurrency`` queues have
     theirs run at once. ``Outcome.SUSPEND_CURRENT_QUEUE``, or any exception but
     ``AbandonMessage``, has the same messages handed over again after ``suspend_s`` seconds, and
-    nothing else of that queue before them.
+    nothing else of that queue before them. A ``Retry`` says another pause, and which are settled.
 
     Source: RocketMQ 4.9.8, MessageListenerOrderly, ConsumeMessageOrderlyService.
     """
@@ -57,7 +60,7 @@ class OrderlyListener:
     """Deliveries after the first, before a message goes to the dead letters; None: without
     limit, as in Java."""
     on_lock_loss: LockLoss = LockLoss.FINISH
-    """What becomes of running handlers when the lock of their queue is lost. Whatever they
+    """The fate of running handlers when the lock of their queue is lost. Whatever they
     return does not count: the messages come again, here or at another consumer."""
 
     def __post_init__(self) -> None:
@@ -88,12 +91,17 @@ class StagedConcurrentListener:
 
     ``Outcome.SUSPEND_CURRENT_QUEUE``, or any exception but ``AbandonMessage``, has the messages
     handed over again after ``suspend_s`` seconds; the next stage waits, the same stage goes on.
+    A ``Retry`` says another pause, and which are settled.
+
+    With several definitions, ``stages={"gold": [1, 5], "silver": [10, 20]}``, each message
+    belongs to the strategy that ``compute_strategy`` names. Strategies are counted apart and do
+    not wait for each other; a message with any other name, or None, has no order.
 
     See docs/staged.md. Nothing like it is in RocketMQ; the idea is its proposal RIP-22.
     """
 
     handle: Handle
-    stages: Sequence[int]
+    stages: Sequence[int] | Mapping[str, Sequence[int]]
     concurrency: int = 20
     batch_messages: int = 1
     suspend_s: float = 1.0
@@ -104,12 +112,15 @@ class StagedConcurrentListener:
     reset_current_stage_offset_if_needed: Callable[[str, StageCounter], None] | None = None
     """Called with topic and counter before each decision which message may be handed over;
     ``counter.compare_and_set(expected, new)`` begins to count anew, as for a new day."""
+    compute_strategy: Callable[[ReceivedMessage], str | None] | None = None
+    """Called once for each message that arrives: the name of its strategy, always the same for
+    the same message. What it raises is logged, and the message has no strategy."""
     on_lock_loss: LockLoss = LockLoss.FINISH
     """As in ``OrderlyListener``."""
     store: StageOffsetStore | None = None
-    """Where progress is kept; None is the brokers, or a local file when broadcasting."""
+    """The keeper of progress; None is the brokers, or a local file when broadcasting."""
     group_offset_wins: bool = False
-    """What to do when somebody else moved the group's offset while no consumer was there: go on
+    """The rule for when somebody else moved the group's offset while no consumer was there: go on
     from their offset with stage offset 0, or (the default) warn and go on from the record."""
 
     def __post_init__(self) -> None:
@@ -128,6 +139,7 @@ class StagedConcurrentListener:
             suspend_s=self.suspend_s,
             max_reconsume_times=self.max_reconsume_times,
             reset_current_stage_offset_if_needed=self.reset_current_stage_offset_if_needed,
+            compute_strategy=self.compute_strategy,
             on_lock_loss=self.on_lock_loss,
             store=store,
             group_offset_wins=self.group_offset_wins,

@@ -1,14 +1,15 @@
 """Written after lanemq.sdk._lite_pull by sdk/tools/generate_faces.py; change it there."""
 
 from collections.abc import Iterable, Mapping
+from time import monotonic
 from typing import final
 
-from lanemq.wire import MessageQueue
+from lanemq.wire.bodies import MessageQueue
 
 from .. import _lite_pull as _core
-from .._expressions import Expression
-from .._give_back import give_back, give_one_back
 from .._messages import ReceivedMessage
+from ..consumer._expressions import Expression
+from ..consumer._give_back import give_back, give_back_lent
 from ._bridge import Bridge
 
 
@@ -24,11 +25,15 @@ class LitePullConsumer:
     def __init__(self, core: _core.LitePullConsumer, bridge: Bridge) -> None:
         self._core = core
         self._bridge = bridge
-
-    @property
-    def client_id(self) -> str:
+        self.client_id: str = core.client_id
         """By which brokers and the group know this consumer."""
-        return self._bridge.run(lambda: self._core.client_id)
+
+    def __repr__(self) -> str:
+        return repr(self._core)
+
+    def close(self) -> None:
+        """Close this client as the end of its `with` block does; again and again does no harm."""
+        self._bridge.close()
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
@@ -54,7 +59,7 @@ class LitePullConsumer:
         self._bridge.call(self._core.unsubscribe, topic)
 
     def queues_of(self, topic: str) -> tuple[MessageQueue, ...]:
-        """All queues of ``topic`` that can be read, sorted. Raises ``NoRoute``."""
+        """Return all queues of ``topic`` that can be read, sorted. Raises ``NoRoute``."""
         return self._bridge.call(self._core.queues_of, topic)
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
@@ -76,16 +81,19 @@ class LitePullConsumer:
         """``for message in consumer``: message by message, without an end.
 
         With ``auto_commit`` a message counts as done with when the next one is asked for, and
-        the last when the block ends. An error in the loop leaves the block, and the message at
-        hand comes again. ``commit`` inside the loop includes the message at hand.
+        the last when the block ends. An error in the loop leaves the block: the message at
+        hand comes again, those before it do not. ``commit`` inside the loop includes the
+        message at hand.
         """
         return self
 
     def __next__(self) -> ReceivedMessage:
-        return self._bridge.take(
-            give_one_back(self._core),
-            self._core.__anext__,
-        )
+        message = None if (lent := self._core._buffer.lent) is None else lent.next(monotonic())
+        while message is None:  # only a batch costs a hop between threads
+            give_back = give_back_lent(self._core)
+            lent = self._bridge.take(give_back, self._core._lend)
+            message = lent.next(monotonic())
+        return message
 
     def commit(
         self, offsets: Mapping[MessageQueue, int] | None = None, *, wait: bool = True
@@ -140,5 +148,5 @@ class LitePullConsumer:
 
     @property
     def paused(self) -> tuple[MessageQueue, ...]:
-        """Those of ``queues`` that are paused."""
+        """The paused ones among ``queues``."""
         return self._bridge.run(lambda: self._core.paused)

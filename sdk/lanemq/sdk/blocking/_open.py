@@ -2,35 +2,39 @@
 seams for tests, and opens with a ``with`` block.
 """
 
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import partial
+from typing import Unpack
 
 from .. import _lite_pull, _producer, _push_consumer, _transactions
-from .._discovery import NameServersLike
-from .._elsewhere import Gate, forward_store, run_at
-from .._expressions import Expression
 from .._messages import ReceivedMessage
+from .._mistakes import check_subscriptions
 from .._options import LitePullOptions, ProducerOptions, PushOptions
-from .._portal_calls import Errand
+from .._settings import LitePullSettings, ProducerSettings, PushSettings, with_settings
 from .._transactions import TransactionState
+from ..consumer._expressions import Expression
+from ..faces._executor import ListenerGate, forward_store, run_callback
+from ..faces._portal_calls import Callback
+from ..net._discovery import NameServersLike
 from ._bridge import Bridge, Opening
-from ._callables import Check, check_plain
-from ._listeners import ConcurrentListener, OrderlyListener, StagedConcurrentListener
+from ._callables import Check, Handle, check_plain
+from ._listeners import ConcurrentListener, StagedConcurrentListener
 from ._lite_pull import LitePullConsumer
+from ._mistakes import Listener, as_listener
 from ._producer import Producer
 from ._push_consumer import PushConsumer
 from ._transactions import TransactionProducer
-
-Listener = ConcurrentListener | OrderlyListener | StagedConcurrentListener
 
 
 def open_producer(
     group: str,
     *,
     name_servers: NameServersLike = None,
+    topics: Iterable[str] = (),
     options: ProducerOptions | None = None,
-) -> AbstractContextManager[Producer]:
+    **settings: Unpack[ProducerSettings],
+) -> Opening[Producer]:
     """Open a producer of ``group``; any number of threads may use it at once.
 
     ``name_servers`` are addresses, as ``"10.0.0.1:9876;10.0.0.2:9876"`` or a sequence. Hooks
@@ -38,10 +42,11 @@ def open_producer(
 
     Raises ``InvalidName`` for a bad group or address.
     """
+    merged = with_settings(ProducerOptions, options, settings)
     return Opening(
         Producer,
         lambda bridge: _producer.open_producer(
-            group, name_servers=name_servers, options=bridge.with_hooks(options)
+            group, name_servers=name_servers, topics=topics, options=bridge.with_hooks(merged)
         ),
     )
 
@@ -51,8 +56,10 @@ def open_transaction_producer(
     *,
     check: Check,
     name_servers: NameServersLike = None,
+    topics: Iterable[str] = (),
     options: ProducerOptions | None = None,
-) -> AbstractContextManager[TransactionProducer]:
+    **settings: Unpack[ProducerSettings],
+) -> Opening[TransactionProducer]:
     """Open a producer of transactions of ``group``.
 
     ``check`` is called, in a thread of its own, when a broker asks for the state of a
@@ -60,15 +67,20 @@ def open_transaction_producer(
     before a restart: it must look it up where the local transaction left its mark. Other
     arguments are those of `open_producer`.
     """
+    merged = with_settings(ProducerOptions, options, settings)
     check_plain(check, "`check`")
 
     def opener(bridge: Bridge) -> AbstractAsyncContextManager[_transactions.TransactionProducer]:
         async def forwarded(message: ReceivedMessage) -> TransactionState:
-            errand: Errand[TransactionState] = Errand(bridge.portal, partial(check, message))
-            return await run_at(bridge.place, errand)
+            callback: Callback[TransactionState] = Callback(bridge.portal, partial(check, message))
+            return await run_callback(bridge.executor, callback)
 
         return _transactions.open_transaction_producer(
-            group, check=forwarded, name_servers=name_servers, options=bridge.with_hooks(options)
+            group,
+            check=forwarded,
+            name_servers=name_servers,
+            topics=topics,
+            options=bridge.with_hooks(merged),
         )
 
     return Opening(TransactionProducer, opener)
@@ -79,13 +91,15 @@ def open_push_consumer(
     *,
     name_servers: NameServersLike = None,
     subscriptions: Mapping[str, Expression],
-    listener: Listener,
+    listener: Listener | Handle,
     options: PushOptions | None = None,
-) -> AbstractContextManager[PushConsumer]:
+    **settings: Unpack[PushSettings],
+) -> Opening[PushConsumer]:
     """Consume with ``listener`` while the block runs; it runs in threads of its own.
 
     ``subscriptions`` maps topics to tags, ``"*"``, ``"A"``, ``"A || B"``, or to a condition,
-    ``Sql("a > 5")``. All consumers of a group must have the same ones. Inside the block the
+    ``Sql("a > 5")``. All consumers of a group must have the same ones. A function for
+    ``listener`` is short for ``ConcurrentListener(function)``. Inside the block the
     consumer has its queues, unless a broker could not be asked; then it goes on trying.
 
     When the block ends, pulling stops, listeners that run may finish (``shutdown_grace_s``),
@@ -98,29 +112,32 @@ def open_push_consumer(
     Raises ``InvalidName`` for bad names, ``RefusedByBroker`` from a broker that does not
     filter by SQL, ``BrokerUnreachable`` or ``RequestTimedOut`` if no name server answers.
     """
+    merged = with_settings(PushOptions, options, settings)
+    check_subscriptions(subscriptions)
+    chosen = as_listener(listener)
 
     def opener(bridge: Bridge) -> AbstractAsyncContextManager[_push_consumer.PushConsumer]:
-        gate = Gate(
+        gate = ListenerGate(
             bridge.portal,
-            bridge.place,
+            bridge.executor,
             bridge.leaving,
-            ordered=not isinstance(listener, ConcurrentListener),
-            concurrency=listener.concurrency,
+            ordered=not isinstance(chosen, ConcurrentListener),
+            concurrency=chosen.concurrency,
         )
-        handle = gate.handle(listener.handle)
+        handle = gate.handle(chosen.handle)
         return gate.follow(
             _push_consumer.open_push_consumer(
                 group,
                 name_servers=name_servers,
                 subscriptions=subscriptions,
                 listener=(
-                    listener.for_core(
-                        handle, forward_store(bridge.portal, bridge.place, listener.store)
+                    chosen.for_core(
+                        handle, forward_store(bridge.portal, bridge.executor, chosen.store)
                     )
-                    if isinstance(listener, StagedConcurrentListener)
-                    else listener.for_core(handle)
+                    if isinstance(chosen, StagedConcurrentListener)
+                    else chosen.for_core(handle)
                 ),
-                options=bridge.with_hooks(options),
+                options=bridge.with_hooks(merged),
             )
         )
 
@@ -132,7 +149,8 @@ def open_lite_pull_consumer(
     *,
     name_servers: NameServersLike = None,
     options: LitePullOptions | None = None,
-) -> AbstractContextManager[LitePullConsumer]:
+    **settings: Unpack[LitePullSettings],
+) -> Opening[LitePullConsumer]:
     """Open a consumer that reads nothing yet: call ``subscribe`` or ``assign``.
 
     When the block ends, progress is reported and awaited: with ``auto_commit`` everything that
@@ -141,9 +159,10 @@ def open_lite_pull_consumer(
 
     Raises ``InvalidName``.
     """
+    merged = with_settings(LitePullOptions, options, settings)
     return Opening(
         LitePullConsumer,
-        lambda _: _lite_pull.open_lite_pull_consumer(
-            group, name_servers=name_servers, options=options
+        lambda bridge: _lite_pull.open_lite_pull_consumer(
+            group, name_servers=name_servers, options=bridge.with_hooks(merged)
         ),
     )

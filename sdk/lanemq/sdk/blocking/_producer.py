@@ -2,35 +2,34 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import final
 
-from lanemq.wire import MessageQueue
+from lanemq.wire.bodies import MessageQueue
 
 from .. import _producer as _core
 from .._messages import Message, ReceivedMessage, SendResult
 from .._producer import BATCH_BYTES
-from .._selectors import Target
+from ..producer._selectors import Target
 from ._bridge import Bridge
 from ._staged_producer import StagedSender
 
 
-@final
 class Producer:
     """Sends messages; made by `open_producer`. Any number of threads may use it at once."""
 
     def __init__(self, core: _core.Producer, bridge: Bridge) -> None:
         self._core = core
         self._bridge = bridge
-
-    @property
-    def group(self) -> str:
+        self.group: str = core.group
         """The group it was opened for."""
-        return self._bridge.run(lambda: self._core.group)
-
-    @property
-    def client_id(self) -> str:
+        self.client_id: str = core.client_id
         """By which brokers know this producer."""
-        return self._bridge.run(lambda: self._core.client_id)
+
+    def __repr__(self) -> str:
+        return repr(self._core)
+
+    def close(self) -> None:
+        """Close this client as the end of its `with` block does; again and again does no harm."""
+        self._bridge.close()
 
     def send(
         self,
@@ -98,6 +97,10 @@ class Producer:
             queue_key=queue_key,
             timeout_s=timeout_s,
         )
+
+    def recall(self, topic: str, recall_handle: str) -> str:
+        """Recall a message by ``SendResult.recall_handle``; returns its key. Raises as ``send``."""
+        return self._bridge.call(self._core.recall, topic, recall_handle)
 
     def send_oneway(
         self, message: Message, *, queue: Target | None = None, queue_key: str | int | None = None

@@ -2,7 +2,7 @@
 
 from typing import final
 
-from lanemq.wire import MessageQueue
+from lanemq.wire.bodies import MessageQueue
 
 from .. import _staged_producer as _core
 from .._messages import Message
@@ -19,7 +19,7 @@ class StagedSender:
 
     @property
     def number(self) -> int:
-        """How many messages were taken so far."""
+        """The number of messages taken so far."""
         return self._bridge.run(lambda: self._core.number)
 
     @property

@@ -1,9 +1,9 @@
-"""How a thread waits for the core."""
+"""The wait of a thread for the core."""
 
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar, final
 
-from .._portal_calls import Errand
+from ..faces._portal_calls import Callback
 
 T = TypeVar("T")
 
@@ -13,7 +13,7 @@ class Waiter(Generic[T]):
     """A thread that waits for the outcome of one call, and does what the call asks of it."""
 
     def __init__(self) -> None:
-        self._inbox: SimpleQueue[Errand[Any] | None] = SimpleQueue()
+        self._inbox: SimpleQueue[Callback[Any] | None] = SimpleQueue()
         self._over = False
         self._value: T | None = None
         self._error: BaseException | None = None
@@ -22,29 +22,31 @@ class Waiter(Generic[T]):
         self._value, self._error, self._over = value, error, True
         self._inbox.put(None)
 
-    def hand_over(self, errand: Errand[Any]) -> None:
-        self._inbox.put(errand)
+    def hand_over(self, callback: Callback[Any]) -> None:
+        self._inbox.put(callback)
 
     def wait(self) -> None:
         """Return when there is an outcome. What leaves it meanwhile was raised in this thread."""
         while not self._over:
-            errand = self._inbox.get()
-            if errand is not None:
-                self._run(errand)
+            callback = self._inbox.get()
+            if callback is not None:
+                self._run(callback)
+        self._inbox.put(None)  # another thread may wait for the same outcome
 
     def wait_idly(self) -> None:
-        """The same, without doing anything for the call."""
+        """Wait without doing anything for the call."""
         while not self._over:
             self._inbox.get()
+        self._inbox.put(None)
 
     @staticmethod
-    def _run(errand: Errand[Any]) -> None:
+    def _run(callback: Callback[Any]) -> None:
         try:
-            value = errand.function()
+            value = callback.function()
         except Exception as error:  # the application's own, and it gets it back
-            errand.finish(None, error)
+            callback.finish(None, error)
         else:
-            errand.finish(value, None)
+            callback.finish(value, None)
 
     @property
     def has_value(self) -> bool:

@@ -1,7 +1,22 @@
 """Conversions of a store's queues at rest, from files to RocksDB and back."""
 
+from ._built_tables import BuiltQueue, BuiltTable, MakeTables, QueueBegins, TablesPlan
 from ._conversion import Conversion
+from ._result_check import ResultRefused
+from ._sorted_table import SortedTable, queue_keys
 from ._to_files import convert_to_files
 from ._to_rocksdb import convert_to_rocksdb
 
-__all__ = ["Conversion", "convert_to_files", "convert_to_rocksdb"]
+__all__ = [
+    "BuiltQueue",
+    "BuiltTable",
+    "Conversion",
+    "MakeTables",
+    "QueueBegins",
+    "ResultRefused",
+    "SortedTable",
+    "TablesPlan",
+    "convert_to_files",
+    "convert_to_rocksdb",
+    "queue_keys",
+]

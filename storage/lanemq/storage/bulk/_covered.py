@@ -1,4 +1,4 @@
-"""How far rows that are there already can be kept, so that a conversion only adds the rest."""
+"""The existing rows that can be kept, so that a conversion only adds the rest."""
 
 import enum
 import logging
@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import final
 
 from .._layouts import BLANK_SIZE
-from ..rocks import QueueRows, RowSpan
-from ..tools._queue_files import QueueFiles
+from ..queues.rocks._queue_rows import QueueRows, RowSpan
+from ..tools.reading._queue_files import QueueFiles
 from ._survey import Survey, SurveyedQueue, names_message
 
 LOGGER = logging.getLogger(__name__)
@@ -16,14 +16,15 @@ LOGGER = logging.getLogger(__name__)
 @final
 @dataclass(slots=True)
 class Covered:
-    """All rows of messages before ``end`` are there; ``stale`` queues must be removed first."""
+    """The kept rows: all of messages before ``end``, but for ``stale`` queues, to be removed
+    first."""
 
     end: int
     stale: list[tuple[str, int]] = field(default_factory=list)
 
 
 def covered(survey: Survey, rows: QueueRows, *, may_be_late: bool) -> Covered:
-    """Look at the rows of all queues. Counts keys, and compares both ends with the files.
+    """Check the rows of all queues: counts keys, and compares both ends with the files.
 
     ``may_be_late``: whether rows may lack what is older than the first of a queue.
 
@@ -106,7 +107,7 @@ def _compare(
 
 
 class Right(enum.Enum):
-    """Which of the two says what the log says."""
+    """The side that agrees with the log."""
 
     BOTH = enum.auto()
     ROWS = enum.auto()
@@ -117,7 +118,7 @@ class Right(enum.Enum):
 def _judge(
     survey: Survey, rows: QueueRows, queue: SurveyedQueue, files: QueueFiles, span: RowSpan
 ) -> Right:
-    """By the first and the last message that both have."""
+    """Judge by the first and the last message that both have."""
     first, last = max(span.first, queue.min), min(span.last, queue.end - 1)
     if first > last:
         # Rows that end before the files begin belong to older messages, or to an older queue.

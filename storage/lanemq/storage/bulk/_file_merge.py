@@ -1,4 +1,4 @@
-"""One queue's file brought up to its rows: what agrees stays, the rest is written.
+"""Bringing one queue's file up to its rows: equal units stay, the rest is written.
 
 A slot without a row keeps the unit that the file has for it; one that has neither becomes blank,
 so that no message moves into the place of another. Offsets count messages.
@@ -8,24 +8,25 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, final
 
-from .._consume_queue import FileConsumeQueue, unpack_unit
 from .._layouts import BLANK_SIZE, UNIT_BYTES
-from ..rocks import QueueRows
-from ..rocks._diff import same_units
-from ..tools._pieces import Pieces
+from ..derive._compare import same_units
+from ..queues._units import unpack_unit
+from ..queues.files._consume_queue import FileConsumeQueue
+from ..queues.rocks._queue_rows import QueueRows
+from ..tools.reading._pieces import Pieces
 from ._survey import names_message
 
 BLOCK_UNITS: Final = 8192
 
 
 class RowsStale(Exception):  # noqa: N818 - a state of the rows
-    """The rows are of a queue that was deleted and made again, as the files tell."""
+    """The rows are of a deleted queue, which was made again, as the files show."""
 
 
 @final
 @dataclass(slots=True)
 class Merged:
-    """What was done to a queue."""
+    """The changes made to a queue."""
 
     compared: int = 0
     written: int = 0
@@ -37,7 +38,8 @@ class Merged:
 
 @final
 class FileMerge:
-    """``begin`` and ``end``: offsets of the first row that counts, and behind the last."""
+    """The merge of one queue; ``begin`` and ``end`` are the offsets of its first valid row and
+    behind its last."""
 
     def __init__(
         self,
@@ -58,7 +60,7 @@ class FileMerge:
         self._merged = Merged()
 
     def run(self) -> Merged:
-        """Leave the queue with all units of its rows, written but not synced.
+        """Write all units of the queue's rows, unsynced.
 
         Raises ``RowsStale``, and ``OSError``.
         """
@@ -108,7 +110,7 @@ class FileMerge:
             at = following
 
     def _is_newer(self, from_file: bytes | bytearray, from_row: bytes, offset: int) -> bool:
-        """Whether a unit of the file is of a newer message of that offset than the row."""
+        """Return whether a unit of the file is of a newer message of that offset than the row."""
         if not from_file:
             return False  # the file ends where another should go on
         position = unpack_unit(from_file, 0)[0]
@@ -118,7 +120,7 @@ class FileMerge:
         return names_message(self._log, queue.topic, queue.queue_id, offset, position)
 
     def _note_blanks(self, begin: int, end: int) -> None:
-        """Slots without rows: what the file has there stays, but for what it has not."""
+        """Note slots without rows: the file's own units stay there, and the rest is blank."""
         for offset in range(begin, end):
             unit = self._queue.unit(offset)
             if unit is None or unit.size_bytes == BLANK_SIZE:

@@ -1,18 +1,19 @@
-"""Units made from records of the log, where rows do not tell."""
+"""Making units from records of the log, where there are no usable rows."""
 
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Final, final
 
-from .._consume_queue import FileConsumeQueue, pack_unit
-from .._files import RealFiles
 from .._layouts import BLANK_SIZE
-from .._places import Place, Places
-from .._records import Record
-from .._segments import Segments
-from .._tags import TagsCodes
-from ..tools._pieces import Pieces
+from ..derive._sequence import IsKnown, Sequences
+from ..derive._units import DerivedUnit
+from ..log._records import Record
+from ..log._segments import Segments
+from ..queues._slots import expected_at, holds_message
+from ..queues._units import pack_unit
+from ..queues.files._consume_queue import FileConsumeQueue
+from ..tools.reading._pieces import Pieces
 from ._log_units import NEVER, Since
+from ._shadow import ShadowFiles
 from ._survey import names_message
 
 TAILS_MAX: Final = 1 << 20  # units in memory
@@ -30,46 +31,63 @@ class _Target:
 
 @final
 class LogToFiles:
-    """Takes records in the order of the log. Raises ``OSError``."""
+    """The writer of units; takes records in the order of the log. Raises ``OSError``."""
 
     def __init__(
         self,
         open_queue: Callable[[str, int], FileConsumeQueue],
         *,
-        places: Places,
-        tags: TagsCodes,
         since: Since,
+        is_known: IsKnown,
         log: Pieces,
     ) -> None:
         self._open_queue = open_queue
-        self._places = places
-        self._tags = tags
         self._since = since
+        self._was_known = is_known
         self._log = log
         self._targets: dict[tuple[str, int], _Target] = {}
         self._waiting = 0
+        self._sequences = Sequences(
+            self._pass_over, expected=self._expected, is_known=self._is_known
+        )
+        self.watermark = 0
         self.blanks = 0
-        """Blank slots that were added, less those that were filled."""
+        """Number of blank slots that were added, less those that were filled."""
 
-    def take(self, record: Record) -> None:
-        """Give the record its units, where they are not there."""
-        places = self._places.of(record)
-        if not places:
-            return
-        code = self._tags.code(record.topic, record.properties, record.store_timestamp_ms)
-        for place in places:
-            self._put(place, record, code)
+    def take(self, _record: Record, units: Sequence[DerivedUnit]) -> None:
+        """Add the record's missing units."""
+        for unit in units:
+            target = self._targets.get(unit[:2]) or self._open(unit.topic, unit.queue_id)
+            if target is not None and unit.log_position >= target.since:
+                for taken in self._sequences.take(unit):
+                    self._put(taken)
         if self._waiting >= TAILS_MAX:
             self.write_out()
 
-    def _put(self, place: Place, record: Record, code: int) -> None:
-        topic, queue_id, offset = place
-        target = self._targets.get((topic, queue_id))
-        if target is None:
-            target = self._open(topic, queue_id)
-        position, size = record.position, record.size_bytes
-        if target is None or position < target.since:
-            return
+    def _expected(self, unit: DerivedUnit) -> tuple[int, int] | None:
+        queue, log = self._targets[unit[:2]].queue, self._log
+
+        def is_right(offset: int) -> bool:
+            known = queue.unit(offset)
+            return known is not None and names_message(log, *unit[:2], offset, known.log_position)
+
+        return expected_at(queue, unit.log_position, log_begin=log.begin, is_right=is_right)
+
+    def _is_known(self, unit: DerivedUnit) -> bool:
+        queue = self._targets[unit[:2]].queue
+        is_there = holds_message(queue, unit.queue_offset, unit.log_position)
+        return is_there or self._was_known(unit)
+
+    def _pass_over(self, unit: DerivedUnit, slot: int | None) -> None:
+        """Keep the place of a message whose offset is damaged; the check of the result tells."""
+        queue = self._targets[unit[:2]].queue
+        if slot == queue.end:
+            queue.append_blanks(1)
+            self.blanks += 1
+
+    def _put(self, unit: DerivedUnit) -> None:
+        topic, queue_id, offset, position, size, code, _ = unit
+        target = self._targets[topic, queue_id]
         queue = target.queue
         if offset != queue.end:
             if queue.end and offset < queue.file_begin:
@@ -99,7 +117,8 @@ class LogToFiles:
     def _make_room(
         self, queue: FileConsumeQueue, offset: int, data: bytes, log_position: int
     ) -> bool:
-        """Whether a unit of ``data`` is wanted in a slot that is there; a blank becomes it."""
+        """Prepare an existing slot for ``data``; return whether its unit is to be added then or is
+        in place."""
         unit = queue.unit(offset)
         if unit is None:
             queue.cut(offset)
@@ -121,29 +140,31 @@ class LogToFiles:
 
     @property
     def written(self) -> int:
-        """Units that were added, or put where a blank was."""
+        """Number of units added, or put where a blank was."""
         return sum(target.written for target in self._targets.values())
 
     @property
     def queues(self) -> set[tuple[str, int]]:
-        """Queues that got units."""
+        """Number of queues that got units."""
         return {name for name, target in self._targets.items() if target.written}
 
     def write_out(self) -> None:
-        """Write what waits."""
+        """Write the buffered units."""
         for target in self._targets.values():
             target.queue.write_out()
         self._waiting = 0
 
     def close(self) -> None:
         """Write the rest."""
+        for unit in self._sequences.finish():
+            self._put(unit)
         self.write_out()
         for target in self._targets.values():
             target.queue.cut(target.queue.end)  # nobody may take remains for units
             target.queue.close()
 
 
-def queue_at(consume_queue: Path, topic: str, queue_id: int, file_bytes: int) -> FileConsumeQueue:
-    """A queue's files, not looked at yet."""
-    directory = consume_queue / topic / str(queue_id)
-    return FileConsumeQueue(topic, queue_id, Segments(RealFiles(), directory, file_bytes))
+def queue_at(files: ShadowFiles, topic: str, queue_id: int, file_bytes: int) -> FileConsumeQueue:
+    """Return a queue's files, not loaded yet."""
+    directory = files.directory / topic / str(queue_id)
+    return FileConsumeQueue(topic, queue_id, Segments(files, directory, file_bytes))

@@ -5,16 +5,18 @@ of the units of a window add up to the window: where they do not, or where a uni
 its record, the log has to be read itself.
 """
 
-from collections.abc import Callable, Iterator
-from typing import final
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, final
 
 from lanemq.wire import LMQ_PREFIX
 
 from .._layouts import BLANK_SIZE, UNIT_BYTES
-from ..rocks import QueueKeys
-from ..tools._directory import StoreDirectory
-from ..tools._queue_files import QueueFiles
-from ..tools._scan import blank_at
+from ..queues.rocks._rows import QueueKeys
+from ..tools._units import Units
+from ..tools.reading._pieces import Pieces
+from ..tools.reading._scan import blank_at
+from ..tools.rebuild._losses import OpenUnits
 from ._heads import (
     LOW_COUNT,
     RUN_UNITS_MAX,
@@ -25,15 +27,47 @@ from ._heads import (
     make_values,
     sizes_sum,
 )
-from ._sorted_table import SortedTable
 
 Newest = dict[tuple[bytes, int], tuple[int, int]]
 """Topic and queue id -> log position and offset of the newest message."""
 
 
+class Share(NamedTuple):
+    """Units of one queue, by the offsets of the first and behind the last."""
+
+    topic: str
+    queue_id: int
+    begin: int
+    end: int
+
+
+@final
+@dataclass(slots=True)
+class Written:
+    """The rows that were written of a window."""
+
+    newest: Newest = field(default_factory=dict)
+    sizes_sum: int = 0
+    """Bytes of the log that their records take."""
+    last_end: int = -1
+    """Position behind the last of these records; -1 without any."""
+
+    def add(self, following: "Written") -> None:
+        """Add rows whose keys are behind those of before."""
+        self.newest |= following.newest
+        self.sizes_sum += following.sizes_sum
+        self.last_end = max(self.last_end, following.last_end)
+
+
+class Table(Protocol):
+    """A receiver of rows whose offsets follow each other."""
+
+    def put(self, keys: QueueKeys, first_offset: int, values: bytes) -> None: ...
+
+
 @final
 class FileQueue:
-    """Where the conversion is in one queue. Offsets count messages, positions log bytes."""
+    """The progress of a conversion in one queue. Offsets count messages, positions log bytes."""
 
     __slots__ = ("end", "next", "position", "queue_id", "topic")
 
@@ -52,19 +86,20 @@ class FileQueue:
 class FileUnits:
     """The queues of a store, sorted as their rows are."""
 
-    def __init__(self, store: StoreDirectory, queues: list[FileQueue]) -> None:
-        self._store = store
+    def __init__(self, log: Pieces, open_units: OpenUnits, queues: list[FileQueue]) -> None:
+        self._log = log
+        self._open_units = open_units
         self._queues = sorted(
             queues, key=lambda queue: (len(queue.topic.encode()), queue.topic, queue.queue_id)
         )
         self._at = -1
 
     def seek(self, position: int) -> None:
-        """Go on with the messages at or behind a log position. Raises ``OSError``."""
+        """Move to the messages at or behind a log position. Raises ``OSError``."""
         if self._at == position:
             return
         for queue in self._queues:
-            files = self._store.queue(queue.topic, queue.queue_id)
+            files = self._open_units(queue.topic, queue.queue_id)
             queue.next = files.first_from(position, queue.end)
             _note_position(queue, files)
             files.close()
@@ -75,10 +110,10 @@ class FileUnits:
         begin: int,
         end: int,
         log: LogMap,
-        table: SortedTable,
+        table: Table,
         progress: Callable[[int], None],
     ) -> Newest:
-        """Write the rows of a window to a table; where each queue is then.
+        """Write the rows of a window to a table; returns the newest message of each queue.
 
         ``progress`` is told how many bytes of the window are done.
 
@@ -86,45 +121,105 @@ class FileUnits:
         """
         self.seek(begin)
         self._at = -1  # until all is done
-        total, last_end = 0, begin
-        newest: Newest = {}
+        written = Written()
         for queue in self._queues:
-            if not begin <= queue.position < end:
-                continue
-            files = self._store.queue(queue.topic, queue.queue_id)
-            is_light = queue.topic.startswith(LMQ_PREFIX)
-            data = queue.topic.encode()
-            keys = QueueKeys(data, queue.queue_id)
-            for first, units in _runs(queue, files, end):
-                table.put(
-                    keys,
-                    first,
-                    make_values(
-                        units,
-                        log,
-                        queue_id=queue.queue_id,
-                        first_offset=first,
-                        is_light=is_light,
-                    ),
-                )
-                last = units[-UNIT_BYTES:]
-                position = int.from_bytes(last[:8], "big")
-                newest[data, queue.queue_id] = position, first + len(units) // UNIT_BYTES - 1
-                last_end = max(last_end, position + int.from_bytes(last[8:12], "big"))
-                if not is_light:
-                    total += sizes_sum(units)
-                progress(total)
-            _note_position(queue, files)
-            files.close()
-        if total != last_end - begin or (
-            last_end != end and not blank_at(self._store.log, last_end)
+            if begin <= queue.position < end:
+                files = self._open_units(queue.topic, queue.queue_id)
+                _write_queue(queue, files, end, log, table, written, progress)
+                _note_position(queue, files)
+                files.close()
+        self._check(begin, end, written)
+        self._at = end
+        return written.newest
+
+    def shares(self, begin: int, end: int) -> Iterator[Share]:
+        """Move to a window, and iterate over the units that queues have in it, in the order of
+        their rows. Raises ``OSError``."""
+        self.seek(begin)
+        for queue in self._queues:
+            if begin <= queue.position < end:
+                files = self._open_units(queue.topic, queue.queue_id)
+                stop = max(queue.next, files.first_from(end, queue.end))
+                files.close()
+                yield Share(queue.topic, queue.queue_id, queue.next, stop)
+
+    def pass_over(self, begin: int, end: int, shares: Iterable[Share], written: Written) -> None:
+        """Go on behind a window whose ``shares`` were written elsewhere.
+
+        Raises ``UnitsDamaged`` where they are not all of it, and ``OSError``.
+        """
+        self._check(begin, end, written)
+        stops = {(share.topic, share.queue_id): share.end for share in shares}
+        self._at = -1  # until all is done
+        for queue in self._queues:
+            stop = stops.get((queue.topic, queue.queue_id))
+            if stop is not None:
+                queue.next = stop
+                files = self._open_units(queue.topic, queue.queue_id)
+                _note_position(queue, files)
+                files.close()
+        self._at = end
+
+    def _check(self, begin: int, end: int, written: Written) -> None:
+        last_end = max(begin, written.last_end)
+        if written.sizes_sum != last_end - begin or (
+            last_end != end and not blank_at(self._log, last_end)
         ):
             raise UnitsDamaged("some records have no units")
-        self._at = end
-        return newest
 
 
-def _note_position(queue: FileQueue, files: QueueFiles) -> None:
+def write_shares(
+    shares: Iterable[Share], open_units: OpenUnits, end: int, log: LogMap, table: Table
+) -> Written:
+    """Write the rows of shares of a window that ends at a position.
+
+    Raises ``UnitsDamaged``, and ``OSError``.
+    """
+    written = Written()
+    for share in shares:
+        queue = FileQueue(share.topic, share.queue_id, share.end)
+        queue.next = share.begin
+        files = open_units(share.topic, share.queue_id)
+        _write_queue(queue, files, end, log, table, written, lambda _: None)
+        files.close()
+    return written
+
+
+def _write_queue(
+    queue: FileQueue,
+    files: Units,
+    end: int,
+    log: LogMap,
+    table: Table,
+    written: Written,
+    progress: Callable[[int], None],
+) -> None:
+    is_light = queue.topic.startswith(LMQ_PREFIX)
+    data = queue.topic.encode()
+    keys = QueueKeys(data, queue.queue_id)
+    for first, units in _runs(queue, files, end):
+        table.put(
+            keys,
+            first,
+            make_values(
+                units,
+                log,
+                queue_id=queue.queue_id,
+                first_offset=first,
+                is_light=is_light,
+            ),
+        )
+        last = units[-UNIT_BYTES:]
+        position = int.from_bytes(last[:8], "big")
+        offset = first + len(units) // UNIT_BYTES - 1
+        written.newest[data, queue.queue_id] = position, offset
+        written.last_end = max(written.last_end, position + int.from_bytes(last[8:12], "big"))
+        if not is_light:
+            written.sizes_sum += sizes_sum(units)
+        progress(written.sizes_sum)
+
+
+def _note_position(queue: FileQueue, files: Units) -> None:
     queue.position = -1
     for offset, unit in files.units(queue.next, queue.end):
         if unit.size_bytes != BLANK_SIZE:
@@ -132,8 +227,8 @@ def _note_position(queue: FileQueue, files: QueueFiles) -> None:
             return
 
 
-def _runs(queue: FileQueue, files: QueueFiles, end: int) -> Iterator[tuple[int, bytes]]:
-    """First offset and units of each run before a log position, from where the queue is."""
+def _runs(queue: FileQueue, files: Units, end: int) -> Iterator[tuple[int, bytes]]:
+    """Iterate over the runs before a log position, each as first offset and units."""
     while queue.next < queue.end:
         room = LOW_COUNT - queue.next % LOW_COUNT
         units = files.read(queue.next, min(RUN_UNITS_MAX, room, queue.end - queue.next))

@@ -13,21 +13,24 @@ import sys
 from array import array
 from typing import Final, final
 
-from lanemq.wire import MAGIC_V1, RECORD_LAYOUTS, SysFlag, fixed_prefix
+from lanemq.wire import SysFlag, fixed_prefix
+from lanemq.wire.message import MAGIC_V1, RECORD_LAYOUTS
 
 from .._layouts import BLANK_SIZE, UNIT_BYTES
-from .._segments import segment_name
-from ..rocks._rows import UNIT_VALUE_BYTES
-from ..tools._pieces import Pieces
+from ..log._segments import segment_name
+from ..queues.rocks._rows import UNIT_VALUE_BYTES
+from ..tools.reading._pieces import Pieces
 
 WORD: Final = "I"
 WORD_BYTES: Final = 4
 HALF: Final = "H"
 HALF_BYTES: Final = 2
+LONG: Final = "q"
 assert array(WORD).itemsize == WORD_BYTES
+assert array(LONG).itemsize == 2 * WORD_BYTES
 assert array(HALF).itemsize == HALF_BYTES
 RUN_UNITS_MAX: Final = 8192
-"""A run has no more units, and its offsets agree in all but the last two bytes."""
+"""Most units of a run, whose offsets agree in all but the last two bytes."""
 HEAD_BYTES: Final = 64
 HEAD_WORDS: Final = HEAD_BYTES // WORD_BYTES
 HEAD_HALVES: Final = HEAD_BYTES // HALF_BYTES
@@ -39,7 +42,8 @@ EXT_ADDRESS: Final = 0x80000000
 
 
 def _word_of(name: str) -> int:
-    """Which word of a record's head a field begins at, where hosts are IPv4 addresses."""
+    """Return the word of a record's head at which a field begins, where hosts are IPv4
+    addresses."""
     layout = fixed_prefix(RECORD_LAYOUTS[MAGIC_V1, 0])
     formats = re.findall(r"\d*[a-z]", layout.struct.format)
     before = "".join(formats[: layout.names.index(name)])
@@ -65,10 +69,11 @@ def _words(data: bytes | bytearray) -> "array[int]":
 
 
 def _swapped(word: int) -> int:
-    """A big-endian word, or one to be made big-endian."""
+    """Return a word with its bytes swapped, from or to big-endian."""
     return int.from_bytes(word.to_bytes(WORD_BYTES, sys.byteorder), "big")
 
 
+BLANK_DATA: Final = BLANK_SIZE.to_bytes(WORD_BYTES, "big")
 BLANK_WORD: Final = _swapped(BLANK_SIZE)
 LONG_BORN_HOST: Final = _swapped(SysFlag.BORN_HOST_V6)
 
@@ -77,21 +82,33 @@ LOW_BITS: Final = 16
 LOW_COUNT: Final = 1 << LOW_BITS
 _LOW: Final = struct.pack(f">{LOW_COUNT}H", *range(LOW_COUNT))
 LOW_HALVES: Final = array(HALF, _LOW)
-"""The last two bytes of offsets, as an array that compares like those of a head."""
+"""The last two bytes of offsets, as an array comparable with those of a head."""
 LOW_DATA: Final = tuple(_LOW[at : at + 2] for at in range(0, len(_LOW), 2))
-"""The same as the end of a key: all before it stays for so many offsets."""
+"""``LOW_HALVES`` as ends of keys, which share all bytes before."""
 
 
 ZEROS: Final = array(WORD, bytes(RUN_UNITS_MAX * WORD_BYTES))
 
 
 def has_blanks(units: bytes) -> bool:
-    """Whether one of them stands for a message that is gone."""
-    return BLANK_WORD in _words(units)[2::UNIT_WORDS]
+    """Return whether one of the units is of a message that is gone."""
+    # Mostly these bytes are nowhere, and nothing has to be taken to pieces.
+    return BLANK_DATA in units and BLANK_WORD in _words(units)[2::UNIT_WORDS]
+
+
+def _positions(units: bytes) -> "array[int]":
+    """Return the log positions of units as they are."""
+    unit = _words(units)
+    words = array(WORD, bytes(len(units) // UNIT_BYTES * 2 * WORD_BYTES))
+    words[0::2], words[1::2] = unit[0::UNIT_WORDS], unit[1::UNIT_WORDS]
+    positions = array(LONG, words.tobytes())
+    if sys.byteorder == "little":
+        positions.byteswap()
+    return positions
 
 
 def sizes_sum(units: bytes) -> int:
-    """Bytes of the log that their records take."""
+    """Return the bytes of the log that the units' records take."""
     sizes = _words(units)[2::UNIT_WORDS]
     if sys.byteorder == "little":
         sizes.byteswap()
@@ -100,10 +117,10 @@ def sizes_sum(units: bytes) -> int:
 
 @final
 class LogMap:
-    """Heads of records in one file of the log at a time, the one that begins at ``start``."""
+    """The heads of records in one file of the log at a time, the one that begins at ``start``."""
 
     def __init__(self, log: Pieces, start: int) -> None:
-        """Raises ``OSError``."""
+        """Map the file. Raises ``OSError``."""
         self._start = start
         descriptor = os.open(log.directory / segment_name(start), os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -113,20 +130,19 @@ class LogMap:
             os.close(descriptor)
 
     def heads(self, units: bytes) -> bytes:
-        """The first 64 bytes of each unit's record, one behind the other."""
+        """Return the first 64 bytes of each unit's record, one behind the other."""
         data, start = self._data, self._start
+        stop = start - HEAD_BYTES
         heads = b"".join(
-            [
-                data[position - start : position - start + HEAD_BYTES]
-                for (position,) in UNIT_POSITION.iter_unpack(units)
-            ]
+            [data[position - start : position - stop] for position in _positions(units)]
         )
         if len(heads) // HEAD_BYTES != len(units) // UNIT_BYTES or len(heads) % HEAD_BYTES:
             raise UnitsDamaged("a unit names a place outside of the log file")
         return heads
 
     def store_times(self, units: bytes, flags: "array[int]") -> "array[int]":
-        """The words of the store times where some records have an IPv6 address before them."""
+        """Return the words of the store times where some records have an IPv6 address before
+        them."""
         times = bytearray()
         for (position,), flag in zip(UNIT_POSITION.iter_unpack(units), flags, strict=True):
             at = position - self._start + STORE_TIME * WORD_BYTES
@@ -141,7 +157,7 @@ class LogMap:
 def make_values(
     units: bytes, log: LogMap, *, queue_id: int, first_offset: int, is_light: bool
 ) -> bytes:
-    """The values of the rows for units that follow each other, none of them blank.
+    """Make the row values for units that follow each other, none of them blank.
 
     Raises ``UnitsDamaged`` where a record does not lie where its unit says, or has another queue
     id or offset; a light queue's units are of records of other queues.
@@ -179,7 +195,7 @@ def make_values(
 def _are_in_place(
     head: "array[int]", heads: bytes, count: int, queue_id: int, first_offset: int
 ) -> bool:
-    """Whether records have the queue id, and the offsets from the first one on."""
+    """Return whether records have the queue id, and the offsets from the first one on."""
     low = first_offset % LOW_COUNT
     assert low + count <= LOW_COUNT
     halves = array(HALF, heads)

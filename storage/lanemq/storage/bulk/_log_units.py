@@ -1,49 +1,75 @@
-"""Rows made from the records of a part of the log, where no queue file tells."""
+"""Making rows from the records of a part of the log, where there are no usable queue files."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, final
 
-from .._places import Places
-from .._tags import TagsCodes
-from ..rocks import QueueKeys
-from ..rocks._rows import pack_unit_value
-from ..tools._pieces import Pieces
-from ..tools._scan import LogScan
+from ..derive._sequence import Expected, IsKnown, Sequences
+from ..derive._units import Derivation, DerivedUnit
+from ..queues.rocks._rows import QueueKeys, pack_unit_value
+from ..tools.reading._pieces import Pieces
 from ._file_units import Newest
 from ._heads import LOW_COUNT, RUN_UNITS_MAX
 from ._sorted_table import SortedTable
+from ._window import Window
 
 RECORDS_MAX: Final = 1_000_000
 Since = Callable[[str, int], int]
-"""Topic and queue id -> log position from which on messages are in that queue still: a topic may
-have been deleted."""
+"""Topic and queue id -> log position from which on messages still belong to the queue: its topic
+may have been deleted."""
 NEVER: Final = 1 << 63
-"""The answer for a queue that cannot be."""
+"""The answer for a queue that cannot exist."""
 
 
 @final
 class _Rows:
-    """What a part of the log has of one queue: offset -> value of the row."""
+    """The rows of one queue in a part of the log: offset -> value."""
 
-    __slots__ = ("by_offset", "since")
+    __slots__ = ("by_offset", "next", "since")
 
     def __init__(self, since: int) -> None:
         self.since = since
+        self.next = -1
+        """Offset behind the newest; -1 without any."""
         self.by_offset: dict[int, bytes] = {}
+
+    def put(self, offset: int, value: bytes) -> bool:
+        """Add the row of the next message; returns whether the queue went back to its offset."""
+        goes_back = offset < self.next or not offset
+        if goes_back:
+            for number in [number for number in self.by_offset if number >= offset]:
+                del self.by_offset[number]
+        self.by_offset[offset] = value
+        self.next = offset + 1
+        return goes_back
 
 
 @final
 class LogUnits:
-    """Reads the log. ``places`` and ``since`` tell which queues a record is in."""
+    """The reader of the log; ``derivation`` and ``since`` tell the queues of a record.
 
-    def __init__(self, log: Pieces, *, places: Places, tags: TagsCodes, since: Since) -> None:
+    ``expected`` and ``is_known`` are as for ``Sequences``, by the indexes that there are.
+    """
+
+    def __init__(
+        self,
+        log: Pieces,
+        *,
+        derivation: Derivation,
+        since: Since,
+        expected: Expected,
+        is_known: IsKnown,
+        log_end: int,
+    ) -> None:
         self._log = log
-        self._places = places
-        self._tags = tags
+        self._derivation = derivation
         self._since = since
+        self._expected = expected
+        self._is_known = is_known
+        self._log_end = log_end
         self._queues: dict[tuple[str, int], _Rows] = {}
-        self.made_anew: set[tuple[str, int]] = set()
-        """Queues that began again in what ``write`` wrote last: their older rows must go."""
+        self.goes_back: dict[tuple[str, int], int] = {}
+        """Queue -> smallest offset to which it went back in the last ``write``: its older rows from
+        there on must go."""
 
     def write(self, begin: int, end: int, table: SortedTable) -> tuple[int, Newest]:
         """Write rows of records from ``begin`` on to a table, up to ``end`` at most.
@@ -51,35 +77,50 @@ class LogUnits:
         Returns where it stopped, and where each queue is then. Raises ``OSError``.
         """
         self._queues = {}
-        self.made_anew = set()
-        count, stopped = 0, end
-        code_of = self._tags.code
-        for record in LogScan(self._log, begin, end, check_crc=False):
-            if count == RECORDS_MAX:
-                stopped = record.position
-                break
-            count += 1
-            places = self._places.of(record)
-            if not places:
-                continue
-            position, store_ms = record.position, record.store_timestamp_ms
-            value = pack_unit_value(
-                position,
-                record.size_bytes,
-                code_of(record.topic, record.properties, store_ms),
-                store_ms,
-            )
-            for topic, queue_id, offset in places:
-                name = topic, queue_id
-                rows = self._queues.get(name)
-                if rows is None:
-                    rows = self._queues[name] = _Rows(self._since(topic, queue_id))
-                if position >= rows.since:
-                    if not offset:
-                        rows.by_offset.clear()
-                        self.made_anew.add(name)
-                    rows.by_offset[offset] = value
-        return stopped, self._put(table)
+        self.goes_back = {}
+        ends: Newest = {}
+
+        def pass_over(unit: DerivedUnit, slot: int | None) -> None:
+            # The check of the result finds it once more, and tells.
+            if slot is not None and unit.log_position < window.end:
+                ends[unit.topic.encode(), unit.queue_id] = unit.log_position, slot
+
+        sequences = Sequences(pass_over, expected=self._expected, is_known=self._is_known)
+        window = Window(
+            self._log,
+            begin,
+            end,
+            log_end=self._log_end,
+            sequences=sequences,
+            records_max=RECORDS_MAX,
+        )
+        for record in window:
+            for unit in self._derivation.units(record):
+                if unit.log_position >= self._rows_of(unit).since:
+                    self._take(sequences.take(unit), window.end)
+        self._take(sequences.finish(), window.end)
+        newest = self._put(table)
+        return window.end, {
+            name: max(found)
+            for name in newest | ends
+            for found in [[known[name] for known in (newest, ends) if name in known]]
+        }
+
+    def _rows_of(self, unit: DerivedUnit) -> _Rows:
+        name = unit[:2]
+        rows = self._queues.get(name)
+        if rows is None:
+            rows = self._queues[name] = _Rows(self._since(*name))
+            expected = self._expected(unit)
+            rows.next = expected[0] if expected is not None else -1
+        return rows
+
+    def _take(self, units: Sequence[DerivedUnit], end: int) -> None:
+        """Collect the rows of units before ``end``."""
+        for topic, queue_id, offset, position, *rest in units:
+            name = topic, queue_id
+            if position < end and self._queues[name].put(offset, pack_unit_value(position, *rest)):
+                self.goes_back[name] = min(offset, self.goes_back.get(name, offset))
 
     def _put(self, table: SortedTable) -> Newest:
         newest: Newest = {}
@@ -99,7 +140,7 @@ class LogUnits:
 
 
 def _runs(rows: dict[int, bytes]) -> Iterator[tuple[int, bytes]]:
-    """First offset and values of rows that follow each other, as long as a table takes them."""
+    """Iterate over runs of rows, each as first offset and values, as long as a table takes them."""
     offsets = sorted(rows)
     begin = 0
     for number in range(1, len(offsets) + 1):

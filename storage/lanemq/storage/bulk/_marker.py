@@ -1,4 +1,4 @@
-"""What keeps a store safe while its queue files are written: it looks like after a crash.
+"""The crash marker, which makes a store look crashed while its queue files are written.
 
 Whoever opens it meanwhile, after the conversion was killed, finds the file ``abort`` and a
 checkpoint that vouches for no unit, and so makes all queue files anew from the log, as any broker
@@ -24,23 +24,27 @@ class _Note(msgspec.Struct, rename="camel"):
     conversion: str
     was_clean: bool
     abort: str
-    """What was in the file before, if the store was not clean."""
+    """The content of the file before, if the store was not clean."""
     queue_time: str
     """The queues' time in the checkpoint, in hexadecimal; empty where there was no file."""
 
 
 @final
 class CrashMarker:
-    """``begin`` before the first change, ``end`` when all is durable. Raises ``OSError``."""
+    """The marker: ``begin`` before the first change, ``end`` when all is durable. Raises
+    ``OSError``."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._abort = root / "abort"
         self._checkpoint = root / "checkpoint"
-        self._note = self._found() or self._new()
+        found = self._found()
+        self.is_ours = found is not None
+        """Whether a conversion was killed in the middle, and no broker has run since."""
+        self._note = found or self._new()
 
     def _found(self) -> _Note | None:
-        """The note of a conversion that was killed, unless a broker was there since."""
+        """Return the note of a killed conversion, unless a broker has run since."""
         try:
             return msgspec.json.decode(self._abort.read_bytes(), type=_Note)
         except (FileNotFoundError, msgspec.DecodeError):
@@ -63,16 +67,16 @@ class CrashMarker:
 
     @property
     def was_clean(self) -> bool:
-        """Whether the last broker closed the store."""
+        """Whether the last broker closed the store cleanly."""
         return self._note.was_clean
 
     def begin(self) -> None:
-        """Make the store look like after a crash, durably."""
+        """Make the store look crashed, durably."""
         self._replace_abort(msgspec.json.encode(self._note))
         self._set_queue_time(bytes(8))
 
     def end(self) -> None:
-        """Make it look as it did before."""
+        """Make the store look as it did before."""
         self._set_queue_time(bytes.fromhex(self._note.queue_time))
         if self._note.was_clean:
             self._abort.unlink(missing_ok=True)

@@ -1,25 +1,30 @@
-"""What a conversion shares with whoever opens the store next: the lock, and what is known."""
+"""The lock and the watermarks, which a conversion shares with the next user of the store."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import final
 
 import msgspec
 
+from .._config import Stage
 from .._errors import StoreError
-from .._files import RealFiles
-from .._watermarks import RocksCover, WatermarkFile, Watermarks
-from ..tools._errors import NotAStore
-from ..tools._metadata import read_tables
+from .._real_files import RealFiles
+from ..queues.rocks._queue_rows import QueueRows
+from ..start._watermarks import RocksCover, WatermarkFile, Watermarks
+from ..tools._errors import no_directory
+from ..tools.reading._directory import StoreDirectory
+from ..tools.reading._metadata import read_tables
+from ..tools.reading._stage import derive_stage
+from ._survey import Survey
 
 
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
     """Hold the store's lock. Raises ``NotAStore``, and ``StoreLocked`` where it is in use."""
     if not root.is_dir():
-        raise NotAStore(root, "there is no such directory")
+        raise no_directory(root)
     lock = RealFiles().lock(root / "lock", root)
     try:
         yield
@@ -28,7 +33,7 @@ def locked(root: Path) -> Iterator[None]:
 
 
 def sync(path: Path) -> None:
-    """Return once a file, or the names in a directory, survive a loss of power."""
+    """Make a file, or the names in a directory, survive a loss of power."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -38,22 +43,35 @@ def sync(path: Path) -> None:
 
 @final
 class KnownWatermarks:
-    """``config/dispatchWatermark.json``, which only our own brokers write. Raises ``OSError``."""
+    """The file ``config/dispatchWatermark.json``, which only our own brokers write. Raises
+    ``OSError``."""
 
     def __init__(self, root: Path) -> None:
         self._file = WatermarkFile(RealFiles(), root)
         self.found: Watermarks | None = self._file.load()
-        """None for a store of another broker: the next start finds out by itself."""
+        """The watermarks; None for another broker's store, whose next start finds out by itself."""
+
+    @property
+    def deleted(self) -> Mapping[str, int]:
+        """Topic -> end of the log when it was deleted."""
+        return self.found.deleted if self.found is not None else {}
 
     def set_rocksdb(self, cover: RocksCover | None) -> None:
-        """Note durably what RocksDB has, or that nobody knows."""
+        """Note durably the part of the log that RocksDB has, or that it is unknown."""
         if self.found is not None:
             self._write(msgspec.structs.replace(self.found, rocksdb=cover))
 
-    def set_files(self, log_position: int) -> None:
-        """Note durably how far the queue files go."""
+    def set_files(self, log_position: int, digest: str | None = None) -> None:
+        """Note durably the watermark of the queue files.
+
+        ``digest`` is theirs (``QueueTable.digest``), and empty where nobody knows it; None leaves
+        it as it is. Their bounds are those of another watermark, and are forgotten.
+        """
         if self.found is not None:
-            self._write(msgspec.structs.replace(self.found, files=log_position))
+            digest = self.found.queues if digest is None else digest
+            self._write(
+                msgspec.structs.replace(self.found, files=log_position, queues=digest, bounds={})
+            )
 
     def _write(self, watermarks: Watermarks) -> None:
         self._file.write(watermarks)
@@ -62,8 +80,19 @@ class KnownWatermarks:
         self.found = watermarks
 
 
+def reads_rows(store: StoreDirectory, rows: QueueRows, found: Survey) -> bool:
+    """Return whether brokers of the store's stage read its queues in RocksDB."""
+    stage = derive_stage(
+        store,
+        files_end=found.files_end,
+        rocksdb_end=rows.watermark() or 0,
+        log_end=found.log_end,
+    )
+    return stage.stage is Stage.ROCKSDB
+
+
 def known_topics(config: Path) -> set[str]:
-    """The topics that exist, by either kind of tables; fewer where they cannot be read."""
+    """Return the existing topics by either kind of tables; fewer where they cannot be read."""
     topics: set[str] = set()
     for from_rocksdb in (False, True):
         with suppress(StoreError, OSError):

@@ -1,20 +1,20 @@
-"""What a conversion has to know of a store first: where the log ends, and what can be trusted."""
+"""The survey before a conversion: the end of the log, and the data that can be trusted."""
 
 from dataclasses import dataclass, field
 from typing import Final, final
 
-from .._checkpoint import SAFETY_MS
-from .._consume_queue import Unit
 from .._errors import StoreCorrupted
 from .._layouts import BLANK_SIZE
-from .._places import Places
-from .._records import LogWalk
-from .._recovery import crash_start
-from ..rocks import QueueRows
-from ..tools._directory import StoreDirectory
-from ..tools._pieces import Pieces
-from ..tools._queue_files import QueueFiles
-from ..tools._scan import find_record, record_at
+from ..derive._units import is_message_of
+from ..log._records import LogWalk
+from ..queues._units import Unit
+from ..queues.rocks._queue_rows import QueueRows
+from ..start._checkpoint import SAFETY_MS
+from ..start._recovery import crash_start
+from ..tools.reading._directory import StoreDirectory
+from ..tools.reading._pieces import Pieces
+from ..tools.reading._queue_files import QueueFiles
+from ..tools.reading._scan import find_record, record_at
 
 CANDIDATES_MAX: Final = 8
 
@@ -31,38 +31,39 @@ class SurveyedQueue:
     end: int
     """Offset behind the last unit that can be trusted."""
     oldest: Unit | None
-    """The unit at ``min``; None where it does not fit the log."""
+    """The unit at ``min``; None where it contradicts the log."""
     newest: Unit | None
-    """The unit before ``end``; None where it does not fit the log, but for a message that the log
-    has no more."""
+    """The unit before ``end``; None where it contradicts the log, unless the message is gone from
+    there."""
 
 
 @final
 @dataclass(slots=True)
 class Survey:
-    """Positions count bytes of the log."""
+    """The survey of a store. Positions count bytes of the log."""
 
     store: StoreDirectory
     log_begin: int
     log_end: int
     is_clean: bool
     files_end: int
-    """Behind the newest message that has a unit in a file; ``log_begin`` without any."""
+    """Position behind the newest message that has a unit in a file; ``log_begin`` without any."""
     queues: dict[tuple[str, int], SurveyedQueue] = field(default_factory=dict)
 
 
 def survey(store: StoreDirectory, rows: QueueRows | None, *, is_clean: bool) -> Survey:
-    """Look at the ends of everything. Raises ``StoreCorrupted`` without a log, and ``OSError``."""
+    """Find the ends of log, files and rows. Raises ``StoreCorrupted`` without a log, and
+    ``OSError``."""
     log = store.log
     if not len(log):
         raise StoreCorrupted(store.root, "there is no commit log: nothing tells what is right")
     log_begin = log.begin
     limit = None
     if not is_clean:
-        # What a crash may have torn is behind the place where a redo would begin.
+        # Units that a crash may have torn are behind the begin of a redo.
         known = store.checkpoint()
         times = min(known.log_timestamp_ms, known.queue_timestamp_ms)
-        limit = crash_start(log, max(0, times - SAFETY_MS))  # type: ignore[arg-type]
+        limit = crash_start(log, max(0, times - SAFETY_MS))  # type: ignore[arg-type] # it only reads
     queues: dict[tuple[str, int], SurveyedQueue] = {}
     for files in store.queues():
         end = files.end()
@@ -99,7 +100,7 @@ def _oldest(log: Pieces, files: QueueFiles, first: int) -> Unit | None:
         and before.size_bytes != BLANK_SIZE
         and not 0 <= before.log_position < log.begin
     ):
-        return None  # what is before it is neither gone nor blank
+        return None  # the unit before is neither gone nor blank
     return _sound_unit(log, files, first)
 
 
@@ -116,18 +117,14 @@ def _sound_unit(log: Pieces, files: QueueFiles, offset: int) -> Unit | None:
 def names_message(
     log: Pieces, topic: str, queue_id: int, queue_offset: int, log_position: int
 ) -> bool:
-    """Whether the record at a position is the message of a queue that has this offset."""
+    """Return whether the record at a position is the message of a queue at this offset."""
     if log_position < log.begin:
         return False
-    found = record_at(log, log_position)
-    if found is None:
-        return False
-    place = topic, queue_id, queue_offset
-    return place in Places(multi_dispatch=True, deleted={}).of(found)
+    return is_message_of(record_at(log, log_position), topic, queue_id, queue_offset)
 
 
 def find_log_end(store: StoreDirectory, candidates: list[int]) -> int:
-    """Behind the last whole record. ``candidates``: where the newest messages should begin.
+    """Find the end of the last whole record; the newest messages should begin at ``candidates``.
 
     Raises ``OSError``.
     """

@@ -9,6 +9,7 @@ from ._export import export_metadata
 from ._inspect import inspect
 from ._repair import repair
 from ._verify import verify
+from ._verify_kv import verify_kv_command
 
 __all__ = ["store"]
 
@@ -22,5 +23,14 @@ def store() -> None:
     """
 
 
-for _command in (inspect, dump, verify, repair, export_metadata, diff_consume_queue, convert):
+for _command in (
+    inspect,
+    dump,
+    verify,
+    verify_kv_command,
+    repair,
+    export_metadata,
+    diff_consume_queue,
+    convert,
+):
     store.add_command(_command)

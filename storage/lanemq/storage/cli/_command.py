@@ -1,4 +1,4 @@
-"""What the commands share: arguments, errors, exit status, progress, and how things are written."""
+"""Common parts of the commands: arguments, errors, exit status, progress, and output."""
 
 import dataclasses
 import enum
@@ -8,13 +8,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 import msgspec
 
-from .._errors import StoreError, StoreLocked
-from ..tools import Finding, Progress, Severity
+from .._errors import RocksFault, StoreError, StoreLocked, is_full
+from ..tools import (
+    BrokerSettings,
+    Finding,
+    Progress,
+    Severity,
+    read_properties,
+    read_settings,
+)
 
 EXIT_PROBLEM = 1
 EXIT_FAILED = 2
@@ -23,8 +30,20 @@ IN_USE = (
     "{error}. Stop that broker first; or copy the directory (a snapshot of the disk is a good"
     " copy) and look at the copy"
 )
+INTERRUPTED = "the store is as it was, or the same command finishes what was begun"
+UNREADABLE = (
+    ". If a file of the database is damaged: `lanemq store repair DIR` makes the queues in RocksDB"
+    " anew from the log"
+)
 GROUPED_FROM = 4
+BROKER_FILE: Final = "lanemq.read_broker_file"
+"""The key in a context's ``meta`` of the function that reads a broker's configuration file; the
+command ``lanemq`` puts it there."""
 _F = TypeVar("_F", bound=Callable[..., None])
+
+
+PRIVATE_UMASK: Final = 0o077
+"""The umask of the tools: files they make in a store are for their user alone."""
 
 
 class Failed(click.ClickException):
@@ -34,19 +53,36 @@ class Failed(click.ClickException):
 
 
 def store_command(command: _F) -> _F:
-    """Give a command the store directory, and make one line of every foreseen error."""
+    """Add to a command the store directory and ``settings``, the broker's as far as they were
+    given, and make one line of every foreseen error."""
 
     @functools.wraps(command)
-    def run(*args: Any, **options: Any) -> None:  # noqa: ANN401  # click passes what it parsed
+    def run(
+        *args: Any,  # noqa: ANN401  # click passes what it parsed
+        commit_log: Path | None,
+        config: Path | None,
+        **options: Any,  # noqa: ANN401  # likewise
+    ) -> None:
+        mask = os.umask(PRIVATE_UMASK)
         try:
-            command(*args, **options)
+            settings = _settings_in(config) if config is not None else BrokerSettings()
+            if commit_log is not None:
+                settings = dataclasses.replace(settings, commit_log=commit_log)
+            command(*args, settings=settings, **options)
         except StoreLocked as error:
             raise Failed(IN_USE.format(error=error)) from error
         except StoreError as error:
             raise Failed(str(error)) from error
+        except KeyboardInterrupt:
+            raise Failed(f"interrupted: {INTERRUPTED}") from None
+        except RocksFault as error:
+            way_on = "" if is_full(error) else UNREADABLE
+            raise Failed(f"{error.filename}: {error.strerror}{way_on}") from error
         except OSError as error:
             where = f"{error.filename}: " if error.filename is not None else ""
             raise Failed(f"{where}{error.strerror or error}") from error
+        finally:
+            os.umask(mask)
 
     wrapped = click.option(
         "--commit-log",
@@ -54,7 +90,32 @@ def store_command(command: _F) -> _F:
         metavar="DIR",
         help="The log, if it is not in the store: storePathCommitLog.",
     )(run)
+    wrapped = click.option(
+        "-c",
+        "--config",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="The broker's configuration file, for what the store does not tell by itself.",
+    )(wrapped)
+    # It has the options, and does not return what `command` is, but something like it.
     return click.argument("root", metavar="DIR", type=click.Path(path_type=Path))(wrapped)  # type: ignore[return-value]
+
+
+def _settings_in(config: Path) -> BrokerSettings:
+    """Read the broker's file as the broker does, where the command was given its reader."""
+    read = click.get_current_context().meta.get(BROKER_FILE, read_properties)
+    return read_settings(config, read=read)
+
+
+def jobs_option(what: str) -> Callable[[_F], _F]:
+    """The option for the number of processes; ``what`` says what they do."""
+    return click.option(
+        "-j",
+        "--jobs",
+        type=click.IntRange(min=1),
+        default=PROCESSORS,
+        help=f"{what}  [default: one per processor]",
+    )
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON value.")
@@ -67,7 +128,7 @@ def print_json(value: object) -> None:
 
 
 def plain(value: object) -> object:
-    """A value of the tools as JSON has it; members keep their names."""
+    """Return a value of the tools as JSON values; members keep their names."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
@@ -87,7 +148,7 @@ def plain(value: object) -> object:
 
 @contextmanager
 def progress_bars(*, hidden: bool) -> Iterator[Progress]:
-    """Bars on the standard error, if that is a terminal."""
+    """Show progress bars on the standard error, if that is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
@@ -114,7 +175,7 @@ def progress_bars(*, hidden: bool) -> Iterator[Progress]:
 
 
 def size_text(size_bytes: int) -> str:
-    """A number of bytes as people write it: ``507 bytes``, ``1.4 MiB``."""
+    """Write a number of bytes for people: ``507 bytes``, ``1.4 MiB``."""
     if size_bytes < 1024:
         return f"{size_bytes} bytes"
     value, units = float(size_bytes), ("KiB", "MiB", "GiB", "TiB")
@@ -126,13 +187,13 @@ def size_text(size_bytes: int) -> str:
 
 
 def count_text(count: int, word: str) -> str:
-    """``1 file``, ``2 files``."""
+    """Write a count with its noun: ``1 file``, ``2 files``."""
     plural = f"{word[:-1]}ies" if word.endswith("ry") else f"{word}s"
     return f"{count:,} {word if count == 1 else plural}"
 
 
 def time_text(timestamp_ms: int) -> str:
-    """A time in local form, to the millisecond; ``never`` for 0."""
+    """Write a time in local form, to the millisecond; ``never`` for 0."""
     if timestamp_ms <= 0:
         return "never"
     seconds, rest = divmod(timestamp_ms, 1000)
@@ -140,7 +201,7 @@ def time_text(timestamp_ms: int) -> str:
 
 
 def print_findings(findings: list[Finding], root: Path) -> None:
-    """Problems first; where many queues are alike, the first of them stands for all."""
+    """Print findings, problems first; the first of many similar queues stands for all."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
         alike = (finding.severity, finding.part, finding.kind, finding.way_on)

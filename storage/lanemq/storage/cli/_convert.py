@@ -1,5 +1,6 @@
 """``lanemq store convert``."""
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -7,15 +8,27 @@ from pathlib import Path
 import click
 
 from ..bulk import Conversion, convert_to_files, convert_to_rocksdb
-from ..tools import look_into
-from ._command import count_text, json_option, print_json, progress_bars, store_command
+from ..tools import BrokerSettings, look_into
+from ._command import (
+    EXIT_PROBLEM,
+    count_text,
+    jobs_option,
+    json_option,
+    print_json,
+    progress_bars,
+    store_command,
+)
 
 NEXT = {
     "rocksdb": "`lanemq store diff-consume-queue {root}` compares the two; with"
     " storeType=defaultRocksDB a broker goes on with RocksDB alone",
-    "files": "with storeType=default a broker goes on with the files; the tables that are in"
-    " RocksDB are written as JSON by `lanemq store export-metadata {root} --in-place`",
+    "files": "with storeType=default a broker goes on with the files",
 }
+TABLES = (
+    "; the tables that are in RocksDB are written as JSON by `lanemq store export-metadata {root}"
+    " --in-place`"
+)
+DAMAGED_MAX = 20
 NAMES = {"rocksdb": "RocksDB", "files": "the queue files"}
 
 
@@ -40,33 +53,40 @@ NAMES = {"rocksdb": "RocksDB", "files": "the queue files"}
     help="Size of queue files, if there are none yet: mappedFileSizeConsumeQueue."
     "  [default: 6000000]",
 )
+@jobs_option("Processes at a time that make rows of a million units in queue files, or more.")
 @json_option
 def convert(
     root: Path,
-    commit_log: Path | None,
+    settings: BrokerSettings,
     target: str,
     from_log: bool,
     queue_file_bytes: int | None,
+    jobs: int,
     as_json: bool,
 ) -> None:
     """Give a store at rest the queues it lacks: in RocksDB, or in files.
 
     Taken from the other index, or from the log where that is damaged. What is there and right
-    stays. Nothing else is changed: neither the log nor the index it is taken from. A conversion
-    that was killed is run again, and goes on where it was.
+    stays; neither the log nor the index it is taken from is changed. The result is built beside
+    the store, compared with the log and with what can be read now, and then put in place. What it
+    replaces stays in DIR/converted-TIME until lanemq has started on the store after a clean stop.
+    A conversion that was killed is simply run again.
 
-    Exit status: 0, or 2 where it could not be done.
+    Exit status: 0, or 1 where messages of the log got no place, or 2 where it could not be done.
     """
-    look_into(root, commit_log=commit_log)  # before a lock file is made where there is no store
-    run: Callable[..., Conversion] = convert_to_rocksdb
+    store = look_into(root, settings=settings)  # before a lock file is made where there is no store
+    run: Callable[..., Conversion] = partial(convert_to_rocksdb, jobs=jobs)
     if target == "files":
         run = partial(convert_to_files, queue_file_bytes=queue_file_bytes)
     with progress_bars(hidden=as_json) as progress:
-        done = run(root, commit_log=commit_log, from_log=from_log, progress=progress)
+        done = run(root, settings=settings, from_log=from_log, progress=progress)
     if as_json:
         print_json(done)
     else:
         _show(done, root)
+        tables = TABLES if target == "files" and store.has_rocksdb_tables else ""
+        click.echo((NEXT[target] + tables).format(root=root))
+    sys.exit(EXIT_PROBLEM if done.unplaced or done.damaged else 0)
 
 
 def _show(done: Conversion, root: Path) -> None:
@@ -83,8 +103,22 @@ def _show(done: Conversion, root: Path) -> None:
     if done.blank_units:
         slots = count_text(done.blank_units, "slot")
         click.echo(f"{slots} of messages that are gone keep the others in their places")
-    if done.moved_aside is not None:
-        click.echo(f"what could not be opened is in {done.moved_aside}")
+    if done.kept is not None:
+        click.echo(f"what was replaced is in {done.kept}, until lanemq has started on the result")
     for note in done.notes:
         click.echo(f"note: {note}")
-    click.echo(NEXT[done.to].format(root=root))
+    if done.unplaced:
+        total = sum(loss.count for loss in done.unplaced)
+        click.echo(f"problem: {count_text(total, 'message')} of the log could not be given a place")
+        for loss in done.unplaced[:3]:
+            click.echo(f"    {loss}")
+        click.echo(f"    -> `lanemq store verify {root}` tells more")
+    for damaged in done.damaged[:DAMAGED_MAX]:
+        click.echo(f"problem: {damaged}")
+    if done.damaged:
+        messages = count_text(len(done.damaged), "message")
+        click.echo(
+            f"    -> {messages} got no place, or cannot be served there; all others are converted."
+            f" `lanemq store dump {root} --from-log` prints them, to be sent again; another copy of"
+            " the log file brings them back"
+        )

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from ..rocks._diff import PlacedUnit, QueueDiff
-from ..tools import StoreDiff, diff_store
+from ..queues.rocks._diff_report import PlacedUnit, QueueDiff
+from ..tools import BrokerSettings, StoreDiff, diff_store
 from ._command import (
     EXIT_PROBLEM,
     count_text,
@@ -33,7 +33,7 @@ SHOWN = 20
 @json_option
 def diff_consume_queue(
     root: Path,
-    commit_log: Path | None,
+    settings: BrokerSettings,
     topic: str | None,
     check_from_ms: int,
     as_json: bool,
@@ -50,7 +50,7 @@ def diff_consume_queue(
             root,
             topic=topic,
             check_from_ms=check_from_ms,
-            commit_log=commit_log,
+            commit_log=settings.commit_log,
             progress=progress,
         )
     safe = found.report.is_safe_to_switch
@@ -104,7 +104,7 @@ def _range(begin: int, end: int) -> str:
 
 
 def verdict(queue: QueueDiff) -> str:
-    """What the comparison says of one queue, in a few words."""
+    """Return the result for one queue in a few words."""
     difference = queue.difference or queue.older_difference
     if difference is not None:
         if difference.rows is None:

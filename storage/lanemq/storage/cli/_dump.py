@@ -7,9 +7,10 @@ from pathlib import Path
 import click
 import msgspec
 
-from lanemq.wire import RemoteProtocolError, StoredMessage
+from lanemq.wire import RemoteProtocolError
+from lanemq.wire.message import StoredMessage
 
-from ..tools import Lost, Selection, open_dump
+from ..tools import BrokerSettings, Lost, Selection, open_dump
 from ._command import (
     EXIT_PROBLEM,
     Failed,
@@ -49,7 +50,7 @@ PREVIEW_CHARACTERS = 60
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for each message.")
 def dump(
     root: Path,
-    commit_log: Path | None,
+    settings: BrokerSettings,
     topic: str | None,
     queue_id: int | None,
     offset: int | None,
@@ -81,7 +82,7 @@ def dump(
         count=count or None,
     )
     found = lost = 0
-    with open_dump(root, selection, source=source, commit_log=commit_log) as messages:
+    with open_dump(root, selection, source=source, commit_log=settings.commit_log) as messages:
         for message in messages:
             if isinstance(message, Lost):
                 lost += 1

@@ -7,7 +7,7 @@ import msgspec
 
 from lanemq.wire import fastjson
 
-from ..tools import export_in_place, export_tables, write_tables
+from ..tools import BrokerSettings, export_in_place, export_tables, write_tables
 from ._command import Failed, count_text, store_command
 
 
@@ -38,11 +38,12 @@ from ._command import Failed, count_text, store_command
     "--in-place",
     is_flag=True,
     help="Write the store's own JSON files from RocksDB, for a step back; the old ones become"
-    " .bak.",
+    " .bak. Files that were changed since the last export are left alone, unless --from rocksdb"
+    " is given, too.",
 )
 def export_metadata(
     root: Path,
-    commit_log: Path | None,
+    settings: BrokerSettings,
     form: str,
     side: str | None,
     output: Path | None,
@@ -57,14 +58,18 @@ def export_metadata(
     Exit status: 0, or 2 where it could not be done.
     """
     if in_place:
-        if output is not None or side is not None:
-            raise Failed("--in-place knows both sides: leave --output and --from out")
-        _, written = export_in_place(root, commit_log=commit_log)
+        if output is not None or side == "json":
+            raise Failed(
+                "--in-place writes the JSON files from RocksDB: leave --output and --from json out"
+            )
+        _, written = export_in_place(
+            root, commit_log=settings.commit_log, overwrite=side == "rocksdb"
+        )
         for table, path in written:
             click.echo(f"{path}: {count_text(table.entries, 'entry')}, from {table.source}")
         return
     from_rocksdb = None if side is None else side == "rocksdb"
-    stage, tables = export_tables(root, commit_log=commit_log, from_rocksdb=from_rocksdb)
+    stage, tables = export_tables(root, commit_log=settings.commit_log, from_rocksdb=from_rocksdb)
     if output is None:
         value = {table.file: table.members for table in tables}
         data = fastjson.dumps(value, standard=True)

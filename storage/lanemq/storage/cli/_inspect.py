@@ -1,13 +1,15 @@
 """``lanemq store inspect``."""
 
+import sys
 from heapq import nlargest
 from itertools import groupby
 from pathlib import Path
 
 import click
 
-from ..tools import Inspection, QueueSummary, inspect_store
+from ..tools import BrokerSettings, Inspection, QueueSummary, Severity, inspect_store
 from ._command import (
+    EXIT_PROBLEM,
     count_text,
     json_option,
     print_findings,
@@ -31,24 +33,32 @@ LABEL = 14
 @store_command
 @click.option("--queues", "all_queues", is_flag=True, help="List every topic and every queue.")
 @json_option
-def inspect(root: Path, commit_log: Path | None, all_queues: bool, as_json: bool) -> None:
+def inspect(root: Path, settings: BrokerSettings, all_queues: bool, as_json: bool) -> None:
     """Say what a store holds, what is wrong with it, and what to do next.
 
     Quick, for it reads the tail of the log only: verify checks everything.
+
+    Exit status: 0, or 1 where there are problems, or 2 where it could not be looked into.
     """
-    found = inspect_store(root, commit_log=commit_log)
+    found = inspect_store(root, settings=settings)
+    has_problem = any(finding.severity is Severity.PROBLEM for finding in found.findings)
     if as_json:
         print_json(found)
-        return
+    else:
+        _show(found, all_queues=all_queues)
+    sys.exit(EXIT_PROBLEM if has_problem else 0)
+
+
+def _show(found: Inspection, *, all_queues: bool) -> None:
     _head(found)
     _topics(found.queues, all_queues=all_queues)
     _groups(found)
     click.echo()
     if found.findings:
-        print_findings(found.findings, root)
+        print_findings(found.findings, found.root)
     else:
         click.echo(
-            f"nothing is wrong at first sight; `lanemq store verify {root}` checks all of it"
+            f"nothing is wrong at first sight; `lanemq store verify {found.root}` checks all of it"
         )
 
 

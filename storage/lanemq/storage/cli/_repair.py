@@ -5,10 +5,11 @@ from pathlib import Path
 
 import click
 
-from ..tools import repair_store
+from ..tools import BrokerSettings, RepairReport, repair_store
 from ._command import (
     EXIT_PROBLEM,
-    PROCESSORS,
+    count_text,
+    jobs_option,
     json_option,
     print_findings,
     print_json,
@@ -16,11 +17,18 @@ from ._command import (
     store_command,
 )
 
+SHOWN = 20
+
 
 @click.command()
 @store_command
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @click.option("--all", "everything", is_flag=True, help="Make everything anew, sound or not.")
+@click.option(
+    "--allow-loss",
+    is_flag=True,
+    help="Also replace what leads to messages that nothing will lead to afterwards.",
+)
 @click.option(
     "--queue-file-bytes",
     type=click.IntRange(min=1),
@@ -28,19 +36,14 @@ from ._command import (
     help="Size of queue files, if none is left to tell: mappedFileSizeConsumeQueue."
     "  [default: 6000000]",
 )
-@click.option(
-    "-j",
-    "--jobs",
-    type=click.IntRange(min=1),
-    default=PROCESSORS,
-    help="Processes that check at a time.  [default: one per processor]",
-)
+@jobs_option("Processes that check at a time.")
 @json_option
 def repair(
     root: Path,
-    commit_log: Path | None,
+    settings: BrokerSettings,
     dry_run: bool,
     everything: bool,
+    allow_loss: bool,
     queue_file_bytes: int | None,
     jobs: int,
     as_json: bool,
@@ -50,37 +53,77 @@ def repair(
     Queues in files, queues in RocksDB and the key index are built beside, from the log, and put
     in place; what they replace is kept in DIR/repair-TIME. The log is never changed, but for
     remains of a write behind its last record, which are cut off, and kept there too. A repair
-    that was interrupted is simply run again.
+    that was interrupted is simply run again. A queue is left alone where consumers can read
+    messages now that they could not read afterwards: --allow-loss takes them away.
 
     Exit status: 0 the store is sound now (or nothing is to be done), 1 problems are left that
-    need another copy of the log, 2 the repair could not be done.
+    need another copy of the log, or a decision, 2 the repair could not be done.
     """
     with progress_bars(hidden=as_json) as progress:
         report = repair_store(
             root,
-            commit_log=commit_log,
+            settings=settings,
             dry_run=dry_run,
             everything=everything,
+            allow_loss=allow_loss,
             queue_file_bytes=queue_file_bytes,
             jobs=jobs,
             progress=progress,
         )
-    sound = report.is_sound
     if as_json:
         print_json(report)
     else:
-        if not report.actions:
-            click.echo("nothing to mend")
-        for action in report.actions:
-            click.echo(f"{'would' if report.is_dry else 'done:'} {action.what}")
-        if report.is_dry:
-            print_findings(report.before.findings, root)
-        else:
-            if report.backup is not None:
-                click.echo(f"what was there before is in {report.backup}")
-            found = (report.after or report.before).findings
-            print_findings(found, root)
-            click.echo("the store is sound" if sound else "problems are left")
+        _show_report(report, root)
+    sound = report.is_sound
     if report.is_dry:
         sound = report.before.is_sound or bool(report.actions)
+    if report.losses and not allow_loss:
+        sound = False
     sys.exit(0 if sound else EXIT_PROBLEM)
+
+
+def _show_report(report: RepairReport, root: Path) -> None:
+    if not report.actions:
+        click.echo("nothing to mend")
+    for action in report.actions:
+        click.echo(f"{'would' if report.is_dry else 'done:'} {action.what}")
+    _show_losses(report)
+    if report.is_dry:
+        print_findings(report.before.findings, root)
+        return
+    for level in report.default_levels:
+        click.echo(
+            f"note: nothing tells the delay of level {level}, so the default was taken;"
+            " -c FILE tells a broker's messageDelayLevel"
+        )
+    if report.default_index_sizes is not None:
+        click.echo(
+            "note: nothing tells the sizes of index files, so the defaults were taken;"
+            " -c FILE tells a broker's maxHashSlotNum and maxIndexNum"
+        )
+    if report.backup is not None:
+        click.echo(f"what was there before is in {report.backup}")
+    print_findings((report.after or report.before).findings, root)
+    click.echo("the store is sound" if report.is_sound else "problems are left")
+
+
+def _show_losses(report: RepairReport) -> None:
+    if not report.losses:
+        return
+    total = sum(loss.count for loss in report.losses)
+    messages = count_text(total, "message")
+    if report.allow_loss and not report.is_dry:
+        click.echo(f"taken away: {messages} that could be read before")
+    elif report.is_dry:
+        click.echo(f"would take away {messages} that can be read now, if told to by --allow-loss")
+    else:
+        click.echo(f"left alone, for it would take away {messages} that can be read now:")
+    for loss in report.losses[:SHOWN]:
+        click.echo(f"    {loss}")
+    if len(report.losses) > SHOWN:
+        click.echo(f"    and in {len(report.losses) - SHOWN} more queues; --json lists them")
+    if not report.allow_loss:
+        click.echo(
+            "    -> save them with `lanemq store dump` first, then `lanemq store repair"
+            f" {report.before.root} --allow-loss`"
+        )

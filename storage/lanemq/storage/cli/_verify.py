@@ -5,11 +5,11 @@ from pathlib import Path
 
 import click
 
-from ..tools import VerifyReport, verify_store
+from ..tools import BrokerSettings, VerifyReport, verify_store
 from ._command import (
     EXIT_PROBLEM,
-    PROCESSORS,
     count_text,
+    jobs_option,
     json_option,
     print_findings,
     print_json,
@@ -21,15 +21,9 @@ from ._command import (
 
 @click.command()
 @store_command
-@click.option(
-    "-j",
-    "--jobs",
-    type=click.IntRange(min=1),
-    default=PROCESSORS,
-    help="Processes at a time, for a log of 128 MiB or more.  [default: one per processor]",
-)
+@jobs_option("Processes at a time, for a log of 512 MiB or more.")
 @json_option
-def verify(root: Path, commit_log: Path | None, jobs: int, as_json: bool) -> None:
+def verify(root: Path, settings: BrokerSettings, jobs: int, as_json: bool) -> None:
     """Check a whole store: the log, and what is derived from it.
 
     Every record's form and checksum and its place; every unit of the queues, in files and in
@@ -38,7 +32,7 @@ def verify(root: Path, commit_log: Path | None, jobs: int, as_json: bool) -> Non
     Exit status: 0 the store is sound, 1 there are problems, 2 it could not be checked.
     """
     with progress_bars(hidden=as_json) as progress:
-        report = verify_store(root, commit_log=commit_log, jobs=jobs, progress=progress)
+        report = verify_store(root, settings=settings, jobs=jobs, progress=progress)
     if as_json:
         print_json(report)
     else:
@@ -47,7 +41,7 @@ def verify(root: Path, commit_log: Path | None, jobs: int, as_json: bool) -> Non
 
 
 def show_report(report: VerifyReport) -> None:
-    """Write what was checked and found, for people."""
+    """Print the report for people."""
     log_bytes = report.log_end - report.log_begin
     speed = ""
     if report.seconds > 1:

@@ -7,69 +7,20 @@ Source: RocketMQ 5.3.3, ConsumeQueueRocksDBStorage and RocksDBOptionsFactory.
 """
 
 import errno
-import os
-import re
-import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, final
 
-from rocksdict import (
-    AccessType,
-    Cache,
-    CompactOptions,
-    IngestExternalFileOptions,
-    Rdict,
-    WriteBatch,
-    WriteOptions,
-)
+from rocksdict import Cache, CompactOptions, IngestExternalFileOptions, Options, WriteBatch
 
-from .._errors import StoreCorrupted, StoreLocked
-from ._lock import LOCK_FILE, LockWatch
-from ._options import bound_options, database_options, unit_options
+from ._opening import OpenDatabase, rocks_error, without_wal
+from ._options import bound_options, unit_options
 
 UNITS: Final = "default"
 BOUNDS: Final = "offset"
 CACHE_BYTES: Final = 32 << 20
-STRAY_FILE: Final = "rocksdict-config.json"  # the binding leaves it behind, even where it reads
 # Deleted before each flush, and never put: something of this key is in the memory to be flushed.
 FLUSH_KEY: Final = b"\xfflanemq-flush"
-DATA_FILE: Final = re.compile(r"CURRENT|IDENTITY|MANIFEST-\d+|OPTIONS-\d+|\d+\.(sst|log)")
-ANY_FILE: Final = re.compile(
-    rf"{DATA_FILE.pattern}|LOCK|LOG|LOG\.old\.\d+|OPTIONS-\d+\.dbtmp|\d+\.dbtmp|"
-    rf"{re.escape(STRAY_FILE)}"
-)
-
-
-def is_present(directory: Path) -> bool:
-    """Whether there is a database. One whose making was interrupted does not count."""
-    return (directory / "CURRENT").exists()
-
-
-def move_aside(directory: Path, now_ms: int) -> Path | None:
-    """Move the files of a database that cannot be opened away; returns where, None without any.
-
-    Nothing is touched that has not a name RocksDB gives. Raises ``OSError``.
-    """
-    names = [
-        name
-        for name in sorted(os.listdir(directory))
-        if ANY_FILE.fullmatch(name) and (directory / name).is_file()
-    ]
-    if not names:
-        return None
-    target = directory.with_name(f"{directory.name}.bad-{now_ms}")
-    target.mkdir()
-    # Without CURRENT nobody takes the rest for a database, should this be interrupted.
-    for name in sorted(names, key=lambda name: name != "CURRENT"):
-        (directory / name).rename(target / name)
-    return target
-
-
-def rocks_error(error: Exception, path: Path) -> OSError:
-    """What RocksDB says, for which the binding has no class of its own."""
-    is_full = "No space left" in str(error)
-    return OSError(errno.ENOSPC if is_full else errno.EIO, f"RocksDB: {error}", str(path))
 
 
 @final
@@ -81,57 +32,33 @@ class QueueDatabase:
     """
 
     def __init__(self, directory: Path, *, read_only: bool = False) -> None:
-        """Open the database; one that is not there is made, but not ``read_only``.
+        """Open the database, which is made if missing, unless ``read_only``.
 
         To read only leaves no trace in ``directory``, and another process may have it open.
         Raises ``StoreLocked`` where another has it open to write, before anything is touched;
         ``StoreCorrupted`` where it cannot be opened.
         """
-        self.directory = directory
-        self._view: tempfile.TemporaryDirectory[str] | None = None
-        self._lock: LockWatch | None = None
-        path = directory
-        if read_only:
-            if not is_present(directory):
-                raise StoreCorrupted(directory, "there is no RocksDB database")
-            self._view = tempfile.TemporaryDirectory(prefix="lanemq-rocksdb-")
-            path = Path(self._view.name)
-            _link(directory, path)
-        else:
-            directory.mkdir(parents=True, exist_ok=True)
-            self._lock = LockWatch(directory)
         cache = Cache(CACHE_BYTES)
-        access = AccessType.read_only() if read_only else AccessType.read_write()
-        try:
-            names = Rdict.list_cf(str(path), database_options()) if is_present(path) else []
-            # A family that is there must be opened, whatever it is.
-            families = {name: unit_options(cache) for name in names}
-            families |= {UNITS: unit_options(cache), BOUNDS: bound_options(cache)}
-            self.units = Rdict(str(path), unit_options(cache), families, access)
-        except Exception as error:
-            self._forget()
-            if "lock" in str(error).lower():
-                raise StoreLocked(directory, LOCK_FILE) from error
-            raise StoreCorrupted(directory, f"RocksDB cannot open it: {error}") from error
-        finally:
-            (path / STRAY_FILE).unlink(missing_ok=True)
+
+        def families(present: Sequence[str]) -> dict[str, Options]:
+            others = {name: unit_options(cache) for name in present}
+            return others | {UNITS: unit_options(cache), BOUNDS: bound_options(cache)}
+
+        self._opened = OpenDatabase(directory, unit_options(cache), families, read_only=read_only)
+        self.directory = directory
+        self.units = self._opened.rows
         self.bounds = self.units.get_column_family(BOUNDS)
         self.bounds_handle = self.units.get_column_family_handle(BOUNDS)
-        """For batches; without one a batch changes ``units``."""
-        self._write_options = WriteOptions()
-        setattr(self._write_options, "disable_wal", True)  # noqa: B010 - typed as a method
-        if self._lock is not None:
-            self._lock.opened()
+        """Handle of the family of bounds, for batches; without it a batch changes ``units``."""
+        self._write_options = without_wal()
 
     def write(self, batch: WriteBatch) -> None:
-        """Write all of it or nothing, to memory. Raises ``OSError``, also for an earlier flush."""
-        try:
-            self.units.write(batch, self._write_options)
-        except Exception as error:
-            raise rocks_error(error, self.directory) from error
+        """Write a whole batch or nothing, to memory. Raises ``OSError``, also for an earlier
+        flush."""
+        self._opened.write(batch, self._write_options)
 
     def flush(self) -> None:
-        """Return once all that was written before the call is durable; for a thread.
+        """Wait, in a thread, until everything written before the call is durable.
 
         Raises ``OSError``; from then on nothing can be written until the database is opened anew.
 
@@ -169,36 +96,25 @@ class QueueDatabase:
             raise rocks_error(error, self.directory) from error
 
     def close(self) -> None:
-        """Give up the database and its lock; what is written becomes durable.
+        """Close the database and release its lock; what is written becomes durable.
 
         Raises ``OSError`` where that failed; the database is given up all the same, as far as
         RocksDB lets go of it.
         """
         failure: Exception | None = None
-        if self._view is None:
+        if not self._opened.is_view:
             try:
                 self.flush()
             except OSError as error:
                 failure = error
-        for family in (self.bounds, self.units):
-            try:
-                family.close()
-            except Exception as error:
-                failure = failure or rocks_error(error, self.directory)
+        try:
+            self.bounds.close()
+        except Exception as error:
+            failure = failure or rocks_error(error, self.directory)
         del self.bounds_handle
-        self._forget()
+        try:
+            self._opened.close()
+        except OSError as error:
+            failure = failure or error
         if failure is not None:
             raise failure
-
-    def _forget(self) -> None:
-        if self._view is not None:
-            self._view.cleanup()
-        if self._lock is not None:
-            self._lock.closed()
-
-
-def _link(directory: Path, view: Path) -> None:
-    source = directory.resolve()
-    for entry in os.scandir(source):
-        if entry.is_file() and DATA_FILE.fullmatch(entry.name):
-            (view / entry.name).symlink_to(source / entry.name)

@@ -1,4 +1,4 @@
-"""Whether another process writes a database: found out before anything in it is touched.
+"""Detection of another process that writes a database, before anything in it is touched.
 
 RocksDB itself looks only after it has begun to write its log of events.
 """
@@ -15,7 +15,7 @@ LOCK_FILE: Final = "LOCK"
 
 @final
 class LockWatch:
-    """Knows the databases that this process has open to write.
+    """The databases that this process has open to write.
 
     POSIX record locks do not keep a process from itself, and are lost with any descriptor of
     the file: so what is open here must not be asked about.
@@ -24,7 +24,7 @@ class LockWatch:
     _open: ClassVar[set[tuple[int, int]]] = set()
 
     def __init__(self, directory: Path) -> None:
-        """Raises ``StoreLocked`` where the database in ``directory`` is open to write."""
+        """Check the database in ``directory``. Raises ``StoreLocked`` if it is open to write."""
         self._path = directory / LOCK_FILE
         self._key: tuple[int, int] | None = None
         key = self._identity()
@@ -41,13 +41,13 @@ class LockWatch:
             os.close(descriptor)
 
     def opened(self) -> None:
-        """The database is open now."""
+        """Note that the database is open."""
         self._key = self._identity()
         if self._key is not None:
             self._open.add(self._key)
 
     def closed(self) -> None:
-        """It is not any more, or never was."""
+        """Note that the database is closed, or was never opened."""
         if self._key is not None:
             self._open.discard(self._key)
             self._key = None

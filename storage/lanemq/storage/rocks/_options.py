@@ -31,7 +31,7 @@ KEPT_LOGS: Final = 5
 
 
 def table_options() -> BlockBasedOptions:
-    """How tables are laid out on the disk, in both families."""
+    """Return the layout of tables on the disk, for both families."""
     tables = BlockBasedOptions()
     tables.set_format_version(TABLE_FORMAT)
     tables.set_checksum_type(ChecksumType.crc32c())
@@ -47,7 +47,7 @@ def table_options() -> BlockBasedOptions:
 
 
 def database_options() -> Options:
-    """What both families have in common."""
+    """Return the options of the database, common to both families."""
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
@@ -60,7 +60,7 @@ def database_options() -> Options:
 
 
 def unit_options(cache: Cache | None = None) -> Options:
-    """Options of the family ``units``, and of tables that will be ingested into it."""
+    """Return the options of the family ``units``, and of tables to be ingested into it."""
     options = database_options()
     tables = table_options()
     tables.set_data_block_index_type(DataBlockIndexType.binary_and_hash())
@@ -79,7 +79,7 @@ def unit_options(cache: Cache | None = None) -> Options:
 
 
 def bound_options(cache: Cache) -> Options:
-    """Options of the family ``bounds``."""
+    """Return the options of the family ``bounds``."""
     options = database_options()
     tables = table_options()
     _share(tables, cache)

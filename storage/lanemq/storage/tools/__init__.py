@@ -3,15 +3,14 @@
 What only looks changes nothing, not even on a disk that would let it.
 """
 
+from ..queues._places import light_places
 from ._diff import StoreDiff, diff_store
-from ._directory import Checkpoint, StoreDirectory, look_into, read_store
 from ._dump import Dump, Lost, Selection, open_dump
 from ._errors import NotAStore
-from ._export import ExportedTable, export_in_place, export_tables, write_tables
+from ._export import ExportedTable, export_in_place, export_tables, find_stage, write_tables
 from ._findings import Finding, Part, Progress, Severity
+from ._import import ImportedTable, import_in_place
 from ._inspect import Inspection, inspect_store
-from ._repair import Action, RepairReport, repair_store
-from ._stage import StageFound
 from ._summaries import (
     GroupSummary,
     IndexSummary,
@@ -19,39 +18,71 @@ from ._summaries import (
     QueueSummary,
     TableSummary,
 )
-from ._verify import VerifyReport, verify_store
+from ._unit_facts import UnitFacts, find_unit_facts
+from .checks._kv_check import KvReport, NamespaceReport, verify_kv
+from .checks._verify import VerifyReport, verify_store
+from .reading._directory import Checkpoint, StoreDirectory, look_into, read_store
+from .reading._kept_queues import read_logical_queues
+from .reading._kv_states import kv_entries, read_kv
+from .reading._rows_view import RowsView
+from .reading._scan import Damage, DamageKind, LogScan, ScannedLog, find_record
+from .reading._settings import BrokerSettings, read_properties, read_settings
+from .reading._stage import StageFound
+from .rebuild._repair import repair_store
+from .rebuild._repair_report import Action, RepairReport
 
 __all__ = [
     "Action",
+    "BrokerSettings",
     "Checkpoint",
+    "Damage",
+    "DamageKind",
     "Dump",
     "ExportedTable",
     "Finding",
     "GroupSummary",
+    "ImportedTable",
     "IndexSummary",
     "Inspection",
+    "KvReport",
+    "LogScan",
     "LogSummary",
     "Lost",
+    "NamespaceReport",
     "NotAStore",
     "Part",
     "Progress",
     "QueueSummary",
     "RepairReport",
+    "RowsView",
+    "ScannedLog",
     "Selection",
     "Severity",
     "StageFound",
     "StoreDiff",
     "StoreDirectory",
     "TableSummary",
+    "UnitFacts",
     "VerifyReport",
     "diff_store",
     "export_in_place",
     "export_tables",
+    "find_record",
+    "find_stage",
+    "find_unit_facts",
+    "import_in_place",
     "inspect_store",
+    "kv_entries",
+    "light_places",
     "look_into",
     "open_dump",
+    "read_kv",
+    "read_logical_queues",
+    "read_properties",
+    "read_settings",
     "read_store",
     "repair_store",
+    "verify_kv",
     "verify_store",
     "write_tables",
 ]

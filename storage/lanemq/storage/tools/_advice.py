@@ -1,23 +1,31 @@
-"""What an inspection finds wrong, and what to do next."""
+"""The advice of an inspection: its findings, and the next steps."""
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from .._config import Stage
-from ._directory import StoreDirectory
+from .._kept import CONVERT_TEMPORARY, KEPT
+from ..log._records import RECORD_BYTES_MIN
+from ..start._watermarks import lost_log
 from ._findings import Finding, Part, Severity
-from ._judge_queues import redo_start
-from ._log_check import why_no_record
-from ._metadata import (
-    TABLES,
-    TableContents,
-    has_table_database,
-    read_json_table,
-    read_rocks_table,
-)
-from ._stage import StageFound
 from ._summaries import GroupSummary, IndexSummary, LogSummary, QueueSummary, is_aside
+from .checks._judge_log import (
+    damage_finding,
+    judge_lights,
+    odd_index_files,
+    odd_log_files,
+    unfinished,
+)
+from .checks._judge_tables import judge_tables
+from .checks._log_check import why_no_record
+from .checks._redo_start import redo_start
+from .reading._directory import TEMPORARY, StoreDirectory
+from .reading._index_files import has_entries, index_paths
+from .reading._metadata import TableContents
+from .reading._stage import StageFound, read_watermarks
 
+DAMAGES_MAX = 20
 NOTHING = "nothing was written here"
 VERIFY = "`lanemq store verify DIR` checks everything"
 
@@ -28,16 +36,91 @@ def advise(
     stage: StageFound,
     log: LogSummary,
     queues: list[QueueSummary],
+    odd_files: list[Path],
     groups: list[GroupSummary],
     index: IndexSummary,
     tables: dict[str, TableContents],
 ) -> Iterator[Finding]:
-    """Everything worth telling, what matters most first."""
+    """Return the findings worth telling, the most important first."""
+    yield from _odd_sizes(store, odd_files)
+    for damage in log.damages[:DAMAGES_MAX]:
+        yield damage_finding(store, damage, log.end)
+    if len(log.damages) > DAMAGES_MAX:
+        yield Finding(
+            kind="damaged-more",
+            severity=Severity.PROBLEM,
+            part=Part.LOG,
+            what=f"{len(log.damages) - DAMAGES_MAX} more pieces of the log are damaged",
+            way_on=VERIFY,
+            count=len(log.damages) - DAMAGES_MAX,
+        )
+    yield from _lost_begin(store, log)
     yield from _end_of_run(store, log)
     yield from _indexes(store, stage.stage, log, queues, index)
-    yield from _tables(store, stage.stage, tables)
-    yield from _groups(groups)
+    yield from judge_tables(store, stage.stage, tables, topics={queue.topic for queue in queues})
+    yield from judge_lights(store.settings, (queue.topic for queue in queues))
+    if stage.stage is Stage.ROCKSDB and all(queue.rocksdb is None for queue in queues):
+        groups = []  # nothing tells where the queues end
+    yield from _groups(groups, _missing_queues(store, stage.stage, queues, groups, tables))
     yield from _aside(store)
+
+
+def _odd_sizes(store: StoreDirectory, queue_files: list[Path]) -> Iterator[Finding]:
+    yield from odd_log_files(store)
+    if queue_files:
+        yield Finding(
+            kind="queue-file-size",
+            severity=Severity.PROBLEM,
+            part=Part.FILES,
+            what=f"queue files of another size than {store.queue_file_bytes} bytes:"
+            f" {len(queue_files)}, as {queue_files[0]}. No broker starts with them",
+            way_on="`lanemq store repair DIR` makes their queues anew from the log",
+            count=len(queue_files),
+        )
+    paths = index_paths(store.root / "index")
+    is_empty = store.index_sizes is None and not any(map(has_entries, paths))
+    if store.settings.has_index is not False and not is_empty:
+        yield from odd_index_files(store)
+
+
+def _missing_queues(
+    store: StoreDirectory,
+    stage: Stage,
+    queues: list[QueueSummary],
+    groups: list[GroupSummary],
+    tables: dict[str, TableContents],
+) -> list[tuple[str, int]]:
+    """Return the queues of known topics that groups have been in, but that have no unit."""
+    if stage is Stage.ROCKSDB or not store.is_clean:
+        return []
+    ends = {(queue.topic, queue.queue_id): queue.end for queue in queues}
+    possible = range(1, store.log.capacity_end // RECORD_BYTES_MIN + 1)
+    found = {
+        (group.topic, queue_id)
+        for group in groups
+        if group.topic in tables["topics"].entries
+        for queue_id, offset in group.offsets.items()
+        if offset in possible and not ends.get((group.topic, queue_id))
+    }
+    return sorted(found)
+
+
+def _lost_begin(store: StoreDirectory, log: LogSummary) -> Iterator[Finding]:
+    known = read_watermarks(store)
+    if known is None or known.checkpoint_ms != store.checkpoint().latest_ms:
+        return  # another broker ran since, and may have removed what had expired
+    gone = lost_log(known, log.begin) if store.is_clean and log.files else ""
+    if gone:
+        yield Finding(
+            kind="log-begin",
+            severity=Severity.PROBLEM,
+            part=Part.LOG,
+            what=gone,
+            way_on="put the files back from a copy, unless they were removed on purpose; a start"
+            " goes on without them",
+            count=log.begin - (known.log_begin or 0),
+            log_position=known.log_begin,
+        )
 
 
 def _end_of_run(store: StoreDirectory, log: LogSummary) -> Iterator[Finding]:
@@ -123,50 +206,24 @@ def _indexes(
             )
 
 
-def _tables(
-    store: StoreDirectory, stage: Stage, tables: dict[str, TableContents]
-) -> Iterator[Finding]:
-    for table in tables.values():
-        if table.problem:
-            yield Finding(
-                kind="table-unreadable",
-                severity=Severity.PROBLEM,
-                part=Part.TABLES,
-                what=table.problem,
-                way_on="put a backup of it in its place; no broker starts, or it starts without"
-                " what was in it",
-            )
-    if (store.config / "rdb").is_dir():
+def _groups(groups: list[GroupSummary], missing: list[tuple[str, int]]) -> Iterator[Finding]:
+    if missing:
+        topic, queue_id = missing[0]
         yield Finding(
-            kind="config-v2",
-            severity=Severity.PROBLEM,
-            part=Part.TABLES,
-            what="config/rdb holds tables of Apache's configManagerVersion=v2, which nothing here"
-            " reads",
-            way_on="export them with Apache's tools first, or move config/rdb away to go on with"
-            " the other tables",
+            kind="queue-files-missing",
+            severity=Severity.NOTE,
+            part=Part.FILES,
+            topic=topic,
+            queue_id=queue_id,
+            what=f"queues without files that groups have read: {len(missing)}, as queue"
+            f" {queue_id} of {topic}",
+            way_on="lanemq's next start makes them anew from the log, as `lanemq store repair DIR`"
+            " does; an Apache broker would give their offsets again",
+            count=len(missing),
         )
-    for kind in TABLES:
-        if stage is not Stage.ROCKSDB or not has_table_database(store.config, kind):
-            continue
-        kept, json = read_rocks_table(store.config, kind), read_json_table(store.config, kind)
-        lacking = len(json.entries.keys() - kept.entries.keys())
-        if kept.version is None and not kept.problem and lacking:
-            yield Finding(
-                kind="never-merged",
-                severity=Severity.NOTE,
-                part=Part.TABLES,
-                what=f"config/{kind.file} was never taken over into RocksDB: it has {lacking}"
-                f" entries that config/{kept.path.name} has not",
-                way_on="lanemq takes them over at its next start with storeType=defaultRocksDB;"
-                " Apache 5.3.3 does not, and groups begin at their initial position",
-                count=lacking,
-            )
-
-
-def _groups(groups: list[GroupSummary]) -> Iterator[Finding]:
+    topics = {topic for topic, _ in missing}
     for group in groups:
-        if group.beyond:
+        if group.beyond and group.topic not in topics:
             yield Finding(
                 kind="offset-beyond-end",
                 severity=Severity.NOTE,
@@ -181,9 +238,21 @@ def _groups(groups: list[GroupSummary]) -> Iterator[Finding]:
 
 
 def _aside(store: StoreDirectory) -> Iterator[Finding]:
-    names = sorted(
+    every = sorted(
         entry.name for entry in os.scandir(store.root) if entry.is_dir() and is_aside(entry.name)
     )
+    yield from unfinished(store)
+    kept = [name for name in every if name.startswith(KEPT)]
+    if kept:
+        yield Finding(
+            kind="kept-by-conversion",
+            severity=Severity.NOTE,
+            part=Part.FILES,
+            what=f"{', '.join(kept)}: what a conversion replaced",
+            way_on="nothing: lanemq removes it with its next start after a clean stop",
+            count=len(kept),
+        )
+    names = [name for name in every if name not in (*kept, TEMPORARY, CONVERT_TEMPORARY)]
     if names:
         yield Finding(
             kind="set-aside",

@@ -1,27 +1,30 @@
-"""``lanemq store diff-consume-queue``: whether RocksDB has what the queue files have."""
+"""``lanemq store diff-consume-queue``: the comparison of a store's RocksDB with its queue files."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from .._records import store_timestamp_ms
-from ..rocks._diff import DiffReport, QueueDiff, diff_queue, diff_report
-from ._directory import StoreDirectory, read_store
+from lanemq.wire.message import is_stage_group
+
+from ..log._records import store_timestamp_ms
+from ..queues.rocks._diff import diff_queue
+from ..queues.rocks._diff_report import DiffReport, QueueDiff, diff_report
 from ._errors import NotAStore
 from ._findings import Progress
-from ._metadata import (
+from .checks._verify import no_progress
+from .reading._directory import StoreDirectory, read_store
+from .reading._metadata import (
     TABLES,
     consumer_offsets,
     has_table_database,
     read_json_table,
     read_rocks_table,
 )
-from ._queue_files import QueueFiles
-from ._rocks_view import has_database
-from ._rows_view import RowsView
-from ._stage import StageFound, derive_stage, files_end
-from ._verify import no_progress
+from .reading._queue_files import QueueFiles
+from .reading._rocks_view import has_database
+from .reading._rows_view import RowsView
+from .reading._stage import StageFound, derive_stage, files_end
 
 HEAD_BYTES = 80
 
@@ -29,7 +32,7 @@ HEAD_BYTES = 80
 @final
 @dataclass(frozen=True, slots=True)
 class StoreDiff:
-    """What the comparison found; ``watermark`` is the position up to which RocksDB has rows."""
+    """The result of the comparison; ``watermark`` is the position up to which RocksDB has rows."""
 
     root: Path
     stage: StageFound
@@ -42,7 +45,7 @@ class StoreDiff:
 
 @final
 class _FilesView:
-    """A queue as the comparison sees it."""
+    """A queue in files, for the comparison."""
 
     def __init__(self, queue: QueueFiles, log_begin: int) -> None:
         self._queue = queue
@@ -62,7 +65,7 @@ def diff_store(
     commit_log: Path | None = None,
     progress: Progress = no_progress,
 ) -> StoreDiff:
-    """Compare the two indexes of a store, or those of one topic; nothing in it is changed.
+    """Compare the two indexes of a store, or of one topic, without changing anything.
 
     ``check_from_ms``: differences in messages stored before do not count, as in the reference.
     Raises ``NotAStore``, also where there is no RocksDB or no such topic, ``StoreLocked``,
@@ -114,15 +117,15 @@ def _names(store: StoreDirectory, rows: RowsView, topic: str | None) -> list[tup
 
 
 def _committed(store: StoreDirectory) -> dict[tuple[str, int], int]:
-    """(topic, queue id) -> the smallest offset that a group has, on either side."""
+    """Return (topic, queue id) -> the smallest offset that a group has, on either side."""
     smallest: dict[tuple[str, int], int] = {}
     (kind,) = (kind for kind in TABLES if kind.name == "consumerOffsets")
     tables = [read_json_table(store.config, kind)]
     if has_table_database(store.config, kind):
         tables.append(read_rocks_table(store.config, kind))
     for table in tables:
-        for (_, topic), queues in consumer_offsets(table).items():
-            for queue_id, offset in queues.items():
+        for (group, topic), queues in consumer_offsets(table).items():
+            for queue_id, offset in queues.items() if not is_stage_group(group) else ():
                 name = topic, queue_id
                 smallest[name] = min(offset, smallest.get(name, offset))
     return smallest

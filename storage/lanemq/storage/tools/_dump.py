@@ -1,44 +1,47 @@
 """``lanemq store dump``: messages of a store, by queue or in the order of the log."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import final
+from typing import Final, final
 
-from lanemq.wire import RemoteProtocolError, StoredMessage, decode_message
+from lanemq.wire import RemoteProtocolError
+from lanemq.wire.message import StoredMessage, decode_message
 
 from .._config import Stage
-from .._consume_queue import Unit, unpack_unit
-from .._index import keys_of
 from .._layouts import BLANK_SIZE
-from .._records import Record
-from ._directory import StoreDirectory, read_store
+from ..index._index import keys_of
+from ..log._records import Record
+from ..queues._units import Unit, unpack_unit
 from ._errors import NotAStore
-from ._rocks_view import has_database
-from ._rows_view import RowsView
-from ._scan import Damage, LogScan, record_at
-from ._stage import derive_stage, files_end
+from .reading._directory import StoreDirectory, read_store
+from .reading._rocks_view import has_database
+from .reading._rows_view import RowsView
+from .reading._scan import Damage, LogScan, record_at
+from .reading._stage import derive_stage, files_end
+
+SHOWN_QUEUES: Final = 16
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which messages. Offsets count messages, times are store times in milliseconds."""
+    """The selection of messages. Offsets count messages, times are store times in milliseconds."""
 
     topic: str | None = None
     queue_id: int | None = None
     offset: int | None = None
-    """The first offset, of each queue."""
+    """The first offset in each queue."""
     key: str | None = None
-    """Only messages with this key or unique key."""
+    """The key or unique key of the messages; None for any."""
     begin_ms: int | None = None
     end_ms: int | None = None
     count: int | None = None
-    """How many at most; None for all."""
+    """The largest number of messages; None for all."""
 
     def accepts(self, record: Record) -> bool:
-        """Whether a record of the log is one of them, ``count`` left out."""
+        """Return whether a record of the log is selected, ``count`` left aside."""
         return (
             (self.topic is None or record.topic == self.topic)
             and (self.queue_id is None or record.queue_id == self.queue_id)
@@ -52,7 +55,7 @@ class Selection:
 @final
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A place in a queue that leads to no message, or bytes of the log that are none."""
+    """A place in a queue that leads to no message, or damaged bytes of the log."""
 
     topic: str | None
     queue_id: int | None
@@ -64,15 +67,16 @@ class Lost:
 @final
 @dataclass(slots=True)
 class Dump:
-    """Iterate for messages, and for what should be one and is not."""
+    """An iterable of messages, and of places where one is lost."""
 
     store: StoreDirectory
     selection: Selection
     source: str
-    """``log``, ``files`` or ``rocksdb``: where the order comes from."""
+    """The source of the order: ``log``, ``files`` or ``rocksdb``."""
     rows: RowsView | None = None
     bounds: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
-    """Of the selected queues, unless the source is the log: first offset, and behind the last."""
+    """First offset, and offset behind the last, of each selected queue, unless the source is the
+    log."""
 
     def __iter__(self) -> Iterator[StoredMessage | Lost]:
         left = self.selection.count
@@ -150,7 +154,7 @@ def open_dump(
     source: str | None = None,
     commit_log: Path | None = None,
 ) -> Iterator[Dump]:
-    """Look for messages in a store; nothing in it is changed.
+    """Look for messages in a store, without changing anything.
 
     ``source``: ``log``, ``files`` or ``rocksdb``; None for the queues that a broker would read.
     Raises ``NotAStore``, also for a topic or queue that is not there, ``StoreLocked``,
@@ -192,13 +196,31 @@ def _selected(
         for name in sorted(every)
         if selection.topic in (None, name[0]) and selection.queue_id in (None, name[1])
     }
-    if not chosen:
-        kind = "RocksDB" if rows is not None else "queue files"
-        if not any(topic == selection.topic for topic, _ in every):
-            raise NotAStore(
-                store.root,
-                f"no topic {selection.topic!r} in its {kind}; `lanemq store inspect {store.root}`"
-                " lists those there are, and --from-log looks through the log instead",
-            )
-        raise NotAStore(store.root, f"no queue {selection.queue_id} in topic {selection.topic!r}")
+    if not chosen and (selection.topic is not None or selection.queue_id is not None):
+        raise NotAStore(store.root, _absent(store, selection, every, rows))
     return chosen
+
+
+def _absent(
+    store: StoreDirectory,
+    selection: Selection,
+    every: Collection[tuple[str, int]],
+    rows: RowsView | None,
+) -> str:
+    """Return what is not there of what was selected, and what there is."""
+    kind = "RocksDB" if rows is not None else "queue files"
+    lists = f"`lanemq store inspect {store.root}` lists"
+    log = "--from-log looks through the log instead"
+    if selection.topic is None:
+        return f"no topic in its {kind} has a queue {selection.queue_id}; {lists} all queues"
+    numbers = sorted(queue_id for topic, queue_id in every if topic == selection.topic)
+    if not numbers:
+        return (
+            f"no topic {selection.topic!r} in its {kind}; {lists} lists those there are, and {log}"
+        )
+    more = len(numbers) - SHOWN_QUEUES
+    shown = ", ".join(map(str, numbers[:SHOWN_QUEUES])) + (f" and {more} more" if more > 0 else "")
+    return (
+        f"no queue {selection.queue_id} in topic {selection.topic!r} in its {kind}; it has"
+        f" {shown}, and {log}"
+    )

@@ -1,4 +1,4 @@
-"""What keeps a tool from doing its work, beside the errors of a store."""
+"""The errors of tools, beside those of a store."""
 
 from pathlib import Path
 from typing import final
@@ -13,3 +13,10 @@ class NotAStore(StoreError):  # noqa: N818 - a property of the directory
     def __init__(self, root: Path, why: str) -> None:
         super().__init__(f"{root}: {why}")
         self.root = root
+
+
+def no_directory(root: Path) -> NotAStore:
+    """Return the error for a store's path that is no directory."""
+    if root.exists():
+        return NotAStore(root, "it is a file; a store is a broker's directory, storePathRootDir")
+    return NotAStore(root, "there is no such directory")

@@ -1,25 +1,29 @@
 """``lanemq store export-metadata``: the tables under ``config`` as JSON."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
 
 from lanemq.wire import fastjson
 
 from .._config import Stage
-from .._document import Document
-from .._errors import StoreCorrupted
-from .._files import RealFiles
-from .._offset_tables import OFFSET_MEMBER
-from .._table import DATA_VERSION
-from ._build_queues import sync
-from ._directory import StoreDirectory, look_into, read_store
-from ._errors import NotAStore
-from ._metadata import TableContents, read_tables
-from ._rocks_view import has_database
-from ._rows_view import RowsView
-from ._stage import StageFound, derive_stage, files_end
+from .._errors import ConfigInvalid, StoreCorrupted
+from .._real_files import RealFiles
+from ..tables._document import Document
+from ..tables._offset_tables import OFFSET_MEMBER
+from ..tables._table import DATA_VERSION
+from ..tables.rocks._export import mark_exported
+from ._errors import NotAStore, no_directory
+from .reading._directory import StoreDirectory, look_into, read_store
+from .reading._metadata import TableContents, overwritten, read_tables
+from .reading._rocks_view import has_database
+from .reading._rows_view import RowsView
+from .reading._stage import StageFound, derive_stage, files_end
+from .rebuild._build_queues import sync
+
+SHOWN_NAMES: Final = 10
 
 
 @final
@@ -30,21 +34,26 @@ class ExportedTable:
     name: str
     file: str
     source: str
-    """``json`` or ``rocksdb``: where it was read from."""
+    """The source of the table: ``json`` or ``rocksdb``."""
     entries: int
     members: dict[str, Any]
 
 
 def export_tables(
-    root: Path, *, commit_log: Path | None = None, from_rocksdb: bool | None = None
+    root: Path,
+    *,
+    commit_log: Path | None = None,
+    from_rocksdb: bool | None = None,
+    needs_log: bool = True,
 ) -> tuple[StageFound, list[ExportedTable]]:
-    """Read all tables there are; nothing in the store is changed.
+    """Read all existing tables, without changing anything in the store.
 
     ``from_rocksdb``: which side; None for the one that counts in the stage the store is in.
-    Raises ``NotAStore``, also where a table cannot be read, ``StoreLocked`` and ``OSError``.
+    ``needs_log`` as in ``look_into``. Raises ``NotAStore``, also where a table cannot be read,
+    ``StoreLocked`` and ``OSError``.
     """
-    with read_store(root, commit_log=commit_log) as store:
-        stage = _stage(store)
+    with read_store(root, commit_log=commit_log, needs_log=needs_log) as store:
+        stage = find_stage(store)
         chosen = stage.stage is Stage.ROCKSDB if from_rocksdb is None else from_rocksdb
         tables = read_tables(store.config, from_rocksdb=chosen)
     exported = []
@@ -59,41 +68,91 @@ def export_tables(
 
 
 def export_in_place(
-    root: Path, *, commit_log: Path | None = None
+    root: Path, *, commit_log: Path | None = None, overwrite: bool = False
 ) -> tuple[StageFound, list[tuple[ExportedTable, Path]]]:
     """Write the tables that are in RocksDB as the JSON files of the store itself, durably.
 
-    For a step back to a broker that reads those. The files that were there stay as ``.bak``.
-    Raises as ``export_tables``, and ``NotAStore`` where no table is in RocksDB.
+    For a step back to a broker that reads those. The files that were there stay as ``.bak``;
+    ``overwrite`` says that they may be newer. Raises as ``export_tables``, and ``NotAStore``
+    where no table is in RocksDB, or where a file has what it has got after the last export.
     """
     if not root.is_dir():
-        raise NotAStore(root, "there is no such directory")
+        raise no_directory(root)
     look_into(root, commit_log=commit_log)
     lock = RealFiles().lock(root / "lock", root)
     try:
         store = look_into(root, commit_log=commit_log)
-        stage = _stage(store)
+        stage = find_stage(store)
         tables = read_tables(store.config, from_rocksdb=True)
         written = []
         for table in tables.values():
             if table.problem:
                 raise NotAStore(root, table.problem)
+        if not overwrite:
+            _check_overwritten(root, store.config, tables)
         for table in tables.values():
             if table.source == "rocksdb":
                 exported = _exported(table)
-                document = Document(RealFiles(), store.config / exported.file)
+                document = _document(store.config, exported.file)
                 document.write(exported.members)
                 sync(document.path)
                 written.append((exported, document.path))
         if not written:
             raise NotAStore(root, "none of its tables is in RocksDB: they are in JSON already")
         sync(store.config)
+        for table in tables.values():
+            if table.source == "rocksdb" and table.kind.rocks is not None:
+                mark_exported(table.kind.rocks, store.config, RealFiles())
         return stage, written
     finally:
         lock.release()
 
 
-def _stage(store: StoreDirectory) -> StageFound:
+def _document(config: Path, file: str) -> Document:
+    """Return a document to write, loaded before so that an unreadable file does not become
+    ``.bak``."""
+    document = Document(RealFiles(), config / file)
+    with suppress(ConfigInvalid):
+        document.load(after_crash=False)
+    return document
+
+
+def _check_overwritten(root: Path, config: Path, tables: Mapping[str, TableContents]) -> None:
+    """Raise ``NotAStore`` where a file has something newer than RocksDB."""
+    found, is_ours = [], False
+    for table in tables.values():
+        if table.source == "rocksdb" and table.kind.rocks is not None:
+            names, is_known = overwritten(table.kind.rocks, config)
+            is_ours |= is_known
+            if names is not None:
+                more = len(names) - SHOWN_NAMES
+                shown = ", ".join(names[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
+                found.append(f"{table.kind.file}: {shown or 'what stands beside them'}")
+    if not found:
+        return
+    entries = "; ".join(found)
+    if is_ours:
+        why = (
+            "its JSON files were changed after the last export, or may have been, and an export"
+            f" would overwrite that: {entries}. "
+        )
+    else:
+        why = (
+            "only an Apache broker has used its RocksDB, so nothing proves which side is newer; an"
+            f" export would overwrite what the JSON files have otherwise: {entries}. Where the"
+            " broker ran with storeType=defaultRocksDB last, `lanemq store export-metadata"
+            f" {root} --in-place --from rocksdb` is right. Else: "
+        )
+    raise NotAStore(
+        root,
+        f"{why}A start with storeType=defaultRocksDB brings both sides together, and its clean stop"
+        " writes the JSON files; `--in-place --from rocksdb` overwrites them all the same, and"
+        " --output DIR leaves them alone",
+    )
+
+
+def find_stage(store: StoreDirectory) -> StageFound:
+    """Return the stage that a store is in. Raises ``OSError``."""
     end = None
     if has_database(store.consume_queue):
         with suppress(StoreCorrupted):

@@ -1,4 +1,4 @@
-"""What a tool found in a store, and what to do about it."""
+"""The findings of a tool in a store, with advice."""
 
 import enum
 from collections.abc import Callable
@@ -6,26 +6,27 @@ from dataclasses import dataclass
 from typing import final
 
 Progress = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is done, and how much there is; in bytes or units."""
+"""Callback for progress: the name of the work, the part done, and the total, in bytes or units."""
 
 
 class Severity(enum.Enum):
-    """Whether something has to be done."""
+    """The severity of a finding: whether something has to be done."""
 
     PROBLEM = "problem"
-    """The store is not as it should be, and no start of a broker mends it by itself."""
+    """The store has a fault that no start of a broker mends by itself."""
     NOTE = "note"
-    """Worth knowing; nothing has to be done, or the next start does it."""
+    """A remark; nothing has to be done, or the next start does it."""
 
 
 class Part(enum.Enum):
-    """What of a store something was found in."""
+    """The part of a store that a finding concerns."""
 
     LOG = "log"
     FILES = "queue files"
     ROCKSDB = "rocksdb"
     KEYS = "key index"
     TABLES = "tables"
+    KV = "keys and values"
 
 
 @final
@@ -38,17 +39,17 @@ class Finding:
     severity: Severity
     part: Part
     what: str
-    """A sentence."""
+    """The finding in a sentence."""
     way_on: str = ""
-    """What to do, where there is anything to do."""
+    """The next step, where there is anything to do."""
     topic: str | None = None
     queue_id: int | None = None
     count: int = 1
-    """How many messages, units, entries or bytes."""
+    """Number of messages, units, entries or bytes."""
     log_position: int | None = None
-    """Of the first of them."""
+    """Log position of the first of them."""
     queue_offset: int | None = None
-    """Of the first of them."""
+    """Queue offset of the first of them."""
 
 
 REPAIR = "`lanemq store repair DIR` makes them anew from the log"

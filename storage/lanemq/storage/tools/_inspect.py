@@ -1,17 +1,14 @@
-"""``lanemq store inspect``: what a store holds, at a glance, without reading all of it."""
+"""``lanemq store inspect``: an overview of a store, without reading all of it."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import final
 
 from .._config import Stage
 from ._advice import advise
-from ._directory import Checkpoint, StoreDirectory, read_store
 from ._findings import Finding
-from ._metadata import read_tables
-from ._scan import record_at
-from ._stage import StageFound, derive_stage
 from ._summaries import (
     GroupSummary,
     IndexSummary,
@@ -26,18 +23,23 @@ from ._summaries import (
     summarize_table,
     survey_files,
 )
-from ._verify import rows_of
+from .checks._verify import RowsFound, with_readable_rows
+from .reading._directory import Checkpoint, StoreDirectory, read_store
+from .reading._metadata import read_tables
+from .reading._scan import record_at
+from .reading._settings import NO_SETTINGS, BrokerSettings
+from .reading._stage import StageFound, derive_stage
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """All that ``inspect`` shows."""
+    """The overview that ``inspect`` shows."""
 
     root: Path
     is_clean: bool
     abort_text: str
-    """What the last broker wrote into ``abort``: its process id, with 5.x and lanemq."""
+    """The text that the last broker wrote into ``abort``: its process id, with 5.x and lanemq."""
     checkpoint: Checkpoint
     stage: StageFound
     log: LogSummary
@@ -52,13 +54,20 @@ class Inspection:
     findings: list[Finding]
 
 
-def inspect_store(root: Path, *, commit_log: Path | None = None) -> Inspection:
-    """Look at a store. Nothing in it is changed, and little of the log is read.
+def inspect_store(
+    root: Path, *, commit_log: Path | None = None, settings: BrokerSettings = NO_SETTINGS
+) -> Inspection:
+    """Inspect a store. Nothing in it is changed, and little of the log is read.
 
     Raises ``NotAStore``, ``StoreLocked`` and ``OSError``.
     """
-    with read_store(root, commit_log=commit_log) as store, ExitStack() as stack:
-        rows, unreadable = rows_of(store, stack)
+    with read_store(root, commit_log=commit_log, settings=settings) as store:
+        return with_readable_rows(store, partial(_inspect, store))
+
+
+def _inspect(store: StoreDirectory, found: RowsFound) -> Inspection:
+    with ExitStack() as stack:
+        rows, unreadable = found(stack)
         files = survey_files(store)
         indexed = files.log_end
         mark = rows.watermark() if rows is not None else None
@@ -78,12 +87,13 @@ def inspect_store(root: Path, *, commit_log: Path | None = None) -> Inspection:
             stage=stage,
             log=log,
             queues=queues,
+            odd_files=files.odd,
             groups=groups,
             index=index,
             tables=tables,
         )
         return Inspection(
-            root=root,
+            root=store.root,
             is_clean=store.is_clean,
             abort_text=_abort_text(store),
             checkpoint=store.checkpoint(),

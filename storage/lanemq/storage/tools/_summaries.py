@@ -1,46 +1,53 @@
 """The pieces of an inspection: log, queues, groups, key index, disk."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-from lanemq.wire import DataVersion
+from lanemq.wire.bodies import DataVersion
+from lanemq.wire.logical import PROGRESS_PREFIX
+from lanemq.wire.message import is_stage_group
 
 from .._config import Stage
+from .._kept import CONVERT_TEMPORARY, KEPT
 from .._layouts import BLANK_SIZE
-from ._directory import StoreDirectory
-from ._metadata import TableContents, consumer_offsets
-from ._pieces import Pieces
-from ._rocks_view import DATABASE_FILES
-from ._rows_view import RowsView
-from ._scan import LogScan, find_record
+from .reading._directory import TEMPORARY, StoreDirectory
+from .reading._metadata import TableContents, consumer_offsets
+from .reading._pieces import Pieces
+from .reading._rocks_view import DATABASE_FILES
+from .reading._rows_view import RowsView
+from .reading._scan import Damage, LogScan, find_record
 
 SAMPLE_BYTES: Final = 1 << 20
 TAIL_BYTES: Final = 32 << 20
-ASIDE: Final = ("commitlog-cut", "repair-", "repair.tmp")
+ASIDE: Final = ("commitlog-cut", "repair-", TEMPORARY, CONVERT_TEMPORARY, KEPT)
 ASIDE_MARKS: Final = (".aside-", ".bad-")
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class LogSummary:
-    """Positions count bytes of the log; ``end`` is behind the last record."""
+    """The summary of the log. Positions count bytes; ``end`` is behind the last record."""
 
     begin: int
     end: int
     files: int
     spare_files: int
-    """Made ahead by a broker, still empty."""
+    """Number of files made ahead by a broker, still empty."""
     file_bytes: int
     records_estimate: int
     first_store_timestamp_ms: int
     last_store_timestamp_ms: int
+    damages: list[Damage]
+    """Damage in the sampled parts: the first MiB, and the tail."""
 
 
 def summarize_log(log: Pieces, indexed: int) -> LogSummary:
-    """Find the end of the log, from what the indexes know, and sample its records."""
-    first = LogScan(log, log.begin, min(log.begin + SAMPLE_BYTES, log.capacity_end), False)
+    """Find the end of the log with the help of the indexes, and sample its records."""
+    first = LogScan(log, log.begin, min(log.begin + SAMPLE_BYTES, log.capacity_end))
+    damages = first.damages
     records = sampled = first_ms = last_ms = 0
     for record in first:
         first_ms = first_ms or record.store_timestamp_ms
@@ -49,17 +56,19 @@ def summarize_log(log: Pieces, indexed: int) -> LogSummary:
     end = first.stopped if first.first is not None else log.begin
     at = _tail_start(log, indexed)
     if at > end:
-        tail = LogScan(log, at, log.capacity_end, False)
+        tail = LogScan(log, at, log.capacity_end)
         for record in tail:
             last_ms = record.store_timestamp_ms
             records, sampled = records + 1, sampled + record.size_bytes
         end = max(end, tail.stopped) if tail.first is not None else end
+        damages = damages + tail.damages
     elif first.first is not None and not first.why:
-        rest = LogScan(log, first.stopped, log.capacity_end, False)
+        rest = LogScan(log, first.stopped, log.capacity_end)
         for record in rest:
             last_ms = record.store_timestamp_ms
             records, sampled = records + 1, sampled + record.size_bytes
         end = rest.stopped if rest.first is not None else end
+        damages = damages + rest.damages
     return LogSummary(
         begin=log.begin,
         end=end,
@@ -69,11 +78,13 @@ def summarize_log(log: Pieces, indexed: int) -> LogSummary:
         records_estimate=round((end - log.begin) * records / sampled) if sampled else 0,
         first_store_timestamp_ms=first_ms,
         last_store_timestamp_ms=last_ms,
+        damages=damages,
     )
 
 
 def _tail_start(log: Pieces, indexed: int) -> int:
-    """Where to look for the end: some way before the newest message that has a unit."""
+    """Return the position at which to look for the end: some way before the newest message with a
+    unit."""
     at = max(log.begin, min(indexed, log.capacity_end - 1))
     for start in reversed(log.starts):  # a file that has a record where the indexes end early
         if start > at and find_record(log, start, start + 1) is not None:
@@ -84,15 +95,16 @@ def _tail_start(log: Pieces, indexed: int) -> int:
 @final
 @dataclass(frozen=True, slots=True)
 class QueueSummary:
-    """One queue. Offsets count messages; an end is behind the last one."""
+    """The summary of a queue. Offsets count messages; an end is behind the last one."""
 
     topic: str
     queue_id: int
     min: int
     end: int
-    """As the index that brokers read has it."""
+    """The end in the index that brokers read."""
     files: tuple[int, int] | None
-    """First message that the log still has, and end, in the files; None without files."""
+    """Offset of the first message that the log still has, and end, in the files; None without
+    files."""
     rocksdb: tuple[int, int] | None
     """The same in RocksDB."""
 
@@ -104,32 +116,47 @@ class QueueSummary:
 @final
 @dataclass(frozen=True, slots=True)
 class FilesSurvey:
-    """What the queue files have."""
+    """The survey of the queue files."""
 
     bounds: dict[tuple[str, int], tuple[int, int]]
     """(topic, queue id) -> offset of the first message that the log still has, and end."""
+    odd: list[Path]
+    """Files of a size with which no broker starts."""
     log_end: int
     """Position behind the newest message that has a unit; -1 without any."""
 
 
 def survey_files(store: StoreDirectory) -> FilesSurvey:
-    """Look at every queue once."""
+    """Look once at every queue."""
     begin, newest = store.log.begin, -1
     bounds: dict[tuple[str, int], tuple[int, int]] = {}
+    odd: list[Path] = []
     for queue in store.queues():
+        odd += _odd_files(queue.pieces)
         end = queue.end() if len(queue.pieces) else 0
         unit = queue.unit(end - 1) if end > queue.begin else None
         if unit is not None and unit.size_bytes < BLANK_SIZE:
             newest = max(newest, unit.log_position + unit.size_bytes)
         bounds[queue.topic, queue.queue_id] = (queue.first_from(begin, end), end)
         queue.close()
-    return FilesSurvey(bounds, newest)
+    return FilesSurvey(bounds, odd, newest)
+
+
+def _odd_files(pieces: Pieces) -> Iterator[Path]:
+    last = len(pieces.pieces) - 1
+    for number, piece in enumerate(pieces.pieces):
+        # An empty last file is removed by a start, and one that is too short is filled up.
+        is_mended = number == last and (
+            not piece.size_bytes or (number > 0 and piece.size_bytes < pieces.file_bytes)
+        )
+        if piece.size_bytes != pieces.file_bytes and not is_mended:
+            yield pieces.path_of(piece.start)
 
 
 def summarize_queues(
     store: StoreDirectory, files: FilesSurvey, rows: RowsView | None, stage: Stage
 ) -> list[QueueSummary]:
-    """All queues, by topic and id."""
+    """Summarize all queues, by topic and id."""
     begin, in_files = store.log.begin, files.bounds
     in_rows: dict[tuple[str, int], tuple[int, int]] = {}
     if rows is not None:
@@ -159,23 +186,33 @@ def _first_row(rows: RowsView, name: tuple[str, int], first: int, end: int, log_
 @final
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """How far a group is in a topic. Offsets and lag count messages."""
+    """The progress of a group in a topic. Offsets and lag count messages."""
 
     group: str
     topic: str
     offsets: dict[int, int]
     """Queue id -> offset of the next message."""
     lag: int
-    """Messages it has not consumed, of the queues that it has an offset for."""
+    """Number of unconsumed messages in the queues for which it has an offset."""
     beyond: int
-    """Queues that end before the group's offset."""
+    """Number of queues that end before the group's offset."""
 
 
 def summarize_groups(table: TableContents, queues: list[QueueSummary]) -> list[GroupSummary]:
+    """Compare the groups' offsets with the ends of the queues.
+
+    Stage records are no offsets, and are left out. Offsets in logical queues count on through
+    other brokers, so no queue of this store tells how far behind they are.
+    """
     ends = {(queue.topic, queue.queue_id): queue.end for queue in queues}
     found = []
     for (group, topic), offsets in sorted(consumer_offsets(table).items()):
-        behind = [ends.get((topic, number), 0) - at for number, at in offsets.items()]
+        if is_stage_group(group):
+            continue
+        is_logical = topic.startswith(PROGRESS_PREFIX)
+        behind = [
+            0 if is_logical else ends.get((topic, number), 0) - at for number, at in offsets.items()
+        ]
         found.append(
             GroupSummary(
                 group,
@@ -191,7 +228,7 @@ def summarize_groups(table: TableContents, queues: list[QueueSummary]) -> list[G
 @final
 @dataclass(frozen=True, slots=True)
 class IndexSummary:
-    """The key index."""
+    """The summary of the key index."""
 
     files: int
     entries: int
@@ -217,11 +254,11 @@ def summarize_index(store: StoreDirectory) -> IndexSummary:
 @final
 @dataclass(frozen=True, slots=True)
 class TableSummary:
-    """One of the tables under ``config``."""
+    """The summary of one of the tables under ``config``."""
 
     name: str
     source: str
-    """``json``, ``rocksdb`` or ``none``."""
+    """The source of the table: ``json``, ``rocksdb`` or ``none``."""
     entries: int
     version: DataVersion | None
     problem: str
@@ -234,12 +271,12 @@ def summarize_table(table: TableContents) -> TableSummary:
 
 
 def is_aside(name: str) -> bool:
-    """Whether a directory of a store holds what was set aside."""
+    """Return whether a directory of a store holds what was set aside."""
     return name.startswith(ASIDE) or any(mark in name for mark in ASIDE_MARKS)
 
 
 def disk_use(store: StoreDirectory) -> dict[str, int]:
-    """Part of the store -> bytes it takes on the disk, which holes in files do not."""
+    """Return part of the store -> bytes it takes on the disk, holes in files left out."""
     used = {"commitlog": sum(piece.disk_bytes for piece in store.log.pieces)}
     names = {"consumequeue": "queue files", "index": "index", "config": "config"}
     with os.scandir(store.root) as entries:

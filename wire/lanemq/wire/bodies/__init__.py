@@ -1,6 +1,7 @@
 """JSON bodies of requests and answers, one module per theme."""
 
 from ._body import Body
+from .access import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from .assignment import MessageQueueAssignment, QueryAssignmentBody, QueryAssignmentResult
 from .connections import (
     ClientConnection,
@@ -65,6 +66,7 @@ from .topics import DataVersion, TopicConfig, TopicConfigWrapper, TopicFilterTyp
 
 __all__ = [
     "MASTER_ID",
+    "AclInfo",
     "Body",
     "BrokerData",
     "BrokerStatsData",
@@ -103,6 +105,8 @@ __all__ = [
     "MessageQueueOffset",
     "MessageQueueOffsets",
     "OffsetWrapper",
+    "PolicyEntryInfo",
+    "PolicyInfo",
     "PopProcessQueueInfo",
     "ProcessQueueInfo",
     "ProducerConnection",
@@ -130,5 +134,6 @@ __all__ = [
     "TopicList",
     "TopicOffset",
     "TopicStatsTable",
+    "UserInfo",
     "parse_tag_expression",
 ]

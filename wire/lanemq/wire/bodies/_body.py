@@ -1,4 +1,4 @@
-"""What all JSON bodies share: members named after fields, read leniently, written sorted.
+"""The base of all JSON bodies: members named after fields, read leniently, written sorted.
 
 A body is a frozen dataclass. Its annotations are its declaration: each field is a JSON member of
 the same name in camel case, and its type says how to read it. Reading follows fastjson: an absent
@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Self
 
 from .. import fastjson
 from .._errors import RemoteProtocolError
+from .._numbers import INT32, INT64, Int
 
 EXTRA = "extra"
-INT64 = range(-(1 << 63), 1 << 63)
 
 Reader = Callable[[object], Any]
 
@@ -113,7 +113,7 @@ def _schema(cls: type[Body]) -> Schema:
 
 
 def _declared(cls: type[Body]) -> Schema:
-    hints = typing.get_type_hints(cls)
+    hints = typing.get_type_hints(cls, include_extras=True)
     other_names = {name: other for other, name in cls.OTHER_SPELLINGS.items()}
     members = []
     for field in fields(cls):  # type: ignore[arg-type]  # every body is a dataclass
@@ -168,6 +168,7 @@ def _wrong(expected: str, value: object) -> RemoteProtocolError:
 
 
 def read_int(value: object) -> int:
+    """A Java long, from any of the forms that fastjson takes for one."""
     if isinstance(value, str):
         # The length is checked first: int() takes quadratic time, and refuses at 4300 digits.
         digits = value[1:] if value.startswith("-") else value
@@ -178,6 +179,13 @@ def read_int(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value in INT64:
         return value
     raise _wrong("a number of 64 bits", value)
+
+
+def _read_int32(value: object) -> int:
+    number = read_int(value)
+    if number not in INT32:
+        raise _wrong("a number of 32 bits", value)
+    return number
 
 
 def _read_float(value: object) -> float:
@@ -220,6 +228,7 @@ def _read_anything(value: object) -> object:
 
 _SCALARS: dict[object, Reader] = {
     int: read_int,
+    Int: _read_int32,
     float: _read_float,
     bool: _read_bool,
     str: _read_str,

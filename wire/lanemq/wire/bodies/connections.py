@@ -1,4 +1,4 @@
-"""Who is connected, as tools ask for it."""
+"""Bodies that list a broker's connected producers and consumers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .._numbers import Int
 from ._body import Body
 from .topics import DataVersion
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionGroupConfig(Body):
-    """What a broker grants one consumer group.
+    """The settings of one consumer group at a broker.
 
     ``extra`` keeps what 5.x added: consumeMessageOrderly, consumeTimeoutMinute, groupRetryPolicy,
     groupSysFlag, attributes, subscriptionDataSet.
@@ -20,10 +21,10 @@ class SubscriptionGroupConfig(Body):
     consume_enable: bool = True
     consume_from_min_enable: bool = True
     consume_broadcast_enable: bool = True
-    retry_queue_nums: int = 1
-    retry_max_times: int = 16
+    retry_queue_nums: Int = 1
+    retry_max_times: Int = 16
     broker_id: int = 0
-    which_broker_when_consume_slowly: int = 1
+    which_broker_when_consume_slowly: Int = 1
     notify_consumer_ids_changed_enable: bool = True
     extra: Mapping[str, object] = field(default_factory=dict)
 

@@ -14,7 +14,7 @@ TAG_SEPARATOR: Final = "||"
 
 @final
 class ConsumeType(StrEnum):
-    """Who decides when to pull. Source: RocketMQ 4.9.8, ConsumeType."""
+    """The two kinds of consumers: push and pull. Source: RocketMQ 4.9.8, ConsumeType."""
 
     ACTIVELY = "CONSUME_ACTIVELY"
     PASSIVELY = "CONSUME_PASSIVELY"
@@ -30,7 +30,7 @@ class MessageModel(StrEnum):
 
 @final
 class ConsumeFromWhere(StrEnum):
-    """Where a group without progress begins. Source: RocketMQ 4.9.8, ConsumeFromWhere."""
+    """The start position of a group without progress. Source: RocketMQ 4.9.8, ConsumeFromWhere."""
 
     LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .._numbers import Int
 from ._body import Body
 from .queues import MessageQueue
 from .topics import DataVersion
@@ -39,7 +40,7 @@ class MessageQueueOffsets(Body):
 
 @dataclass(frozen=True, slots=True)
 class ResetOffsetBody(Body):
-    """Where a group is to begin again (requests 220, 222). Source: ResetOffsetBody."""
+    """The offsets that a group is reset to (requests 220, 222). Source: ResetOffsetBody."""
 
     offset_table: Mapping[MessageQueue, int] = field(default_factory=dict)
 
@@ -50,7 +51,7 @@ class MessageQueueOffset(Body):
 
     topic: str
     broker_name: str
-    queue_id: int
+    queue_id: Int
     offset: int
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from .._numbers import Int
 from ._body import Body
 
 
@@ -15,4 +16,4 @@ class MessageQueue(Body):
 
     topic: str
     broker_name: str
-    queue_id: int
+    queue_id: Int

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from .. import fastjson
-from .._compression import MAX_BODY_BYTES, decompress_body
 from .._errors import RemoteProtocolError
 from .._sys_flags import SysFlag
+from ..message._compression import MAX_BODY_BYTES, decompress_body
 from ._body import Body
 from .topics import DataVersion, TopicConfig, TopicConfigWrapper
 

@@ -1,4 +1,4 @@
-"""Where topics live: the answers of name servers."""
+"""Routes: the name servers' answers about topics, brokers and clusters."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,6 +24,11 @@ class QueueData(Body):
     write_queue_nums: int
     perm: int = Permission.READ_WRITE
     topic_sys_flag: int = 0
+
+    @property
+    def queue_count(self) -> int:
+        """The number of its queues, whether for readers, for writers, or for both."""
+        return max(self.read_queue_nums, self.write_queue_nums)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from .queues import MessageQueue
 
 @dataclass(frozen=True, slots=True)
 class ProcessQueueInfo(Body):
-    """What a consumer holds of one queue. Times in milliseconds, spelling the reference's own.
+    """The messages that a consumer holds of one queue. Times are in milliseconds.
 
     Source: RocketMQ 4.9.8, ProcessQueueInfo.
     """
@@ -84,7 +84,7 @@ class ConsumerRunningInfo(Body):
 
 @final
 class ConsumeResult(StrEnum):
-    """How a listener took one message. Source: RocketMQ 4.9.8, CMResult."""
+    """The outcome of one message at a listener. Source: RocketMQ 4.9.8, CMResult."""
 
     SUCCESS = "CR_SUCCESS"
     LATER = "CR_LATER"

@@ -1,4 +1,4 @@
-"""What a broker says of how it keeps its store."""
+"""Bodies about a broker's store."""
 
 import enum
 from dataclasses import dataclass

@@ -7,6 +7,7 @@ from typing import final
 
 from .. import fastjson
 from .._errors import RemoteProtocolError
+from .._numbers import Int
 from .._sys_flags import Permission
 from ._body import Body
 
@@ -15,7 +16,7 @@ TEXT_SEPARATOR = " "
 
 @final
 class TopicFilterType(StrEnum):
-    """How the tags of a topic's messages are hashed; both give the same code today."""
+    """The rules for hashing tags; both give the same code."""
 
     SINGLE_TAG = "SINGLE_TAG"
     MULTI_TAG = "MULTI_TAG"
@@ -23,7 +24,7 @@ class TopicFilterType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DataVersion(Body):
-    """Which state of a table this is.
+    """The version of a table: a counter and the time of its last change.
 
     ``timestamp`` is in milliseconds since 1970. ``state_version`` exists since 5.x and is
     ``None`` where the sender did not write it. Source: RocketMQ 4.9.8 and 5.3.3, DataVersion.
@@ -46,14 +47,19 @@ class TopicConfig(Body):
     """
 
     topic_name: str
-    read_queue_nums: int = 16
-    write_queue_nums: int = 16
-    perm: int = Permission.READ_WRITE
+    read_queue_nums: Int = 16
+    write_queue_nums: Int = 16
+    perm: Int = Permission.READ_WRITE
     topic_filter_type: str = TopicFilterType.SINGLE_TAG.value
-    topic_sys_flag: int = 0
+    topic_sys_flag: Int = 0
     order: bool = False
     attributes: Mapping[str, str] | None = None
     extra: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def queue_count(self) -> int:
+        """The number of its queues, whether for readers, for writers, or for both."""
+        return max(self.read_queue_nums, self.write_queue_nums)
 
     def encode_text(self) -> str:
         """The short form: name, queues to read and to write, permission, filter type.

@@ -39,6 +39,7 @@ from ._clients import (
     UnregisterClient,
 )
 from ._header import Header
+from ._kv import KvGet, KvMultiGet, KvScan, KvStatus, KvWatch, KvWrite
 from ._nameserver import (
     AddWritePermOfBroker,
     AddWritePermOfBrokerResponse,
@@ -156,6 +157,12 @@ __all__ = [
     "GetTopicsByCluster",
     "Header",
     "HeartbeatResponse",
+    "KvGet",
+    "KvMultiGet",
+    "KvScan",
+    "KvStatus",
+    "KvWatch",
+    "KvWrite",
     "Notification",
     "NotificationResponse",
     "NotifyConsumerIdsChanged",

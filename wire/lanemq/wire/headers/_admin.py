@@ -2,7 +2,8 @@
 
 from typing import final
 
-from ._header import Header, Int, Long
+from .._numbers import Int, Long
+from ._header import Header
 
 
 @final

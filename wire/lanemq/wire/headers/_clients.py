@@ -4,7 +4,8 @@ from typing import final
 
 from msgspec import field
 
-from ._header import Header, Int, Long
+from .._numbers import Int, Long
+from ._header import Header
 
 
 @final
@@ -21,7 +22,7 @@ class UnregisterClient(Header, frozen=True):
 
 @final
 class HeartbeatResponse(Header, frozen=True):
-    """What 5.x brokers add to the answer of HEART_BEAT 34; 4.x adds nothing.
+    """The answer to HEART_BEAT (34) of 5.x brokers; 4.x adds nothing to it.
 
     Source: RocketMQ 5.3.3, ClientManageProcessor.heartBeat.
     """

@@ -5,22 +5,14 @@ on the wire is the Java field's, ours is the same in snake case. A field without
 required, as in the reference; a field of ``None`` is absent.
 """
 
-import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, Final, Self, get_args
+from typing import Any, Self, get_args
 
 import msgspec
 
 from .._errors import LocalProtocolError, RemoteProtocolError
-
-Int = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
-"""A Java int."""
-
-Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-"""A Java long."""
-
-_DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,40}")
+from .._numbers import INT32, INT64, Long, read_number
 
 
 class Header(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -36,6 +28,10 @@ class Header(msgspec.Struct, frozen=True, gc=False, rename="camel"):
         Raises ``RemoteProtocolError``, naming the field that is missing or is no number of its
         size. (The reference goes on without such a field and fails later, or not at all.)
         """
+        for name in _numbers(cls):
+            text = fields.get(name)
+            if text is not None and not text.isdecimal():  # msgspec would take 1e5 and 1.0, too
+                return cls._from_unusual_fields(fields)
         try:
             return msgspec.convert(fields, cls, strict=False)
         except msgspec.ValidationError:
@@ -76,11 +72,13 @@ class Header(msgspec.Struct, frozen=True, gc=False, rename="camel"):
             if kind is bool:
                 values[field.encode_name] = text.lower() == "true"
             elif kind is int:
-                if _DECIMAL.fullmatch(text) is None:
+                try:
+                    number = read_number(text, INT64 if _is_long(field.type) else INT32)
+                except ValueError as error:
                     raise RemoteProtocolError(
-                        f"{cls.__name__}: field {field.encode_name} is {text[:40]!r}, no integer"
-                    )
-                values[field.encode_name] = int(text)
+                        f"{cls.__name__}: field {field.encode_name} is {error}"
+                    ) from None
+                values[field.encode_name] = number
             else:
                 values[field.encode_name] = text
         try:
@@ -101,4 +99,16 @@ def _kind(declared: Any) -> type:  # noqa: ANN401 - a field's annotation may be 
     while arguments := get_args(declared):
         declared = arguments[0]
     assert declared in (bool, int, str), declared
-    return declared  # type: ignore[no-any-return]
+    return declared  # type: ignore[no-any-return] # one of those three
+
+
+@cache
+def _numbers(header: type[Header]) -> tuple[str, ...]:
+    """The names of the fields that are numbers."""
+    return tuple(
+        field.encode_name for field in msgspec.structs.fields(header) if _kind(field.type) is int
+    )
+
+
+def _is_long(declared: Any) -> bool:  # noqa: ANN401 - as above
+    return declared == Long or any(_is_long(part) for part in get_args(declared))

@@ -2,7 +2,8 @@
 
 from typing import final
 
-from ._header import Header, Int, Long
+from .._numbers import Int, Long
+from ._header import Header
 
 
 @final
@@ -64,7 +65,7 @@ class RegisterBroker(Header, frozen=True):
 
 @final
 class RegisterBrokerResponse(Header, frozen=True):
-    """Where a slave finds its master. Source: RocketMQ 4.9.8, RegisterBrokerResponseHeader.
+    """The master's addresses for a slave. Source: RocketMQ 4.9.8, RegisterBrokerResponseHeader.
 
     ``serve_logical_queue_to_java`` is lanemq's own, for its brokers: the name server's setting.
     """

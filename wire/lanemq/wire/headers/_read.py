@@ -4,7 +4,8 @@ from typing import final
 
 from msgspec import field
 
-from ._header import Header, Int, Long
+from .._numbers import Int, Long
+from ._header import Header
 
 
 @final

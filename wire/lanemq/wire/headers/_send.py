@@ -5,7 +5,8 @@ from typing import Self, final
 
 from msgspec import field
 
-from ._header import Header, Int, Long
+from .._numbers import Int, Long
+from ._header import Header
 
 
 class SendMessage(Header, frozen=True):

@@ -2,7 +2,8 @@
 
 from typing import final
 
-from ._header import Header, Long
+from .._numbers import Long
+from ._header import Header
 
 
 @final

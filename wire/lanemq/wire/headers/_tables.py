@@ -1,4 +1,4 @@
-"""Which header goes with which request code.
+"""Tables from request code to header class.
 
 A code that is missing here has no header: its request or its answer is all body, or nothing.
 Source: RocketMQ 4.9.8 and 5.3.3, MQClientAPIImpl and the processors.
@@ -46,6 +46,7 @@ from ._clients import (
     UnregisterClient,
 )
 from ._header import Header
+from ._kv import KvGet, KvMultiGet, KvScan, KvStatus, KvWatch, KvWrite
 from ._nameserver import (
     AddWritePermOfBroker,
     AddWritePermOfBrokerResponse,
@@ -190,6 +191,12 @@ REQUEST_HEADERS: Final[dict[int, type[Header]]] = {
     Code.CHANGE_MESSAGE_INVISIBLETIME: ChangeInvisibleTime,
     Code.NOTIFICATION: Notification,
     Code.POLLING_INFO: PollingInfo,
+    Code.KV_WRITE: KvWrite,
+    Code.KV_GET: KvGet,
+    Code.KV_MULTI_GET: KvMultiGet,
+    Code.KV_SCAN: KvScan,
+    Code.KV_WATCH: KvWatch,
+    Code.KV_STATUS: KvStatus,
 }
 
 RESPONSE_HEADERS: Final[dict[int, type[Header]]] = {

@@ -5,6 +5,8 @@ through, wherever they are. Nothing here does I/O or reads a clock.
 """
 
 from ._bodies import (
+    AppendSuperseded,
+    AppendSupersededResult,
     CreateQueueForLogicalQueue,
     MigrateLogicalQueue,
     Redirect,
@@ -13,6 +15,7 @@ from ._bodies import (
     UpdateLogicalQueueMapping,
 )
 from ._chain import Chain, Located, by_offset, segment_at
+from ._indices import ClaimedLogicalIndices, ClaimLogicalIndices
 from ._invariants import (
     Finding,
     Invariant,
@@ -23,16 +26,26 @@ from ._invariants import (
 )
 from ._names import (
     FORWARD_QUEUE_ID_FIELD,
+    KEPT_FIELD,
+    LOCK_FIELD,
+    LOGICAL_BROKERS_MEMBER,
     LOGICAL_QUEUE_BROKER,
     LOGICAL_QUEUE_FLAG,
     LOGICAL_QUEUES_MAP_MEMBER,
     LOGICAL_QUEUES_MEMBER,
     LOGICAL_QUEUES_UNORDERED_MEMBER,
+    MOVED_FIELD,
     PROGRESS_PREFIX,
     READER_FIELD,
     REDIRECT_FIELD,
     REDIRECT_VALUE,
     SEGMENT_FIELD,
+    ProgressTopic,
+    index_of,
+    logical_broker,
+    logical_broker_number,
+    parse_progress_topic,
+    place_of,
     progress_topic,
 )
 from ._queues import (
@@ -41,6 +54,7 @@ from ._queues import (
     logical_queues_by_topic,
     with_logical_queues,
 )
+from ._reached import ReadersPlaces
 from ._report import (
     JAVA_ALL,
     JAVA_NONE,
@@ -59,11 +73,15 @@ __all__ = [
     "FORWARD_QUEUE_ID_FIELD",
     "JAVA_ALL",
     "JAVA_NONE",
+    "KEPT_FIELD",
+    "LOCK_FIELD",
+    "LOGICAL_BROKERS_MEMBER",
     "LOGICAL_QUEUES_MAP_MEMBER",
     "LOGICAL_QUEUES_MEMBER",
     "LOGICAL_QUEUES_UNORDERED_MEMBER",
     "LOGICAL_QUEUE_BROKER",
     "LOGICAL_QUEUE_FLAG",
+    "MOVED_FIELD",
     "NOT_SET",
     "PROGRESS_PREFIX",
     "READER_FIELD",
@@ -71,7 +89,11 @@ __all__ = [
     "REDIRECT_VALUE",
     "REPORT_MEMBER",
     "SEGMENT_FIELD",
+    "AppendSuperseded",
+    "AppendSupersededResult",
     "Chain",
+    "ClaimLogicalIndices",
+    "ClaimedLogicalIndices",
     "ClientView",
     "CreateQueueForLogicalQueue",
     "Finding",
@@ -83,6 +105,8 @@ __all__ = [
     "LogicalQueues",
     "LogicalQueuesByTopic",
     "MigrateLogicalQueue",
+    "ProgressTopic",
+    "ReadersPlaces",
     "Redirect",
     "ReuseLogicalQueue",
     "SealLogicalQueue",
@@ -97,7 +121,12 @@ __all__ = [
     "check_physical_queue",
     "check_queues",
     "gaps_beside",
+    "index_of",
+    "logical_broker",
+    "logical_broker_number",
     "logical_queues_by_topic",
+    "parse_progress_topic",
+    "place_of",
     "progress_topic",
     "segment_at",
     "serves_java",

@@ -5,6 +5,7 @@ SealTopicLogicalQueueRequestBody, ReuseTopicLogicalQueueRequestBody,
 CreateMessageQueueForLogicalQueueRequestBody, MigrateLogicalQueueBody, MQClientAPIImpl.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -81,13 +82,36 @@ class CreateQueueForLogicalQueue(Body):
 class MigrateLogicalQueue(Body):
     """The two ends of a migration: MIGRATE_TOPIC_LOGICAL_QUEUE_PREPARE 417 to NOTIFY 419.
 
-    ``source`` may be absent where it is down for good.
+    ``source`` may be absent where it is down for good. ``progress`` is lanemq's own member: group
+    -> logical offset, as the source knows it; in the answer to a prepare, and in a commit. So is
+    ``source_is_gone``: an operator's word that a source which a name server lists is lost.
     """
 
-    NAMES: ClassVar = {"source": "fromQueueRouteData", "destination": "toQueueRouteData"}
+    NAMES: ClassVar = {
+        "source": "fromQueueRouteData",
+        "destination": "toQueueRouteData",
+        "progress": "lanemqProgress",
+        "source_is_gone": "lanemqSourceIsGone",
+    }
 
     source: Segment | None = None
     destination: Segment | None = None
+    progress: Mapping[str, int] | None = None
+    source_is_gone: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AppendSuperseded(Body):
+    """APPEND_SUPERSEDED_MESSAGES, lanemq's own: of one topic, or of all."""
+
+    topic: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AppendSupersededResult(Body):
+    """Its answer: how many messages are at the ends of their logical queues now."""
+
+    messages: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +124,9 @@ class Redirect:
     """The segment to ask instead."""
 
     def encode(self) -> bytes:
-        return fastjson.dumps([self.current, self.following])
+        """Clients need no numbers of migrations."""
+        segments = self.current, self.following
+        return fastjson.dumps([segment.with_migration(None) for segment in segments])
 
     @classmethod
     def decode(cls, data: bytes) -> "Redirect | None":

@@ -14,11 +14,11 @@ from ._segment import Segment, SegmentKey, SegmentState, sort_key
 @final
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Where a reader of a logical offset goes on."""
+    """The position in a chain at which a reader continues."""
 
     segment: Segment
     logical_offset: int
-    """Where to read: what was asked for, or the next offset that can be, if that is none."""
+    """The offset to read: the one asked for, or the next that can be, if that is none."""
     is_legal: bool
     """False where the offset asked for is gone, was never there, or is beyond the end."""
 
@@ -32,13 +32,15 @@ class Located:
 class Chain:
     """The segments of one logical queue, sorted. Immutable: changes give another chain."""
 
-    __slots__ = ("_readable", "_segments", "index")
+    __slots__ = ("_forced", "_placed", "_readable", "_segments", "index")
 
     def __init__(self, index: int, segments: Iterable[Segment] = ()) -> None:
         self.index = index
         self._segments = tuple(sorted(segments, key=sort_key))
-        # Every pull asks for them.
-        self._readable = tuple(s for s in self._segments if s.is_readable and s.delta >= 0)
+        # Every send and every pull asks for them.
+        self._placed = tuple(s for s in self._segments if s.delta >= 0)
+        self._readable = tuple(s for s in self._placed if s.is_readable)
+        self._forced = tuple(s.delta for s in self._placed if s.is_forced)
 
     @property
     def segments(self) -> Sequence[Segment]:
@@ -64,6 +66,36 @@ class Chain:
     def __repr__(self) -> str:
         return f"Chain({self.index}, [{', '.join(map(str, self._segments))}])"
 
+    # Places
+
+    @property
+    def placed(self) -> tuple[Segment, ...]:
+        """The segments whose place in the queue is known."""
+        return self._placed
+
+    @property
+    def last(self) -> Segment | None:
+        """The segment that the queue ends with, open or sealed; None where none has a place.
+
+        An expired one counts only where there is no other: what is left of a migration that was
+        called off may stand behind the open end.
+        """
+        placed = self._placed
+        lasting = (s for s in reversed(placed) if s.state is not SegmentState.EXPIRED)
+        return next(lasting, placed[-1] if placed else None)
+
+    @property
+    def tail(self) -> Segment | None:
+        """The segment that takes messages now.
+
+        A migration's destination takes them once it has its place; before that only where the
+        source takes none any more. None where nothing does, at least for the moment.
+        """
+        writable = self.writable
+        if writable is not None and writable.delta < 0:
+            return self.normal or writable
+        return writable
+
     # Reading
 
     @property
@@ -72,7 +104,7 @@ class Chain:
         return self._readable
 
     def locate(self, logical_offset: int) -> Located | None:
-        """Where a pull at ``logical_offset`` goes; None if there is nothing to read at all.
+        """The segment and offset for a pull at ``logical_offset``; None without any message.
 
         The end of a sealed last segment is a legal place: nothing is there yet. In a gap the
         next readable segment begins behind the offset, which is then no legal one.
@@ -92,10 +124,35 @@ class Chain:
             return Located(following, following.delta, is_legal=False)
         return Located(segment, end, is_legal=logical_offset == end)
 
+    def forced_before(self, logical_offset: int) -> int | None:
+        """The last place before an offset at which the queue went on past a source; None if none.
+
+        A reader at the offset whose segment nobody remembers may have read the source up to it.
+        """
+        if not self._forced:  # nearly always
+            return None
+        return max((delta for delta in self._forced if delta < logical_offset), default=None)
+
     def next_readable(self, after: Segment) -> Segment | None:
-        """The first readable segment that is sorted behind ``after``, in the chain or not."""
-        place = sort_key(after)
-        return next((s for s in self.readable if sort_key(s) > place), None)
+        """The segment at which readers go on behind ``after``, in the chain or not.
+
+        None where there is none, and where messages may be in between that this chain does not
+        show: a migration's destination that may have been opened since, or offsets that are in
+        none of its segments. Whoever has ``after`` knows what came next to it; further on there
+        may be segments that it was never told of.
+        """
+        place, end, is_beside = sort_key(after), after.end_offset, True
+        for segment in self._placed:
+            if sort_key(segment) <= place:
+                continue
+            if not is_beside and end is not None and segment.delta > end:
+                return None
+            if segment.is_readable:
+                return segment
+            if segment.state is SegmentState.WRITE_ONLY:
+                return None
+            end, is_beside = max(end or 0, segment.next_delta), False
+        return None
 
     @property
     def origin(self) -> Segment | None:
@@ -116,19 +173,23 @@ class Chain:
     @property
     def end_offset(self) -> int | None:
         """The logical offset behind the last message; None while the last segment is open."""
-        placed = [segment for segment in self._segments if segment.delta >= 0]
-        return placed[-1].end_offset if placed else 0
+        return self._placed[-1].end_offset if self._placed else 0
 
     @property
     def known_end(self) -> int:
         """The least logical offset that a successor may begin at, as far as this chain tells."""
-        return max((s.next_delta for s in self._segments if s.delta >= 0), default=0)
+        return max((s.next_delta for s in self._placed), default=0)
+
+    @property
+    def last_migration(self) -> int:
+        """The greatest number that a migration of the queue had, as far as this chain tells."""
+        return max((segment.migration or 0 for segment in self._segments), default=0)
 
     # Writing
 
     @property
     def writable(self) -> Segment | None:
-        """Where a message goes: the last segment that takes any, as clients look for it."""
+        """The segment for a send: the last one that takes messages, as clients choose it."""
         return next((s for s in reversed(self._segments) if s.is_writable), None)
 
     @property
@@ -140,6 +201,10 @@ class Chain:
     def write_only(self) -> Segment | None:
         """The last segment in state WriteOnly: where a migration goes to."""
         return self._last(SegmentState.WRITE_ONLY)
+
+    def all_of(self, state: SegmentState) -> tuple[Segment, ...]:
+        """The segments in a state."""
+        return tuple(s for s in self._segments if s.state is state)
 
     def _last(self, state: SegmentState) -> Segment | None:
         return next((s for s in reversed(self._segments) if s.state is state), None)

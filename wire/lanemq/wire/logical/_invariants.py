@@ -1,4 +1,4 @@
-"""What must hold for logical queues, and a checker that says where it does not.
+"""The invariants of logical queues, and a checker that names each violation.
 
 The names I1 to I8 are used throughout: in findings, tests and documentation.
 

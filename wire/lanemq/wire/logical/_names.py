@@ -3,10 +3,13 @@
 Source: RocketMQ 5.0.0-PREVIEW, MixAll, MessageConst, MessageSysFlag, MQClientAPIImpl.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 LOGICAL_QUEUE_BROKER: Final = "__logical_queue_broker__"
 """The broker that a client sees its logical queues at; the queue id is the logical index."""
+
+LOGICAL_BROKERS_MEMBER: Final = "lanemqLogicalBrokers"
+"""Member of a route with logical queues: how many brokers clients of old see them at."""
 
 LOGICAL_QUEUE_FLAG: Final = 64
 """Bit of ``sysFlag``: in a route query "with logical queues", in a send "I follow redirects".
@@ -16,16 +19,19 @@ stored with the message.
 """
 
 READER_FIELD: Final = "logicalQueue"
-"""Ext field of a pull with the value ``true``: its sender reads segment by segment and follows
-redirects. Clients of 5.0.0-PREVIEW do not say it, and are known by their version."""
+"""Ext field with the value ``true``. Of a pull: its sender reads segment by segment and follows
+redirects. Of a commit: its sender reads so, and knows what its queue went past. Of a heartbeat:
+its sender names logical queues by their index. Clients of 5.0.0-PREVIEW do not say it; their pulls
+and commits are known by their version, and they by the port that they come to."""
 
 SEGMENT_FIELD: Final = "lanemqSegment"
 """Ext field of a send: the segment that its sender takes the queue for (``Segment.meant``).
 
 The queue id alone does not tell: a sender with an old view may mean a segment that was sealed
-long ago, on a message queue that is part of another logical queue by now. Only lanemq's own
-clients and servers say it. Where it is another one, they are sent on instead of writing where
-nobody looks for the message.
+long ago, on a message queue that is part of another logical queue by now. Or it may mean one that
+a migration was to open, which was called off, at a place where the queue has other messages by now.
+Only lanemq's own clients and servers say it. Where it is another one, they are sent on instead of
+writing where nobody looks for the message, or taking it for one at another offset.
 """
 
 REDIRECT_FIELD: Final = "REDIRECT"
@@ -45,14 +51,75 @@ LOGICAL_QUEUES_UNORDERED_MEMBER: Final = "logicalQueuesInfoUnordered"
 LOGICAL_QUEUES_MAP_MEMBER: Final = "logicalQueuesInfoMap"
 """Member of the topic tables that are registered, handed out and kept: topic -> logical queues."""
 
+LOCK_FIELD: Final = "lanemqLock"
+"""Ext field of a request to lock or unlock queues (41, 42): they are logical queues, by index.
+
+The broker that a queue ends on lends its lock. Only lanemq's servers say it.
+"""
+
+MOVED_FIELD: Final = "lanemqMoved"
+"""Ext field of the answer to that: a queue does not end at this broker, or not any more."""
+
 PROGRESS_PREFIX: Final = "%LQ%"
+
+KEPT_FIELD: Final = "lanemqKept"
+"""Ext field of an answer with an offset (14): a group has committed it, even where it is 0.
+
+Brokers that do not say it answer 0 for "none" too, whatever they are asked for.
+"""
 
 
 def progress_topic(topic: str, delta: int) -> str:
     """The name under which a broker keeps groups' progress in logical queues that end on it.
 
     No topic can have it. ``delta`` is the first logical offset of the queue's last segment: so
-    who looks from the last segment back finds the latest offset first, and nothing has to be
-    carried along when the queue moves. The offsets are logical, the queue id is the index.
+    who looks from the last segment back finds the latest offset first. A migration carries what
+    its source has to its destination. The offsets are logical, the queue id is the index.
     """
     return f"{PROGRESS_PREFIX}{delta}%{topic}"
+
+
+class ProgressTopic(NamedTuple):
+    """The parts of a ``progress_topic``."""
+
+    topic: str
+    delta: int
+
+
+def parse_progress_topic(name: str) -> ProgressTopic | None:
+    """Take a ``progress_topic`` apart; None for any other name."""
+    if not name.startswith(PROGRESS_PREFIX):
+        return None
+    delta, separator, topic = name.removeprefix(PROGRESS_PREFIX).partition("%")
+    if not separator or not topic or not delta.isascii() or not delta.isdigit():
+        return None
+    return ProgressTopic(topic, int(delta)) if len(delta) < 20 else None
+
+
+def logical_broker(number: int) -> str:
+    """The name of a broker at which clients of old see logical queues; the first has number 0."""
+    return f"{LOGICAL_QUEUE_BROKER}{number or ''}"
+
+
+def logical_broker_number(name: str) -> int | None:
+    """Return the number of the logical broker of that name; None for any other name."""
+    digits = name.removeprefix(LOGICAL_QUEUE_BROKER)
+    if digits == name:
+        return None
+    if not digits:
+        return 0
+    is_number = digits.isascii() and digits.isdigit() and digits[0] != "0" and len(digits) < 10
+    return int(digits) if is_number else None
+
+
+def place_of(index: int, brokers: int) -> tuple[int, int]:
+    """Number of the broker and queue id that clients of old know a logical queue by.
+
+    ``brokers`` is how many the topic has. ``index_of`` is the way back.
+    """
+    return index % brokers, index // brokers
+
+
+def index_of(number: int, queue_id: int, brokers: int) -> int:
+    """The logical index of a queue of broker ``number``."""
+    return queue_id * brokers + number

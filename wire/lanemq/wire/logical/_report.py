@@ -1,4 +1,4 @@
-"""What a lanemq broker tells a name server about logical queues beyond 5.0.0-PREVIEW's map.
+"""The report of a lanemq broker to a name server: logical queues, beyond 5.0.0-PREVIEW's map.
 
 It is a member of the table of topics in a registration, so a name server that does not know it
 passes over it. What the name server has to say in return is an ext field of its answer.
@@ -22,7 +22,7 @@ JAVA_NONE: Final = "none"
 
 @final
 class ClientView(StrEnum):
-    """What clients that know nothing of logical queues see of a topic that has them."""
+    """The view of a topic with logical queues for clients that do not know them."""
 
     LOGICAL = "logical"
     """One broker with as many queues: a logical listener, which translates."""
@@ -61,7 +61,7 @@ def gaps_beside(broker_name: str, queues: LogicalQueues) -> tuple[GapReport, ...
     """
     gaps = []
     for chain in queues.values():
-        placed = [segment for segment in chain if segment.delta >= 0]
+        placed = chain.placed
         for before, after in pairwise(placed):
             is_beside = broker_name in (before.broker_name, after.broker_name)
             end = before.end_offset
@@ -72,13 +72,16 @@ def gaps_beside(broker_name: str, queues: LogicalQueues) -> tuple[GapReport, ...
 
 @dataclass(frozen=True, slots=True)
 class TopicReport(Body):
-    """What a broker knows of one of its topics with logical queues."""
+    """A broker's knowledge of one of its topics with logical queues."""
 
     client_view: ClientView = ClientView.LOGICAL
     serve_to_java: bool = True
     """Whether flagged Java clients may be told of the logical queues (see ``serves_java``)."""
     gaps: tuple[GapReport, ...] = ()
     """See ``gaps_beside``."""
+    brokers: int = 1
+    """Number of brokers clients of old see its logical queues at; 0 from a broker that has not
+    heard of it yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,14 @@ class LogicalListenerReport(Body):
     address: str
     """``host:port`` that clients connect to."""
     since_ms: int = 0
-    """When it began to listen, in milliseconds since 1970: all name servers name the oldest."""
+    """Time it began to listen, in milliseconds since 1970: all name servers name the oldest."""
+    addresses: tuple[str, ...] = ()
+    """Its address for each of the brokers that clients of old see, from the first on."""
+
+    def address_of(self, number: int) -> str | None:
+        """Return the address at which it stands for broker ``number``; None where it does not."""
+        addresses = self.addresses or (self.address,)
+        return addresses[number] if number < len(addresses) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ NOT_SET = -1
 
 @final
 class SegmentState(StrEnum):
-    """What may be done with a segment. The value is the name on the wire."""
+    """The states of a segment. The value is the name on the wire."""
 
     ordinal: int
     """The number of the state, which chains are sorted by."""
@@ -39,7 +39,7 @@ class SegmentState(StrEnum):
     NORMAL = "Normal", 2, True, True
     """The open end of a logical queue."""
     WRITE_ONLY = "WriteOnly", 3, True, False
-    """Where a queue is being migrated to; its ``delta`` may not be known yet."""
+    """A queue is being migrated to it; its ``delta`` may not be known yet."""
 
     @classmethod
     def from_json(cls, value: object) -> "SegmentState":
@@ -59,7 +59,7 @@ _BY_NAME = {state.value: state for state in SegmentState}
 
 @final
 class SegmentKey(NamedTuple):
-    """What makes two accounts of a segment accounts of the same one."""
+    """The identity of a segment: equal in all accounts of the same segment."""
 
     topic: str
     broker_name: str
@@ -82,6 +82,8 @@ class Segment(Body):
         "first_time_ms": "firstMsgTimeMillis",
         "last_time_ms": "lastMsgTimeMillis",
         "broker_address": "brokerAddr",
+        "migration": "lanemqMigration",
+        "is_forced": "lanemqForced",
     }
 
     message_queue: MessageQueue
@@ -94,11 +96,24 @@ class Segment(Body):
     offset_max: int = NOT_SET
     """The physical offset behind the last message; not set while the segment is open."""
     first_time_ms: int = NOT_SET
-    """When the first message was stored; 0 if it could not be read when the segment was sealed."""
+    """Store time of the first message; 0 if it could not be read when the segment was sealed."""
     last_time_ms: int = NOT_SET
-    """When the last message was stored; see ``first_time_ms``."""
+    """Store time of the last message; see ``first_time_ms``."""
     broker_address: str | None = None
     """``host:port`` of the master when this was written: a hint, the name counts."""
+    migration: int | None = None
+    """lanemq's own: number of the migration that opened the segment, or that is to open it.
+
+    Each migration of a logical queue has a greater number than all before it, so a segment with
+    this number or a greater one is the proof that the migration took place. None where the
+    queue began, and at brokers that do not number migrations.
+    """
+    is_forced: bool | None = None
+    """lanemq's own: True where the queue went on here by an operator's word, past its source.
+
+    Some readers may have been given messages of the source that have no place in the queue: the
+    offsets behind ``delta`` may be of those.
+    """
 
     @property
     def topic(self) -> str:
@@ -133,7 +148,7 @@ class Segment(Body):
 
     @property
     def count(self) -> int:
-        """How many messages the segment was sealed with; 0 for an open one."""
+        """The number of messages in a sealed segment; 0 for an open one."""
         if self.offset_delta >= 0 and self.offset_max >= 0:
             return self.offset_max - self.offset_delta
         return 0
@@ -145,8 +160,20 @@ class Segment(Body):
 
     @property
     def meant(self) -> str:
-        """What names the segment beside topic, broker and queue id: a ``SEGMENT_FIELD``."""
-        return f"{self.logical_index}:{self.offset_delta}"
+        """The segment's ``SEGMENT_FIELD``: its name beside topic, broker and queue id, and its
+        place in the logical queue where that is known."""
+        name = f"{self.logical_index}:{self.offset_delta}"
+        return name if self.delta < 0 else f"{name}:{self.delta}"
+
+    def is_meant(self, said: str) -> bool:
+        """Return whether a ``SEGMENT_FIELD`` names this segment, at no other place than its own."""
+        index, _, rest = said.partition(":")
+        begin, _, delta = rest.partition(":")
+        return (
+            index == str(self.logical_index)
+            and begin == str(self.offset_delta)
+            and (not delta or self.delta < 0 or delta == str(self.delta))
+        )
 
     @property
     def next_delta(self) -> int:
@@ -184,8 +211,17 @@ class Segment(Body):
         """The physical offset behind the last message, given that of the whole queue."""
         return min(queue_max_offset, self.offset_max) if self.is_sealed else queue_max_offset
 
+    def clamp_progress(self, logical_offset: int) -> int:
+        """Bound an offset that a group committed here by the segment's end, where that is known.
+
+        A segment that was superseded may have had more messages than it has a place for. The
+        offsets behind its end are those of others, which nobody has read here.
+        """
+        end = self.end_offset
+        return logical_offset if end is None else min(logical_offset, end)
+
     def clamp_count(self, queue_offset: int, wanted: int) -> int:
-        """How many of ``wanted`` messages from ``queue_offset`` on may be read here."""
+        """The number of readable messages from ``queue_offset`` on, at most ``wanted``."""
         if not self.is_sealed:
             return wanted
         return max(0, min(wanted, self.offset_max - queue_offset))
@@ -221,6 +257,13 @@ class Segment(Body):
     def with_delta(self, delta: int) -> Self:
         return replace(self, delta=delta)
 
+    def with_migration(self, migration: int | None) -> Self:
+        return replace(self, migration=migration)
+
+    def for_clients(self) -> Self:
+        """The segment without the members that are for brokers and tools of lanemq alone."""
+        return replace(self, migration=None, is_forced=None)
+
     def with_address(self, broker_address: str | None) -> Self:
         return replace(self, broker_address=broker_address)
 
@@ -237,7 +280,7 @@ SortKey = tuple[int, int, int, str, str, int, int]
 
 
 def sort_key(segment: Segment) -> SortKey:
-    """What a chain is sorted by: known deltas first, then state, queue and first offset."""
+    """The sort key of a chain: known deltas first, then state, queue and first offset."""
     queue = segment.message_queue
     return (
         segment.delta < 0,

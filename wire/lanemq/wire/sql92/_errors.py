@@ -1,4 +1,4 @@
-"""What can be wrong with an expression, before it runs and while it runs."""
+"""Errors of expressions, before they run and while they run."""
 
 from typing import final
 

@@ -1,4 +1,4 @@
-"""What an expression is made of. Each node evaluates itself.
+"""The nodes of an expression. Each node evaluates itself.
 
 Logic has three values: true, false, and None for unknown, which is what a property that is
 missing gives. Any error in a part that is evaluated is an error of the whole.

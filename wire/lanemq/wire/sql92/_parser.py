@@ -1,4 +1,4 @@
-"""From tokens to nodes, by recursive descent; one method for each rule of the grammar.
+"""The parser: tokens to nodes by recursive descent, one method for each rule of the grammar.
 
 ::
 

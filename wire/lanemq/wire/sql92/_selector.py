@@ -1,10 +1,9 @@
 """An expression made ready to be asked about messages."""
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import final
 
-from .._properties import get_property
+from ..message._properties import get_property
 from ._errors import EvaluationError
 from ._nodes import Node, truth
 from ._parser import Parser
@@ -51,7 +50,6 @@ class Selector:
         return f"<Selector {self.text!r}>"
 
 
-@lru_cache(maxsize=256)
 def compile_sql(text: str, *, strict: bool = False) -> Selector:
     """The filter that ``text`` describes. Raises ``SqlInvalid``.
 

@@ -1,4 +1,4 @@
-"""From characters to tokens, one at a time: what comes after an expression is never read.
+"""The tokenizer: one token at a time; the text after an expression is never read.
 
 Source: RocketMQ 5.3.3, SelectorParser.jj; 4.9.8 lacks CONTAINS, STARTSWITH and ENDSWITH.
 """
@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, final
 from ._errors import SqlInvalid
 
 KEYWORDS: Final = frozenset(
+    # As a text they fit into a line.
     "NOT AND OR BETWEEN IN TRUE FALSE NULL IS CONTAINS STARTSWITH ENDSWITH".split()  # noqa: SIM905
 )
 

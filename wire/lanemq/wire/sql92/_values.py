@@ -107,5 +107,5 @@ def compare(left: Value, right: Value) -> int:
         elif type(right) is bool:
             return -1
     if type(left) is float or type(right) is float:
-        return compare_doubles(float(left), float(right))  # type: ignore[arg-type]
-    return (left > right) - (left < right)  # type: ignore[operator]
+        return compare_doubles(float(left), float(right))  # type: ignore[arg-type] # no text left
+    return (left > right) - (left < right)  # type: ignore[operator] # of one type by now

@@ -59,7 +59,8 @@ public final class Driver {
         Consuming.register(driver);
         Pulling.register(driver);
         for (String feature : new String[] {
-            "FeatureBatches", "FeatureLitePull", "FeatureLogicalQueues", "FeatureSelectors"}) {
+            "FeatureBatches", "FeatureLitePull", "FeatureLogicalQueues", "FeatureOldTransactions",
+            "FeatureRequests", "FeatureSelectors", "FeatureTimers", "FeatureTransactions"}) {
             driver.registerIfPresent(feature);
         }
         driver.serve();
@@ -163,6 +164,7 @@ public final class Driver {
         tune(client, "setPollNameServerInterval", 1000);
         tune(client, "setHeartbeatBrokerInterval", 2000);
         tune(client, "setPersistConsumerOffsetInterval", 1000);
+        tune(client, "setMqClientApiTimeout", 15000); // many clients share a small machine
     }
 
     static Message message(JSONObject from) {

@@ -15,7 +15,7 @@ from ._message import (
     query_by_unique_key,
 )
 from ._metadata import export_metadata_in_rocksdb, rocksdb_config_to_json
-from ._migration import abort_migration, migrate_queue, resume_migration
+from ._migration import abort_migration, append_superseded, migrate_queue, resume_migration
 from ._offset import reset_offset_by_time
 from ._rocksdb import check_rocksdb
 from ._send import send_message
@@ -56,6 +56,7 @@ for _command in (
     migrate_queue,
     resume_migration,
     abort_migration,
+    append_superseded,
     drain_broker,
     forget_broker,
     balance_logical_queues,

@@ -9,7 +9,7 @@ from typing import Any, final
 
 import click
 
-from ..._acl import Credentials
+from ...net._acl import Credentials
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -17,7 +17,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @final
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What ``open_admin`` takes, made of the options."""
+    """Arguments of ``open_admin``, made of the options."""
 
     credentials: Credentials | None
     tls: ssl.SSLContext | None

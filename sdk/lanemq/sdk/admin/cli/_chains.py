@@ -1,4 +1,4 @@
-"""How chains of logical queues are shown: as a table, and as JSON."""
+"""Chains of logical queues as a table and as JSON."""
 
 from collections.abc import Iterable
 
@@ -32,7 +32,7 @@ def write_chains(out: Output, chains: Iterable[Chain]) -> None:
 
 
 def merge_order(segment: Segment) -> tuple[int, str, str, int, int]:
-    """How mqadmin sorts what several brokers say of one logical queue."""
+    """The order in which mqadmin sorts what several brokers say of one logical queue."""
     queue = segment.message_queue
     return (
         segment.delta,

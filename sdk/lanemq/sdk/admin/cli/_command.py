@@ -1,4 +1,4 @@
-"""What the commands of ``lanemq admin`` share: name server, output, errors, exit status.
+"""Common parts of the commands of ``lanemq admin``: name server, output, errors, exit status.
 
 A command is a coroutine function. It gets an open ``AdminClient`` and an ``Output``, and
 returns the value that ``--json`` prints.
@@ -31,7 +31,7 @@ Opener = Callable[[str | None], AbstractAsyncContextManager[AdminClient]]
 
 
 class Output:
-    """Where a command writes; under ``--json`` its text goes nowhere."""
+    """The output of a command; under ``--json`` its text goes nowhere."""
 
     def __init__(self, *, json: bool) -> None:
         self.json = json

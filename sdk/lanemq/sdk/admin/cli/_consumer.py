@@ -5,14 +5,9 @@ Source: RocketMQ 4.9.8, UpdateSubGroupSubCommand, ConsumerProgressSubCommand.
 
 import click
 
-from lanemq.wire import (
-    ConsumerConnection,
-    MessageQueue,
-    Stages,
-    SubscriptionGroupConfig,
-    group_of_retry_topic,
-    version_name,
-)
+from lanemq.wire import group_of_retry_topic, version_name
+from lanemq.wire.bodies import ConsumerConnection, MessageQueue, SubscriptionGroupConfig
+from lanemq.wire.message import Stages
 
 from ..._errors import LanemqError, NoRoute
 from .._client import AdminClient, addresses_of

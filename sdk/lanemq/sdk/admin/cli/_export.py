@@ -9,15 +9,12 @@ from pathlib import Path
 
 import click
 
-from lanemq.wire import (
-    DLQ_PREFIX,
-    RETRY_PREFIX,
+from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX, is_system_group, is_system_topic
+from lanemq.wire.bodies import (
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
     TopicConfig,
     TopicConfigWrapper,
-    is_system_group,
-    is_system_topic,
 )
 
 from .._client import AdminClient
@@ -120,7 +117,7 @@ def _groups(wrapper: SubscriptionGroupWrapper) -> dict[str, SubscriptionGroupCon
 async def _of_cluster(
     admin: AdminClient, addresses: list[str], *, topics: bool, groups: bool, special: bool
 ) -> tuple[str, object]:
-    """The same from several brokers; queues of one topic on two of them add up."""
+    """Export from several brokers; queues of one topic on two of them add up."""
     all_topics: dict[str, TopicConfig] = {}
     all_groups: dict[str, SubscriptionGroupConfig] = {}
     for address in addresses:

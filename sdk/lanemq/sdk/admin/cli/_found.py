@@ -9,7 +9,8 @@ import re
 import tempfile
 from pathlib import Path
 
-from lanemq.wire import RemoteProtocolError, StoredMessage
+from lanemq.wire import RemoteProtocolError
+from lanemq.wire.message import StoredMessage
 
 from ..._errors import LanemqError
 from .._client import AdminClient

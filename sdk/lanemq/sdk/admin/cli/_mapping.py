@@ -10,6 +10,7 @@ from lanemq.wire import fastjson
 from lanemq.wire.logical import Segment, SegmentState
 
 from .._client import AdminClient
+from .._logical_indices import claimed_steps
 from .._logical_plan import MapQueue, OpenSegment, plan_mapping, plan_number
 from .._logical_survey import Survey, survey
 from ._chains import merge_order, write_chains
@@ -63,7 +64,7 @@ async def map_cluster(admin: AdminClient, out: Output, topic: str, cluster: str)
     found = await _whole(admin, topic, cluster)
     if not any(broker.queues for broker in found.view.brokers):
         fail(f"topic {topic!r} is on no master of cluster {cluster!r}: `updateTopic` makes it")
-    steps = plan_mapping(found.view)
+    steps = await claimed_steps(admin.claim_indices, found.view, plan_mapping(found.view))
     for step in steps:
         remark = await admin.map_queue(step.address, topic, step.queue_id, step.index)
         where = f"{step.broker} ({step.address})"
@@ -157,7 +158,11 @@ async def update_number(
             f"topic {topic!r} has no logical queues: `updateTopicLogicalQueueMapping -t {topic} "
             f"-c {cluster}` makes them"
         )
-    steps = plan_number(found.view, number)
+    try:
+        steps = plan_number(found.view, number)
+    except ValueError as error:
+        fail(str(error))
+    steps = await claimed_steps(admin.claim_indices, found.view, steps)
     for step in steps:
         if isinstance(step, OpenSegment):
             segment = await _open(admin, topic, step)

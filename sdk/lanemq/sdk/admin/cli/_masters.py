@@ -1,4 +1,4 @@
-"""Which brokers ``-b`` and ``-c`` mean."""
+"""The brokers that ``-b`` and ``-c`` mean."""
 
 from .._client import AdminClient
 from ._command import fail

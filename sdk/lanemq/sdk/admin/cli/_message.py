@@ -8,7 +8,8 @@ import codecs
 
 import click
 
-from lanemq.wire import MessageQueue, StoredMessage
+from lanemq.wire.bodies import MessageQueue
+from lanemq.wire.message import StoredMessage
 
 from ..._messages import Message
 from ..._options import ProducerOptions

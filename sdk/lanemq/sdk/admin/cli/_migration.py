@@ -6,9 +6,11 @@ Source: RocketMQ 5.0.0-PREVIEW, MigrateTopicLogicalQueueCommand; the other two a
 import click
 
 from .._client import AdminClient
-from .._migration import Migrated, abort, migrate, resume
+from .._logical_survey import masters_by_name
+from .._migration import abort, migrate, resume
+from .._migration_steps import Migrated
 from ._chains import write_chains
-from ._command import Output, command
+from ._command import Output, command, fail
 
 TOPIC = click.option("-t", "--topic", required=True, help="Topic name.")
 INDEX = click.option(
@@ -27,12 +29,33 @@ INDEX = click.option(
     type=click.IntRange(min=0),
     help="Do not ask the broker it leaves, which is gone for good; go on at this logical offset.",
 )
+@click.option(
+    "--sourceIsGone",
+    "source_is_gone",
+    is_flag=True,
+    help="With -fd: although a name server lists the broker it leaves.",
+)
 async def migrate_queue(
-    admin: AdminClient, out: Output, *, topic: str, index: int, broker: str, force_delta: int | None
+    admin: AdminClient,
+    out: Output,
+    *,
+    topic: str,
+    index: int,
+    broker: str,
+    force_delta: int | None,
+    source_is_gone: bool,
 ) -> object:
     """Have a logical queue go on at another broker. Nothing is copied; readers follow."""
+    if source_is_gone and force_delta is None:
+        fail("--sourceIsGone goes with -fd, the offset to go on from")
     done = await migrate(
-        admin, topic, index, broker.strip(), force_delta=force_delta, report=out.line
+        admin,
+        topic,
+        index,
+        broker.strip(),
+        force_delta=force_delta,
+        source_is_gone=source_is_gone,
+        report=out.line,
     )
     return _shown(out, done)
 
@@ -51,6 +74,25 @@ async def resume_migration(admin: AdminClient, out: Output, *, topic: str, index
 async def abort_migration(admin: AdminClient, out: Output, *, topic: str, index: int) -> object:
     """Call off a migration whose destination has no messages yet."""
     return _shown(out, await abort(admin, topic, index, report=out.line))
+
+
+@command("appendSupersededMessages")
+@click.option("-b", "--brokerName", "broker", required=True, help="Broker that was gone past.")
+@click.option("-t", "--topic", help="Of this topic only.")
+async def append_superseded(
+    admin: AdminClient, out: Output, *, broker: str, topic: str | None
+) -> object:
+    """Append what a broker took after its logical queues had gone on elsewhere (-fd).
+
+    At the open ends of the queues, in order, and once, however often it is called.
+    """
+    broker = broker.strip()
+    address = (await masters_by_name(admin, None)).get(broker)
+    if address is None:
+        fail(f"broker {broker!r} is not registered: start it, and call this again")
+    count = await admin.append_superseded(address, topic=topic)
+    out.line(f"{count} messages of {broker} are at the ends of their logical queues now")
+    return {"broker": broker, "messages": count}
 
 
 def _shown(out: Output, done: Migrated) -> object:

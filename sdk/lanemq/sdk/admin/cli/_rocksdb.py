@@ -7,9 +7,10 @@ import time
 
 import click
 
-from lanemq.wire import MASTER_ID, CheckRocksdbCqWriteResult, CheckStatus
+from lanemq.wire.bodies import MASTER_ID, CheckRocksdbCqWriteResult, CheckStatus
 
-from .._client import AdminClient, UnknownCluster
+from .._client import AdminClient
+from .._servers import UnknownCluster
 from ._command import Output, command
 
 DAYS_30_MS = 30 * 86_400_000

@@ -7,7 +7,7 @@ import time
 
 import click
 
-from lanemq.wire import MessageQueue
+from lanemq.wire.bodies import MessageQueue
 
 from ..._messages import Message, SendResult, SendStatus
 from ..._options import ProducerOptions

@@ -8,9 +8,11 @@ from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX, is_system_topic, reply_topic
 
 from ..._errors import LanemqError
 from .._client import AdminClient
+from .._logical_progress import carry_progress
 from .._logical_spread import Move, Topics, plan_balance, plan_drain, remains_at
 from .._logical_survey import ClusterSurvey, survey_all
 from .._migration import migrate
+from .._remains import Remainder, remainders
 from ._command import Output, command, fail
 from ._text import moment_in_seconds
 
@@ -43,9 +45,18 @@ async def drain_broker(
         return {"moves": _values(moves)}
     failures = await _carry_out(admin, out, moves)
     left = await survey_all(admin, cluster=cluster)
+    carried = await carry_progress(admin, _chains(left), broker, left.brokers)
+    if carried.offsets:
+        out.line(f"{carried.offsets} offsets of groups were taken along to where their queues end")
     verdict = await _verdict(admin, left, broker)
     for line in verdict:
         out.line(line)
+    if carried.missing:
+        first = carried.missing[0]
+        fail(
+            f"{len(carried.missing)} offsets of groups are kept at {broker} alone, as that of "
+            f"{first.group} in {first.queue.topic}: call it again"
+        )
     if failures:
         fail(f"{len(failures)} of {len(moves)} logical queues stay at {broker}: call it again")
     return {"moves": _values(moves), "verdict": verdict}
@@ -108,7 +119,7 @@ def _write_plan(out: Output, moves: Sequence[Move]) -> None:
 
 
 async def _carry_out(admin: AdminClient, out: Output, moves: Sequence[Move]) -> list[Move]:
-    """One migration after the other; one that fails is told and does not keep the rest."""
+    """Migrate one queue after the other; one that fails is told and does not keep the rest."""
     failures: list[Move] = []
     for number, move in enumerate(moves, 1):
         what = f"[{number}/{len(moves)}] {move.topic} logical queue {move.index}"
@@ -142,9 +153,17 @@ async def _verdict(admin: AdminClient, found: ClusterSurvey, broker: str) -> lis
         lines.append(f"topics without logical queues are still there: {shown}{more}")
     if remains.segments:
         lines.append(await _expiry(admin, found.brokers[broker], broker, remains.last_time_ms))
+    for left in await remainders(admin, _chains(found), broker, found.brokers):
+        lines.append(_left_text(left))
     if not lines:
         lines.append(f"{broker} can be switched off now: nothing needs it")
     return lines
+
+
+def _left_text(left: Remainder) -> str:
+    most = f", most of them {left.example}" if left.example else ""
+    last = f", the last stored {moment_in_seconds(left.last_time_ms)}" if left.last_time_ms else ""
+    return f"still there: {left.count} {left.what}{last}{most}"
 
 
 def _is_application_s(topic: str, found: ClusterSurvey) -> bool:

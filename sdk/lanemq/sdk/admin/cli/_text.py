@@ -1,4 +1,4 @@
-"""How mqadmin writes dates, maps and JSON, so that scripts that read it go on working.
+"""Dates, maps and JSON as mqadmin writes them, so that scripts that read it go on working.
 
 Times are local, as mqadmin's.
 Source: RocketMQ 4.9.8, UtilAll, MessageExt.toString; fastjson's SerializerFeature.PrettyFormat.
@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from lanemq.wire import Body, StoredMessage
+from lanemq.wire.bodies import Body
+from lanemq.wire.message import StoredMessage
 
 TIME_FORM = "a number of milliseconds since 1970 or yyyy-MM-dd#HH:mm:ss:SSS"
 _TIME = re.compile(r"(\d{4}-\d{2}-\d{2}#\d{2}:\d{2}:\d{2}):(\d{1,3})")

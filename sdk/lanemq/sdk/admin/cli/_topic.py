@@ -6,7 +6,8 @@ TopicRouteSubCommand, TopicStatusSubCommand.
 
 import click
 
-from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX, QueueData, RouteData, TopicConfig, permission_text
+from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX, permission_text
+from lanemq.wire.bodies import QueueData, RouteData, TopicConfig
 
 from ..._errors import LanemqError
 from .._client import AdminClient, addresses_of

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from lanemq.wire import (
+from lanemq.wire.bodies import (
     BrokerStatsData,
     CheckRocksdbCqWriteResult,
     ProducerTable,
@@ -18,7 +18,7 @@ from .._bridge import Bridge
 
 
 class BrokerRequests:
-    """One method per request."""
+    """Requests, one method each."""
 
     _core: AdminClient
 

@@ -1,11 +1,10 @@
 """The way into the administrator's client."""
 
 import ssl
-from contextlib import AbstractAsyncContextManager
 
-from ..._acl import Credentials
-from ..._discovery import NameServersLike
 from ...admin import _client as _core
+from ...net._acl import Credentials
+from ...net._discovery import NameServersLike
 from .._bridge import Opening
 from ._client import AdminClient
 
@@ -16,7 +15,7 @@ def open_admin(
     timeout_s: float = 5.0,
     credentials: Credentials | None = None,
     tls: ssl.SSLContext | None = None,
-) -> AbstractAsyncContextManager[AdminClient]:
+) -> Opening[AdminClient]:
     """Open an administrator's client; leaving the block closes its connections.
 
     ``name_servers``, ``credentials`` and ``tls`` are as for producers and consumers;

@@ -3,16 +3,11 @@
 Written by sdk/tools/generate_faces.py.
 """
 
-from ...admin._client import (
-    ORDER_TOPIC_NAMESPACE,
-    UnknownCluster,
-    addresses_of,
-    chosen_address,
-    queues_of,
-)
-from ...admin._messages import Pulled, PullStatus, message_id
-from ...admin._migration import Migrated, MigrationRefused
+from ...admin._client import ORDER_TOPIC_NAMESPACE, addresses_of, chosen_address, queues_of
+from ...admin._messages import Pulled, PulledRecords, PullStatus, message_id
+from ...admin._migration_steps import Migrated, MigrationRefused
 from ...admin._reset import ResetOffsets, Rollback
+from ...admin._servers import UnknownCluster
 from ...admin._tracks import MessageTrack, TrackType
 from ._broker import BrokerRequests
 from ._client import AdminClient
@@ -23,6 +18,7 @@ from ._moves import LogicalQueueOperations
 from ._name_server import NameServerRequests
 from ._open import open_admin
 from ._reset import reset_offsets_by_time
+from ._servers import ServerRequests
 from ._tracks import tracks_of
 
 __all__ = [
@@ -39,8 +35,10 @@ __all__ = [
     "NameServerRequests",
     "PullStatus",
     "Pulled",
+    "PulledRecords",
     "ResetOffsets",
     "Rollback",
+    "ServerRequests",
     "TrackType",
     "UnknownCluster",
     "addresses_of",

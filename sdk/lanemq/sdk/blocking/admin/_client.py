@@ -2,33 +2,28 @@
 
 from typing import final
 
-from lanemq.wire import ConsumerConnection, ConsumeStats, StoredMessage, TopicStatsTable
+from lanemq.wire.bodies import ConsumerConnection, ConsumeStats, TopicStatsTable
+from lanemq.wire.message import StoredMessage
 
 from ..._options import ClientOptions
 from ...admin import _client as _core
 from .._bridge import Bridge
-from ._broker import BrokerRequests
 from ._consumers import ConsumerRequests
-from ._logical import LogicalQueueRequests
 from ._messages import MessageRequests
 from ._moves import LogicalQueueOperations
-from ._name_server import NameServerRequests
 
 
 @final
-class AdminClient(
-    BrokerRequests,
-    ConsumerRequests,
-    LogicalQueueOperations,
-    LogicalQueueRequests,
-    MessageRequests,
-    NameServerRequests,
-):
+class AdminClient(LogicalQueueOperations, ConsumerRequests, MessageRequests):
     """Administers a cluster, of lanemq or of Apache RocketMQ. Made by ``open_admin``."""
 
     def __init__(self, core: _core.AdminClient, bridge: Bridge) -> None:
         self._core = core
         self._bridge = bridge
+
+    def close(self) -> None:
+        """Close this client as the end of its `with` block does; again and again does no harm."""
+        self._bridge.close()
 
     @property
     def name_servers(self) -> tuple[str, ...]:
@@ -37,16 +32,8 @@ class AdminClient(
 
     @property
     def client_options(self) -> ClientOptions:
-        """For a producer or a consumer of the same cluster: the same credentials and TLS."""
+        """Options for producers and consumers of the same cluster: the same credentials and TLS."""
         return self._bridge.run(lambda: self._core.client_options)
-
-    def masters(self, cluster: str) -> list[str]:
-        """Return the addresses of the masters of ``cluster``. Raises ``UnknownCluster``."""
-        return self._bridge.call(self._core.masters, cluster)
-
-    def broker_addresses(self, cluster: str) -> list[str]:
-        """Return the addresses of all brokers of ``cluster``. Raises ``UnknownCluster``."""
-        return self._bridge.call(self._core.broker_addresses, cluster)
 
     def broker_name(self, address: str) -> str:
         """Return the name under which ``address`` is registered. Raises ``LanemqError``."""
@@ -71,7 +58,7 @@ class AdminClient(
     def progress(self, group: str, *, topic: str | None = None) -> ConsumeStats:
         """Return what ``group`` has consumed, on all brokers of its retry topic.
 
-        Of logical queues, those of ``topic``, or of the topics that connected members read.
+        Of logical queues, those of ``topic``, or of all topics that the group has read.
         Raises ``NoRoute`` for a group that no broker has ever seen.
         """
         return self._bridge.call(self._core.progress, group, topic=topic)

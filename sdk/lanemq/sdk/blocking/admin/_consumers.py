@@ -1,6 +1,8 @@
 """Written after lanemq.sdk.admin._consumers by sdk/tools/generate_faces.py; change it there."""
 
-from lanemq.wire import (
+from collections.abc import Mapping
+
+from lanemq.wire.bodies import (
     ConsumeMessageDirectlyResultBody,
     ConsumerConnection,
     ConsumerRunningInfo,
@@ -16,7 +18,7 @@ from .._bridge import Bridge
 
 
 class ConsumerRequests:
-    """One method per request."""
+    """Requests, one method each."""
 
     _core: AdminClient
 
@@ -62,6 +64,14 @@ class ConsumerRequests:
     def put_offset(self, address: str, group: str, queue: MessageQueue, queue_offset: int) -> None:
         """Make a group resume at ``queue_offset`` (15). A running consumer overwrites it."""
         self._bridge.call(self._core.put_offset, address, group, queue, queue_offset)
+
+    def offset_table(self, address: str) -> Mapping[str, Mapping[int, int]]:
+        """Return the offsets that a broker keeps (43): ``topic@group`` -> queue id -> offset."""
+        return self._bridge.call(self._core.offset_table, address)
+
+    def delay_offsets(self, address: str) -> Mapping[int, int]:
+        """Return how far delayed delivery is (45): level -> offset of the next message."""
+        return self._bridge.call(self._core.delay_offsets, address)
 
     def reset_offsets(
         self, address: str, group: str, topic: str, timestamp_ms: int, *, force: bool

@@ -1,13 +1,22 @@
 """Written after lanemq.sdk.admin._logical by sdk/tools/generate_faces.py; change it there."""
 
-from lanemq.wire.logical import LogicalQueues, MigrateLogicalQueue, Segment, SegmentState
+from collections.abc import Mapping
+
+from lanemq.wire.logical import (
+    ClaimedLogicalIndices,
+    ClaimLogicalIndices,
+    LogicalQueues,
+    MigrateLogicalQueue,
+    Segment,
+    SegmentState,
+)
 
 from ...admin._client import AdminClient
 from .._bridge import Bridge
 
 
 class LogicalQueueRequests:
-    """One method per request."""
+    """Requests, one method each."""
 
     _core: AdminClient
 
@@ -74,11 +83,44 @@ class LogicalQueueRequests:
         return self._bridge.call(self._core.prepare_migration, address, source, destination)
 
     def commit_migration(
-        self, address: str, source: Segment | None, destination: Segment
+        self,
+        address: str,
+        source: Segment | None,
+        destination: Segment,
+        progress: Mapping[str, int] | None = None,
+        *,
+        source_is_gone: bool = False,
     ) -> MigrateLogicalQueue:
-        """Have the broker of ``destination`` take its place in the queue (418)."""
-        return self._bridge.call(self._core.commit_migration, address, source, destination)
+        """Have the broker of ``destination`` take its place in the queue (418).
+
+        ``progress`` (group -> logical offset) is what the source said when it prepared; where it
+        is None, a broker of lanemq asks the source for it. ``source_is_gone`` is an operator's
+        word that a source that is not sealed, and that a name server lists, is lost.
+        """
+        return self._bridge.call(
+            self._core.commit_migration,
+            address,
+            source,
+            destination,
+            progress,
+            source_is_gone=source_is_gone,
+        )
 
     def notify_migration(self, address: str, source: Segment | None, destination: Segment) -> None:
         """Tell a broker how it ended (419)."""
         self._bridge.call(self._core.notify_migration, address, source, destination)
+
+    def append_superseded(self, address: str, *, topic: str | None = None) -> int:
+        """Have a broker append what it took after its queues had gone on elsewhere (lanemq's own).
+
+        At the open ends of the logical queues, in order and once. Returns how many messages that
+        were. After any error the same call goes on where it stopped.
+        """
+        return self._bridge.call(self._core.append_superseded, address, topic=topic)
+
+    def claim_indices(self, address: str, asked: ClaimLogicalIndices) -> ClaimedLogicalIndices:
+        """Claim indices of logical queues at one broker, or hear of all claims (lanemq's own).
+
+        Raises ``RefusedByBroker`` where one has another owner; then none of them is claimed there.
+        """
+        return self._bridge.call(self._core.claim_indices, address, asked)

@@ -1,14 +1,16 @@
 """Written after lanemq.sdk.admin._messages by sdk/tools/generate_faces.py; change it there."""
 
-from lanemq.wire import MessageQueue, QueryConsumeQueueBody, StoredMessage, SystemGroup
+from lanemq.wire import SystemGroup
+from lanemq.wire.bodies import ExpressionType, MessageQueue, QueryConsumeQueueBody
+from lanemq.wire.message import StoredMessage
 
 from ...admin._client import AdminClient
-from ...admin._messages import LONG_MAX, Pulled
+from ...admin._messages import LONG_MAX, Pulled, PulledRecords
 from .._bridge import Bridge
 
 
 class MessageRequests:
-    """One method per request."""
+    """Requests, one method each."""
 
     _core: AdminClient
 
@@ -63,6 +65,32 @@ class MessageRequests:
             queue,
             queue_offset,
             expression=expression,
+            max_count=max_count,
+            group=group,
+        )
+
+    def pull_records(
+        self,
+        address: str,
+        queue: MessageQueue,
+        queue_offset: int,
+        *,
+        expression: str = "*",
+        expression_type: str = ExpressionType.TAG.value,
+        max_count: int = 32,
+        group: str = SystemGroup.TOOLS_CONSUMER,
+    ) -> PulledRecords:
+        """Read a queue as ``pull`` does, and leave the records as they are.
+
+        A broker judges tags by their hashes: others may be among them.
+        """
+        return self._bridge.call(
+            self._core.pull_records,
+            address,
+            queue,
+            queue_offset,
+            expression=expression,
+            expression_type=expression_type,
             max_count=max_count,
             group=group,
         )

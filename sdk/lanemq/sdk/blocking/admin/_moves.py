@@ -1,11 +1,12 @@
 """Written after lanemq.sdk.admin._moves by sdk/tools/generate_faces.py; change it there."""
 
 from ...admin._client import AdminClient
-from ...admin._migration import Migrated
+from ...admin._migration_steps import Migrated
 from .._bridge import Bridge
+from ._servers import ServerRequests
 
 
-class LogicalQueueOperations:
+class LogicalQueueOperations(ServerRequests):
     """Migrations, each as one call."""
 
     _core: AdminClient
@@ -13,17 +14,29 @@ class LogicalQueueOperations:
     _bridge: Bridge
 
     def migrate_logical_queue(
-        self, topic: str, index: int, destination: str, *, force_delta: int | None = None
+        self,
+        topic: str,
+        index: int,
+        destination: str,
+        *,
+        force_delta: int | None = None,
+        source_is_gone: bool = False,
     ) -> Migrated:
         """Have logical queue ``index`` go on at the broker named ``destination``.
 
         With ``force_delta`` the broker where it ends now is not asked, because it is gone for
         good, and the queue goes on from that logical offset; it must be no smaller than the
-        number of messages the queue ever had. Raises ``MigrationRefused``, and whatever stopped
+        number of messages the queue ever had. While a name server lists that broker it is refused
+        without ``source_is_gone``. Raises ``MigrationRefused``, and whatever stopped
         a step; ``resume_migration`` or the same call again goes on from there.
         """
         return self._bridge.call(
-            self._core.migrate_logical_queue, topic, index, destination, force_delta=force_delta
+            self._core.migrate_logical_queue,
+            topic,
+            index,
+            destination,
+            force_delta=force_delta,
+            source_is_gone=source_is_gone,
         )
 
     def map_logical_queues(self, topic: str, *, cluster: str | None = None) -> int:

@@ -1,13 +1,13 @@
 """Written after lanemq.sdk.admin._name_server by sdk/tools/generate_faces.py; change it there."""
 
-from lanemq.wire import ClusterInfo, RouteData
+from lanemq.wire.bodies import ClusterInfo, RouteData
 
 from ...admin._client import AdminClient
 from .._bridge import Bridge
 
 
 class NameServerRequests:
-    """One method per request. Reads ask the first name server that answers; writes ask all."""
+    """Requests, one method each. Reads ask the first name server that answers; writes ask all."""
 
     _core: AdminClient
 
@@ -36,6 +36,11 @@ class NameServerRequests:
     def delete_route(self, topic: str, *, cluster: str | None = None) -> None:
         """Make every name server forget the route of ``topic`` (216)."""
         self._bridge.call(self._core.delete_route, topic, cluster=cluster)
+
+    def listed_at(self, broker_name: str) -> str | None:
+        """Return the address of a name server that lists a broker; None where none does that
+        answers."""
+        return self._bridge.call(self._core.listed_at, broker_name)
 
     def forget_broker(self, broker_name: str) -> None:
         """Make every name server forget what a broker had of logical queues (104).

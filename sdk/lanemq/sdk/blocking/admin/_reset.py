@@ -12,7 +12,8 @@ def reset_offsets_by_time(
 
     Without ``force`` no queue moves forward. Where nobody of the group is connected, the
     offsets in the broker are changed; a consumer of 5.x brokers is reset there in any case.
-    Raises ``NoRoute`` and ``RefusedByBroker``.
+    Raises ``NoRoute``, and ``RefusedByBroker`` also where the group has no offset, or has members
+    that are connected and have not committed one in each queue yet.
     """
     return admin._bridge.call(
         _core.reset_offsets_by_time, admin._core, group, topic, timestamp_ms, force=force

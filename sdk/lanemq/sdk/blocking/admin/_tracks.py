@@ -1,6 +1,6 @@
 """Written after lanemq.sdk.admin._tracks by sdk/tools/generate_faces.py; change it there."""
 
-from lanemq.wire import StoredMessage
+from lanemq.wire.message import StoredMessage
 
 from ...admin import _tracks as _core
 from ...admin._tracks import MessageTrack

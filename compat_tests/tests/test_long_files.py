@@ -1,0 +1,17 @@
+"""Long files go to the workers first, so that no worker is left alone with one at the end."""
+
+from pathlib import Path
+
+from lanemq.testkit.long_files import LONG_S, longest_first
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_file_that_takes_longest_comes_first_with_its_tests_in_their_order() -> None:
+    (long, _), *_ = sorted(LONG_S.items(), key=lambda item: -item[1])
+    few, many = ["a.py::z", "a.py::b"], ["b.py::z", "b.py::y", "b.py::x"]
+    assert longest_first([*few, *many, f"{long}::it"], str) == [f"{long}::it", *many, *few]
+
+
+def test_the_files_that_are_said_to_take_long_are_there() -> None:
+    assert [name for name in LONG_S if not (ROOT / name).is_file()] == []

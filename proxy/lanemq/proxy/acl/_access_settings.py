@@ -1,0 +1,136 @@
+"""The settings of a broker for who may do what: accounts of 4.x, users of 5.x.
+
+Source: RocketMQ 4.9.8, BrokerConfig, PlainPermissionManager; 5.3.3, AuthConfig.
+"""
+
+import dataclasses
+import os
+from pathlib import Path
+
+import msgspec
+
+from lanemq.sdk import Credentials
+
+from .._settings import ConfigError, Settings, setting
+
+
+def _home() -> Path | None:
+    """Return the directory of the environment variable ROCKETMQ_HOME."""
+    home = os.environ.get("ROCKETMQ_HOME")
+    return Path(home) if home else None
+
+
+class _Account(msgspec.Struct, rename="camel"):
+    """The value of innerClientAuthenticationCredentials."""
+
+    access_key: str
+    secret_key: str
+
+
+class _User(msgspec.Struct):
+    """The value of initAuthenticationUser."""
+
+    access_key: str = msgspec.field(name="username")
+    secret_key: str = msgspec.field(name="password")
+
+
+def _credentials(text: str, form: type[_Account | _User], key: str) -> Credentials | None:
+    """Read credentials; None where there are none. Raises ``ConfigError``."""
+    if not text:
+        return None
+    try:
+        found = msgspec.json.decode(text, type=form)
+        return Credentials(access_key=found.access_key, secret_key=found.secret_key)
+    except (msgspec.MsgspecError, ValueError):
+        members = ",".join(f'"{name}":"…"' for name in form.__struct_encode_fields__)
+        raise ConfigError(f"{key} must be {{{members}}}") from None
+
+
+def _codes(text: str, key: str) -> frozenset[int]:
+    """Read request codes with commas between. Raises ``ConfigError``."""
+    try:
+        return frozenset(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise ConfigError(f"{key} is {text!r}: it must be request codes, as 10,310") from None
+
+
+# No slots here: those of two bases cannot become those of one class.
+@dataclasses.dataclass(kw_only=True)
+class AccessSettings(Settings):
+    """The settings for accounts and users."""
+
+    acl_enable: bool = setting(False)
+    """Whether every request has to come from an account in the files below ``rocketmq_home``, or
+    from an address in their white lists."""
+    rocketmq_home: Path | None = dataclasses.field(default_factory=_home)
+    """The directory with ``conf/plain_acl.yml`` and ``conf/acl``. Default: the environment variable
+    ROCKETMQ_HOME."""
+    authentication_enabled: bool = setting(False)
+    """Whether every request has to come from a user, as in 5.x. Users are kept in the store, and
+    managed by tools (``createUser``)."""
+    authorization_enabled: bool = setting(False)
+    """Whether users need policies for what they do (``createAcl``)."""
+    init_authentication_user: str = setting("", secret=True)
+    """The first user, who may do everything: ``{"username":"…","password":"…"}``. Made at a start
+    where it does not exist."""
+    authentication_whitelist: str = setting("")
+    """Request codes, with commas between, that need no user."""
+    authorization_whitelist: str = setting("")
+    """Request codes, with commas between, that need a user and no policy."""
+    inner_client_authentication_credentials: str = setting("", secret=True)
+    """The account by which this broker signs what it asks other brokers:
+    ``{"accessKey":"…","secretKey":"…"}``, as in 5.3.3. At a broker with ``acl_enable`` it has to be
+    an administrator's; with ``authentication_enabled`` it is made at a start where it does not
+    exist, and may do everything."""
+
+    def check_access(self) -> None:
+        """Raise ``ConfigError`` for settings that do not go together."""
+        if self.acl_enable and self.rocketmq_home is None:
+            raise ConfigError(
+                "aclEnable is true, but where are the accounts? Set rocketmqHome, or the "
+                "environment variable ROCKETMQ_HOME, to the directory with conf/plain_acl.yml"
+            )
+        if self.acl_enable and self.authentication_enabled:
+            raise ConfigError(
+                "aclEnable (accounts of 4.x) and authenticationEnabled (users of 5.x) exclude each "
+                "other: set one of them to false"
+            )
+        if self.authorization_enabled and not self.authentication_enabled:
+            raise ConfigError(
+                "authorizationEnabled without authenticationEnabled would take anybody's word for "
+                "who asks: set both"
+            )
+        _ = self.inner_credentials, self.first_user, self.codes_open_to_all
+        _ = self.codes_open_to_users
+
+    @property
+    def inner_credentials(self) -> Credentials | None:
+        """The account in ``inner_client_authentication_credentials``; None where there is none.
+
+        Raises ``ConfigError`` for a text that is something else.
+        """
+        text = self.inner_client_authentication_credentials
+        return _credentials(text, _Account, "innerClientAuthenticationCredentials")
+
+    @property
+    def first_user(self) -> Credentials | None:
+        """The user in ``init_authentication_user``; None where there is none.
+
+        Raises ``ConfigError`` for a text that is something else.
+        """
+        return _credentials(self.init_authentication_user, _User, "initAuthenticationUser")
+
+    @property
+    def codes_open_to_all(self) -> frozenset[int]:
+        """The request codes in ``authentication_whitelist``. Raises ``ConfigError``."""
+        return _codes(self.authentication_whitelist, "authenticationWhitelist")
+
+    @property
+    def codes_open_to_users(self) -> frozenset[int]:
+        """The request codes in ``authorization_whitelist``. Raises ``ConfigError``."""
+        return _codes(self.authorization_whitelist, "authorizationWhitelist")
+
+    @property
+    def checks_requests(self) -> bool:
+        """Whether requests need an account or a user."""
+        return self.acl_enable or self.authentication_enabled

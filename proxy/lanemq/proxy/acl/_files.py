@@ -1,0 +1,172 @@
+"""The account files below a home directory: ``conf/plain_acl.yml`` and all of ``conf/acl``.
+
+Source: RocketMQ 4.9.8, PlainPermissionManager, AclFileWatchService.
+"""
+
+import fcntl
+import logging
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, final
+
+from lanemq.wire.bodies import DataVersion
+
+from .._settings import ConfigError, read_file
+from ._accounts import Account, Accounts
+from ._addresses import AddressPattern, WhiteList
+
+if TYPE_CHECKING:
+    from ._account_text import AccountText
+    from ._reading import AccountFile
+
+LOGGER = logging.getLogger("lanemq.proxy.acl")
+
+_MAIN_FILE: Final = Path("conf", "plain_acl.yml")
+_DIRECTORY: Final = Path("conf", "acl")
+_SUFFIXES: Final = frozenset({".yml", ".yaml"})
+
+Edit = Callable[["Mapping[Path, AccountText]"], Iterable[Path]]
+"""A change of the texts of files; it returns the paths of those that it has changed."""
+
+
+@final
+class AccountFiles:
+    """The account files of a broker."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def paths(self) -> list[Path]:
+        """Return the files that exist, those of ``conf/acl`` first, in the order of their names.
+
+        What is in hidden directories is left out: mounted volumes keep their versions there.
+        """
+        directory = self._home / _DIRECTORY
+        found = sorted(
+            path
+            for path in directory.rglob("*")
+            if path.suffix in _SUFFIXES
+            and not any(part.startswith(".") for part in path.relative_to(directory).parts)
+            and path.is_file()
+        )
+        main = self._home / _MAIN_FILE
+        return [*found, main] if main.is_file() else found
+
+    @property
+    def main(self) -> Path:
+        """The path of ``plain_acl.yml``, which gets new accounts."""
+        return self._home / _MAIN_FILE
+
+    def read(self) -> Accounts:
+        """Read all files. Raises ``ConfigError``, which names the file, the line and the key."""
+        return self._parse(self._data())
+
+    def change(self, edit: Edit, now_ms: int) -> Accounts:
+        """Change files, and return the accounts then. Blocks.
+
+        ``edit`` gets the texts by their paths, those that count first, and returns the paths that
+        it has changed. Whatever could not be read afterwards is not written: raises
+        ``ConfigError``, or what ``edit`` raises. After an ``OSError`` each file is as it was, or
+        changed.
+        """
+        from ._account_text import AccountText
+        from ._reading import read_account_file
+
+        with _alone(self.main.parent):
+            data = self._data()
+            for path, text in data.items():
+                read_account_file(text, source=str(path))
+            data.setdefault(self.main, b"")
+            texts = {path: AccountText(text) for path, text in data.items()}
+            fresh = {path: texts[path].encode(now_ms) for path in edit(texts)}
+            accounts = self._parse({**data, **fresh})
+            for path, text in fresh.items():
+                _replace(path, text)
+        return accounts
+
+    def _data(self) -> dict[Path, bytes]:
+        return {path: read_file(path) for path in self.paths()}
+
+    def _parse(self, data: Mapping[Path, bytes]) -> Accounts:
+        from ._reading import read_account_file  # only brokers with ACL need the parser
+
+        if not data:
+            raise ConfigError(
+                f"aclEnable is true, but there is neither {self.main} nor a .yml "
+                f"file in {self._home / _DIRECTORY}: rocketmqHome says where conf is"
+            )
+        files = [(path, read_account_file(text, source=str(path))) for path, text in data.items()]
+        return _together(files)
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """Keep other brokers that share the files from changing them meanwhile."""
+    held = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Replace a file whole, or not at all; its mode and its owner stay. A new one is 0600."""
+    path = path.resolve()
+    fresh = path.with_name(f".{path.name}.tmp")
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        number = file.fileno()
+        os.fchmod(number, 0o600)  # it may have been left behind
+        with suppress(FileNotFoundError):
+            status = path.stat()
+            with suppress(PermissionError):  # of another user: this one's from now on
+                os.fchown(number, status.st_uid, status.st_gid)
+            os.fchmod(number, stat.S_IMODE(status.st_mode))
+        file.write(data)
+        file.flush()
+        os.fsync(number)
+    fresh.replace(path)
+    held = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(held)
+    finally:
+        os.close(held)
+
+
+def _version(path: Path, file: "AccountFile") -> DataVersion:
+    if file.version is not None:
+        return file.version
+    try:
+        return DataVersion(path.stat().st_mtime_ns // 1_000_000)
+    except OSError:
+        return DataVersion()  # deleted just now
+
+
+def _together(files: "list[tuple[Path, AccountFile]]") -> Accounts:
+    """Put the accounts of all files together; of an access key the first account counts."""
+    by_key: dict[str, Account] = {}
+    patterns: list[AddressPattern] = []
+    for path, file in files:
+        for warning in file.warnings:
+            LOGGER.warning("%s", warning)
+        patterns += file.white_list
+        for account in file.accounts:
+            if by_key.setdefault(account.access_key, account) is not account:
+                LOGGER.warning(
+                    "%s: accessKey %s stands in another file too, which counts",
+                    path,
+                    account.access_key,
+                )
+    if not by_key and not patterns:
+        names = ", ".join(str(path) for path, _ in files)
+        raise ConfigError(
+            f"{names}: neither accounts nor globalWhiteRemoteAddresses; nobody would be let in"
+        )
+    return Accounts(
+        by_key=by_key,
+        white_list=WhiteList(patterns),
+        versions={str(path): _version(path, file) for path, file in files},
+    )

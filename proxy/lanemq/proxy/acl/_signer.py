@@ -1,0 +1,80 @@
+"""Checking signatures by one secret key.
+
+Every request is checked, so what is the same for all of an account is kept: the two inner states
+of HMAC (RFC 2104), which depend on the key alone, and, for the fields that a client sends time
+and again, the order of their values.
+"""
+
+import hashlib
+import hmac
+from binascii import b2a_base64
+from collections.abc import Callable, Iterable
+from operator import itemgetter
+from typing import Final, final
+
+from lanemq.wire import SIGNATURE_FIELD, UNSIGNED_FIELDS
+from lanemq.wire.frame import Frame
+
+_BLOCK_BYTES: Final = 64
+_INNER_PAD: Final = bytes(byte ^ 0x36 for byte in range(256))
+_OUTER_PAD: Final = bytes(byte ^ 0x5C for byte in range(256))
+
+_LATE_FLAG: Final = "_UNIQUE_KEY_QUERY"
+_UNSIGNED: Final = (UNSIGNED_FIELDS, frozenset({SIGNATURE_FIELD}))
+
+_ORDERS_MAX: Final = 64
+_NAMES_BYTES_MAX: Final = 1024
+
+Names = tuple[str, ...]
+
+
+@final
+class SignatureCheck:
+    """The signatures of one secret key."""
+
+    __slots__ = ("_inner", "_orders", "_outer")
+
+    def __init__(self, secret_key: str) -> None:
+        key = secret_key.encode()
+        if len(key) > _BLOCK_BYTES:
+            key = hashlib.sha1(key).digest()
+        block = key.ljust(_BLOCK_BYTES, b"\0")
+        self._inner = hashlib.sha1(block.translate(_INNER_PAD))
+        self._outer = hashlib.sha1(block.translate(_OUTER_PAD))
+        self._orders: dict[Names, Callable[[dict[str, str]], tuple[str, ...]]] = {}
+
+    def __repr__(self) -> str:
+        return "<SignatureCheck>"
+
+    def is_signed(self, frame: Frame) -> bool:
+        """Return whether a request has been signed with the key, and not changed since.
+
+        Java clients since 4.9.4 sign a flag of queries that earlier ones add afterwards: it may
+        be signed or not.
+        """
+        names = tuple(frame.fields)
+        order = self._orders.get(names)
+        if order is not None and self._fits(order(frame.fields), frame):
+            return True
+        for unsigned in _UNSIGNED:
+            signed = sorted(name for name in names if name not in unsigned)
+            if self._fits([frame.fields[name] for name in signed], frame):
+                self._remember(names, signed)
+                return True
+            if _LATE_FLAG not in frame.fields:
+                break
+        return False
+
+    def _fits(self, values: Iterable[str], frame: Frame) -> bool:
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update("".join(values).encode("utf-8", "replace"))  # as ``signed_content``
+        inner.update(frame.body)
+        outer.update(inner.digest())
+        given = frame.fields.get(SIGNATURE_FIELD, "").encode("utf-8", "replace")
+        return hmac.compare_digest(b2a_base64(outer.digest(), newline=False), given)
+
+    def _remember(self, names: Names, signed: list[str]) -> None:
+        """Keep the order of some fields: of few requests, and only of those who have the key."""
+        is_small = sum(map(len, names)) <= _NAMES_BYTES_MAX
+        if len(signed) > 1 and is_small and len(self._orders) < _ORDERS_MAX:
+            self._orders[names] = itemgetter(*signed)

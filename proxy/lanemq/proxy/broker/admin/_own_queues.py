@@ -1,0 +1,42 @@
+"""A broker's own message queues, as answers to operators name and date them."""
+
+from typing import Self, final
+
+from lanemq.storage import Store
+from lanemq.wire import Refused, ResponseCode
+from lanemq.wire.bodies import MessageQueue, TopicConfig
+
+from .._context import BrokerContext
+from ..state._topics import Topics
+
+
+@final
+class OwnQueues:
+    """The message queues of one broker."""
+
+    def __init__(self, *, broker_name: str, store: Store, topics: Topics) -> None:
+        self._broker_name = broker_name
+        self._store = store
+        self._topics = topics
+
+    @classmethod
+    def of(cls, broker: BrokerContext) -> Self:
+        """Return the queues of ``broker``."""
+        return cls(broker_name=broker.config.broker_name, store=broker.store, topics=broker.topics)
+
+    def topic(self, name: str) -> TopicConfig:
+        """Return a topic's settings. Raises ``Refused`` with TOPIC_NOT_EXIST."""
+        config = self._topics.get(name)
+        if config is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
+        return config
+
+    def named(self, topic: str, queue_id: int) -> MessageQueue:
+        """Return the name of a queue."""
+        return MessageQueue(topic, self._broker_name, queue_id)
+
+    def store_time_ms(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Return the store time of a message; -1 for an offset without one."""
+        if queue_offset < 0:
+            return -1
+        return self._store.store_time_ms(topic, queue_id, queue_offset)

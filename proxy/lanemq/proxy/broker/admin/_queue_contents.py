@@ -1,0 +1,149 @@
+"""Operators' questions about message queues: times, lowest offsets, entries.
+
+Source: RocketMQ 4.9.8, AdminBrokerProcessor, ConsumerOffsetManager.queryMinOffsetInAllGroup.
+"""
+
+from collections.abc import Callable
+from typing import Final, final
+
+from lanemq.storage import OffsetTable, Store
+from lanemq.wire import Refused, RequestCode, ResponseCode
+from lanemq.wire.bodies import (
+    ConsumeQueueData,
+    QueryConsumeQueueBody,
+    QueryConsumeTimeSpanBody,
+    QueryCorrectionOffsetBody,
+    QueueTimeSpan,
+)
+from lanemq.wire.frame import Frame
+from lanemq.wire.headers import (
+    QueryConsumeQueue,
+    QueryConsumeTimeSpan,
+    QueryCorrectionOffset,
+)
+
+from ...net._dispatch import Handlers, typed
+from ...net._session import Session
+from .._context import BrokerContext
+from ..state._clients import ClientRegistry
+from ..state._topics import Topics
+from ._own_queues import OwnQueues
+
+LONG_MAX: Final = (1 << 63) - 1
+UNITS_MAX: Final = 16_384  # of one answer; they stay far below the longest frame
+
+
+@final
+class QueueContents:
+    """The contents of message queues, and where groups stand in them."""
+
+    def __init__(
+        self,
+        *,
+        clients: ClientRegistry[Session],
+        now_ms: Callable[[], int],
+        offsets: OffsetTable,
+        queues: OwnQueues,
+        store: Store,
+        topics: Topics,
+    ) -> None:
+        self._clients = clients
+        self._now_ms = now_ms
+        self._offsets = offsets
+        self._queues = queues
+        self._store = store
+        self._topics = topics
+
+    def time_span(self, header: QueryConsumeTimeSpan, frame: Frame, session: Session) -> Frame:
+        """Answer the store times of each queue's begin and end and of the group's offset."""
+        topic = self._queues.topic(header.topic)
+        now_ms = self._now_ms()
+        spans = []
+        for queue_id in self._topics.queue_ids(topic.write_queue_nums):
+            end = self._store.bounds(header.topic, queue_id)[1]
+            consumed = self._offsets.get(header.group, header.topic, queue_id) or 0
+            first_ms = self._store.earliest_time_ms(header.topic, queue_id)
+            consumed_ms = first_ms
+            if consumed > 0:
+                consumed_ms = self._queues.store_time_ms(header.topic, queue_id, consumed - 1)
+            delay_ms = 0
+            if consumed < end:
+                next_ms = self._queues.store_time_ms(header.topic, queue_id, consumed)
+                # Without a store time (the message is gone) the reference counts from 1970.
+                delay_ms = now_ms - next_ms if next_ms > 0 else 0
+            spans.append(
+                QueueTimeSpan(
+                    message_queue=self._queues.named(header.topic, queue_id),
+                    min_time_stamp=first_ms,
+                    max_time_stamp=self._queues.store_time_ms(header.topic, queue_id, end - 1),
+                    consume_time_stamp=consumed_ms,
+                    delay_time=delay_ms,
+                )
+            )
+        return frame.reply(body=QueryConsumeTimeSpanBody(tuple(spans)).encode())
+
+    def correction(self, header: QueryCorrectionOffset, frame: Frame, session: Session) -> Frame:
+        """Answer the lowest offset of any group in each queue, leaving out some groups.
+
+        Where the compared group is ahead of it the answer is the largest long, "no correction".
+        """
+        left_out = set((header.filter_groups or "").split(","))
+        lowest: dict[int, int] = {}
+        for group in self._offsets.groups_of(header.topic):
+            if group in left_out:
+                continue
+            for queue_id, offset in self._offsets.queues(group, header.topic).items():
+                if offset >= self._store.bounds(header.topic, queue_id)[0]:
+                    lowest[queue_id] = min(offset, lowest.get(queue_id, LONG_MAX))
+        for queue_id, compared in self._offsets.queues(header.compare_group, header.topic).items():
+            if lowest.get(queue_id, LONG_MAX) > compared:
+                lowest[queue_id] = LONG_MAX
+        return frame.reply(body=QueryCorrectionOffsetBody(lowest).encode())
+
+    def queue_units(self, header: QueryConsumeQueue, frame: Frame, session: Session) -> Frame:
+        """Answer entries of a queue: position in the log, size, tags."""
+        topic, queue_id = header.topic or "", header.queue_id
+        config = self._topics.get(topic)
+        if config is None or not 0 <= queue_id < config.queue_count:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
+        subscription, filter_data = None, None
+        if header.consumer_group:
+            group = self._clients.consumer_group(header.consumer_group)
+            subscription = group.subscriptions.get(topic) if group is not None else None
+            if subscription is None:
+                filter_data = f"{header.consumer_group}@{topic} is not online!"
+        first, end = self._store.bounds(topic, queue_id)
+        body = QueryConsumeQueueBody(
+            subscription_data=subscription,
+            filter_data=filter_data,
+            queue_data=tuple(
+                ConsumeQueueData(unit.log_position, unit.size_bytes, unit.tags_code)
+                for unit in self._store.units(
+                    topic, queue_id, header.index, min(max(header.count, 0), UNITS_MAX)
+                )
+            ),
+            max_queue_index=end,
+            min_queue_index=first,
+        )
+        return frame.reply(body=body.encode())
+
+
+def register(handlers: Handlers, broker: BrokerContext) -> None:
+    """Register the requests about time spans, lowest offsets and entries of queues."""
+    queue_contents = QueueContents(
+        clients=broker.clients,
+        now_ms=broker.now_ms,
+        offsets=broker.store.tables.consumer_offsets,
+        queues=OwnQueues.of(broker),
+        store=broker.store,
+        topics=broker.topics,
+    )
+    handlers.add(
+        RequestCode.QUERY_CONSUME_TIME_SPAN, typed(QueryConsumeTimeSpan, queue_contents.time_span)
+    )
+    handlers.add(
+        RequestCode.QUERY_CORRECTION_OFFSET, typed(QueryCorrectionOffset, queue_contents.correction)
+    )
+    handlers.add(
+        RequestCode.QUERY_CONSUME_QUEUE, typed(QueryConsumeQueue, queue_contents.queue_units)
+    )

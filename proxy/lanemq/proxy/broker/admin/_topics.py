@@ -1,0 +1,247 @@
+"""Operators' requests about topics.
+
+Source: RocketMQ 4.9.8, AdminBrokerProcessor; TopicValidator (the names); 5.3.3 for 351.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import final
+
+from lanemq.storage import ConfigTables, Store
+from lanemq.wire import Refused, RequestCode, ResponseCode, topic_name_problem
+from lanemq.wire.bodies import (
+    DataVersion,
+    GroupList,
+    TopicConfig,
+    TopicConfigWrapper,
+    TopicFilterType,
+    TopicList,
+    TopicOffset,
+    TopicStatsTable,
+)
+from lanemq.wire.frame import Frame
+from lanemq.wire.headers import (
+    CreateTopic,
+    DeleteTopic,
+    GetTopicConfig,
+    GetTopicStatsInfo,
+    QueryTopicConsumeByWho,
+)
+from lanemq.wire.logical import LogicalQueues, with_logical_queues
+from lanemq.wire.message import is_stage_group
+
+from ...logical.broker._state import LogicalState
+from ...logical.rules import IN_PROGRESS, mapped_queues
+from ...net._dispatch import Handlers, typed
+from ...net._session import Session
+from .._context import BrokerContext
+from ..state._clients import ClientRegistry
+from ..state._stats import BrokerStatistics
+from ..state._topics import Topics
+from ._own_queues import OwnQueues
+
+LOGGER = logging.getLogger("lanemq.proxy.admin")
+
+
+@final
+class TopicSettings:
+    """The creation, change and deletion of topics."""
+
+    def __init__(
+        self,
+        *,
+        announced: Callable[[], Awaitable[None]],
+        delete_topic: Callable[[str], None],
+        logical: LogicalState,
+        topics: Topics,
+    ) -> None:
+        self._announced = announced
+        self._delete_topic = delete_topic
+        self._logical = logical
+        self._topics = topics
+
+    def put(self, header: CreateTopic, frame: Frame, session: Session) -> Awaitable[Frame]:
+        """Create a topic or change it; unlike 4.9.8, which forgets it, ``order`` is kept.
+
+        The answer waits, but not for long, until the name servers that are up know of it: whoever
+        sends next finds a route. (``AdminBrokerProcessor`` registers before it answers, too.)
+        """
+        self._require_users_own(header.topic)
+        self._topics.check_queues(header.read_queue_nums, header.write_queue_nums)
+        if header.topic_filter_type not in set(TopicFilterType):
+            names = " or ".join(TopicFilterType)
+            remark = f"the filter type of a topic is {names}, not {header.topic_filter_type[:40]!r}"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        mapping = self._logical.get(header.topic)
+        if mapping is not None:
+            queues = mapped_queues(mapping)
+            if min(header.read_queue_nums, header.write_queue_nums) < queues:
+                remark = (
+                    f"logical queues need {queues} queues of the topic: migrate them away first"
+                )
+                raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        known = self._topics.get(header.topic) or TopicConfig(header.topic)
+        config = replace(
+            known,
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_filter_type=header.topic_filter_type,
+            topic_sys_flag=header.topic_sys_flag or 0,
+            order=header.order,
+        )
+        LOGGER.info("topic %s put by %s: %s", header.topic, session.peer, config)
+        self._topics.put(config)
+        return self._once_announced(frame)
+
+    def delete(
+        self, header: DeleteTopic, frame: Frame, session: Session
+    ) -> Frame | Awaitable[Frame]:
+        """Delete a topic and its queues. The groups' offsets in it stay, as in 4.9.8."""
+        self._require_users_own(header.topic)
+        if self._logical.is_busy(header.topic):
+            raise Refused(ResponseCode.SYSTEM_ERROR, IN_PROGRESS)
+        LOGGER.info("topic %s deleted by %s", header.topic, session.peer)
+        self._delete_topic(header.topic)
+        if self._logical.get(header.topic) is not None:
+            return self._forget_logical(header.topic, frame)
+        return frame.reply()
+
+    async def _forget_logical(self, topic: str, frame: Frame) -> Frame:
+        await self._logical.forget(topic)
+        return await self._once_announced(frame)
+
+    async def _once_announced(self, frame: Frame) -> Frame:
+        await self._announced()
+        return frame.reply()
+
+    def _require_users_own(self, topic: str) -> None:
+        problem = topic_name_problem(topic)
+        if problem is None and self._topics.is_system(topic):
+            problem = f"The topic[{topic}] is conflict with system topic."
+        if problem is not None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, problem)
+
+
+@final
+class TopicViews:
+    """The settings of topics, their queues, and the groups that read them."""
+
+    def __init__(
+        self,
+        *,
+        clients: ClientRegistry[Session],
+        logical: LogicalState,
+        now_s: Callable[[], float],
+        queues: OwnQueues,
+        statistics: BrokerStatistics,
+        store: Store,
+        tables: ConfigTables,
+        topics: Topics,
+    ) -> None:
+        self._clients = clients
+        self._logical = logical
+        self._now_s = now_s
+        self._queues = queues
+        self._statistics = statistics
+        self._store = store
+        self._tables = tables
+        self._topics = topics
+        self._answered: tuple[DataVersion, bytes] | None = None
+        """The last answer to ``configs`` without logical queues, and the version that it has."""
+
+    def configs(self, frame: Frame, session: Session) -> Frame:
+        """Answer the settings of all topics."""
+        table = self._tables.topics
+        version = table.data_version
+        mapped = {
+            topic: LogicalQueues(mapping.chains.values())
+            for topic, mapping in self._logical.mappings.items()
+        }
+        if not mapped and self._answered is not None and self._answered[0] is version:
+            return frame.reply(body=self._answered[1])
+        wrapper = TopicConfigWrapper(
+            dict(table.configs), version, with_logical_queues({}, mapped) if mapped else {}
+        )
+        self._answered = version, wrapper.encode()
+        return frame.reply(body=self._answered[1])
+
+    def config_of(self, header: GetTopicConfig, frame: Frame, session: Session) -> Frame:
+        config = self._topics.get(header.topic)
+        if config is None:
+            remark = f"No topic in this broker. topic: {header.topic}"
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, remark)
+        return frame.reply(body=config.encode())
+
+    def system_topics(self, frame: Frame, session: Session) -> Frame:
+        return frame.reply(body=TopicList(tuple(sorted(self._topics.system_names()))).encode())
+
+    def offsets(self, header: GetTopicStatsInfo, frame: Frame, session: Session) -> Frame:
+        """Answer the bounds of each queue that may be written, and its last store time."""
+        topic, queues = header.topic, self._queues
+        table = {}
+        for queue_id in self._topics.queue_ids(queues.topic(topic).write_queue_nums):
+            first, end = self._store.bounds(topic, queue_id)
+            last_ms = queues.store_time_ms(topic, queue_id, end - 1) if end > 0 else 0
+            table[queues.named(topic, queue_id)] = TopicOffset(first, end, last_ms)
+        counter = self._statistics.topic(topic)
+        tps = counter.rates(self._now_s(), of_bytes=False)[0].tps if counter else 0.0
+        return frame.reply(body=TopicStatsTable(table, tps).encode())
+
+    def groups(self, header: QueryTopicConsumeByWho, frame: Frame, session: Session) -> Frame:
+        """Answer the groups that subscribe to a topic now, and those that have offsets in it.
+
+        Records of stages are kept as offsets of groups that nobody is in; they are left out.
+        """
+        names = {
+            *self._clients.groups_of_topic(header.topic),
+            *self._tables.consumer_offsets.groups_of(header.topic),
+        }
+        real = (name for name in names if not is_stage_group(name))
+        return frame.reply(body=GroupList(tuple(sorted(real))).encode())
+
+
+def register(handlers: Handlers, broker: BrokerContext) -> None:
+    """Register creation, deletion and inspection of topics."""
+    settings = TopicSettings(
+        announced=broker.announced,
+        delete_topic=broker.delete_topic,
+        logical=broker.logical,
+        topics=broker.topics,
+    )
+    views = TopicViews(
+        clients=broker.clients,
+        logical=broker.logical,
+        now_s=broker.now_s,
+        queues=OwnQueues.of(broker),
+        statistics=broker.statistics,
+        store=broker.store,
+        tables=broker.store.tables,
+        topics=broker.topics,
+    )
+
+    def clean_now(frame: Frame, session: Session) -> Frame:
+        """Ask the store to remove expired files, which it does beside the requests.
+
+        One cleaning takes log files, and the queue and index files that lead into them. Queues
+        of topics that do not exist any more go with their topic and need none.
+        """
+        broker.store.delete_expired_files()
+        return frame.reply()
+
+    handlers.add(RequestCode.UPDATE_AND_CREATE_TOPIC, typed(CreateTopic, settings.put))
+    handlers.add(RequestCode.DELETE_TOPIC_IN_BROKER, typed(DeleteTopic, settings.delete))
+    handlers.add(RequestCode.GET_ALL_TOPIC_CONFIG, views.configs)
+    handlers.add(RequestCode.GET_TOPIC_CONFIG, typed(GetTopicConfig, views.config_of))
+    handlers.add(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, views.system_topics)
+    handlers.add(RequestCode.GET_TOPIC_STATS_INFO, typed(GetTopicStatsInfo, views.offsets))
+    handlers.add(
+        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, typed(QueryTopicConsumeByWho, views.groups)
+    )
+    for code in (
+        RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
+        RequestCode.CLEAN_UNUSED_TOPIC,
+        RequestCode.DELETE_EXPIRED_COMMITLOG,
+    ):
+        handlers.add(code, clean_now)

@@ -1,0 +1,1 @@
+"""Requests of producers and consumers to a broker."""

@@ -1,0 +1,71 @@
+"""The task that does what is due: it sleeps until the next thing is, or until one comes before."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, final
+
+import trio
+
+from lanemq.wire import Refused
+
+RETRY_S: Final = 1.0
+"""Seconds of pause after the store refused a due message."""
+
+
+@final
+class DueTask:
+    """A task over ``work``, which does all that is due and returns when the next thing is.
+
+    ``work`` returns None where nothing waits, and raises ``Refused`` while the store takes nothing.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[], Awaitable[int | None]],
+        *,
+        logger: logging.Logger,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._work = work
+        self._logger = logger
+        self._now_ms = now_ms
+        self._wake = trio.Event()
+        self._rested = trio.Event()
+        self._sleeps_until_ms: int | None = None
+
+    async def run(self) -> None:
+        """Do everything when it is due, until cancelled."""
+        while True:
+            # Before it looks: what comes meanwhile may be due before what it has found.
+            self._wake, self._sleeps_until_ms = trio.Event(), None
+            try:
+                due_ms = await self._work()
+            except Refused as error:
+                self._logger.warning("due messages have to wait: %s", error.remark)
+                await trio.sleep(RETRY_S)  # nobody says when the store takes messages again
+                continue
+            if self._wake.is_set():
+                continue
+            self._sleeps_until_ms = due_ms
+            self._rested.set()
+            if due_ms is None:
+                await self._wake.wait()
+            else:
+                with trio.move_on_after(max(0, due_ms - self._now_ms()) / 1000):
+                    await self._wake.wait()
+
+    def wake(self) -> None:
+        """Have it look at what has come."""
+        self._wake.set()
+
+    def wake_before(self, due_ms: int) -> None:
+        """Have it look at what has come, if it would sleep beyond ``due_ms``."""
+        if self._sleeps_until_ms is None or due_ms < self._sleeps_until_ms:
+            self._wake.set()
+
+    async def look_again(self) -> None:
+        """Do what a moved clock makes due; returns once that is done."""
+        if self._rested.is_set():  # else another caller waits, and for the same
+            self._rested = trio.Event()
+        self._wake.set()
+        await self._rested.wait()

@@ -1,0 +1,199 @@
+"""Clients' requests about themselves (34, 35, 46), and about the members of a group (38).
+
+Source: RocketMQ 4.9.8, ClientManageProcessor, ConsumerManageProcessor,
+DefaultConsumerIdsChangeListener, ClientHousekeepingService.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final, final
+
+import trio
+
+from lanemq.wire import TIMERS_FIELD, Refused, RequestCode, ResponseCode, TopicSysFlag, retry_topic
+from lanemq.wire.bodies import CheckClientRequestBody, ConsumerIdList, HeartbeatData
+from lanemq.wire.frame import Frame, request
+from lanemq.wire.headers import GetConsumerListByGroup, UnregisterClient
+from lanemq.wire.logical import READER_FIELD
+from lanemq.wire.sql92 import SqlInvalid
+
+from ...net._dispatch import Handlers, typed
+from ...net._session import Session
+from .._config import BrokerConfig
+from .._context import BrokerContext
+from ..state._clients import ClientRegistry
+from ..state._consumer_filters import compile_filter, is_tag_type
+from ..state._filter import require_supported
+from ..state._groups import Groups
+from ..state._members import heartbeat_bytes
+from ..state._topics import Topics
+from ._locks import QueueLocks
+
+SCAN_S: Final = 10.0
+"""Seconds between two looks for clients and locks that nobody renewed."""
+
+GROUPS_MAX: Final = 1500
+"""Most groups that one connection may be in: they come in one heartbeat, and end together."""
+SUBSCRIPTIONS_MAX: Final = 4000
+"""Most subscriptions in one heartbeat."""
+
+_REGISTERED: Final = "clients"
+
+
+@final
+class Heartbeats:
+    """The handlers of heartbeats, over the client registry of one broker."""
+
+    def __init__(
+        self,
+        *,
+        clients: ClientRegistry[Session],
+        config: BrokerConfig,
+        groups: Groups,
+        has_timers: bool,
+        locks: QueueLocks,
+        now_s: Callable[[], float],
+        topics: Topics,
+    ) -> None:
+        self._clients = clients
+        self._config = config
+        self._groups = groups
+        self._has_timers = has_timers
+        self._locks = locks
+        self._now_s = now_s
+        self._topics = topics
+
+    def heartbeat(self, frame: Frame, session: Session) -> Frame:
+        """Register the client, and answer only then: it may ask for its group at once."""
+        data = HeartbeatData.decode(frame.body)
+        if not session.account.admits(heartbeat_bytes(data)):
+            remark = "[OVERLOAD]the groups of this connection are as much as the broker can keep"
+            raise Refused(ResponseCode.SYSTEM_BUSY, remark)
+        self._check_numbers(data, session)
+        for consumer in data.consumer_data_set:
+            config = self._groups.find(consumer.group_name)
+            if config is not None:
+                # A group with too long a name for one can consume, but give nothing back.
+                with suppress(Refused):
+                    self._topics.ensure(
+                        retry_topic(consumer.group_name),
+                        queues=config.retry_queue_nums,
+                        may_be_lost=True,
+                        sys_flag=TopicSysFlag.UNIT_SUB if consumer.unit_mode else 0,
+                    )
+        if not session.closed:
+            if _REGISTERED not in session.attributes:
+                session.attributes[_REGISTERED] = True
+                session.on_close.append(self.closed)
+            changed = self._clients.heartbeat(
+                session,
+                data,
+                language=frame.language,
+                version=frame.version,
+                now_s=self._now_s(),
+                knows_indices=frame.fields.get(READER_FIELD) == "true",
+            )
+            self.notify(changed)
+        asks = frame.fields.get(TIMERS_FIELD) == "true"
+        return frame.reply(0, {TIMERS_FIELD: "true"} if asks and self._has_timers else {})
+
+    def _check_numbers(self, data: HeartbeatData, session: Session) -> None:
+        """Raise ``Refused`` for more than can be registered without making all others wait."""
+        groups = self._clients.groups_with(session, data)
+        if groups > GROUPS_MAX:
+            remark = (
+                f"this connection would be in {groups} groups, at most {GROUPS_MAX} are kept for "
+                "one: use more clients"
+            )
+            raise Refused(ResponseCode.SYSTEM_BUSY, remark)
+        subscriptions = sum(len(one.subscription_data_set) for one in data.consumer_data_set)
+        if subscriptions > SUBSCRIPTIONS_MAX:
+            remark = (
+                f"a heartbeat with {subscriptions} subscriptions, at most {SUBSCRIPTIONS_MAX} are "
+                "taken of one client"
+            )
+            raise Refused(ResponseCode.SYSTEM_BUSY, remark)
+
+    def unregister(self, header: UnregisterClient, frame: Frame, session: Session) -> Frame:
+        """Remove the connection from the groups it names, and notify the other members at once."""
+        self.notify(
+            self._clients.unregister(
+                session,
+                producer_group=header.producer_group,
+                consumer_group=header.consumer_group,
+            )
+        )
+        return frame.reply()
+
+    def closed(self, session: Session) -> None:
+        """Remove the clients of a connection that has ended."""
+        self.notify(self._clients.closed(session))
+
+    def notify(self, groups: Iterable[str]) -> None:
+        """Tell every member of the groups that membership or subscriptions changed."""
+        if not self._config.notify_consumer_ids_changed_enable:
+            return
+        for group in groups:
+            config = self._groups.get(group)
+            if config is not None and not config.notify_consumer_ids_changed_enable:
+                continue
+            note = request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
+            for session in self._clients.sessions_of(group):
+                session.oneway(note)
+
+    def consumer_list(
+        self, header: GetConsumerListByGroup, frame: Frame, session: Session
+    ) -> Frame:
+        """Answer the ids of a group's members; none is an error, as clients expect."""
+        group = self._clients.consumer_group(header.consumer_group)
+        if group is None:
+            remark = f"no consumer for this group, {header.consumer_group}"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        return frame.reply(body=ConsumerIdList(tuple(group.client_ids())).encode())
+
+    def check_client(self, frame: Frame, session: Session) -> Frame:
+        """Answer whether the broker supports the subscriptions of a consumer that is about to
+        start."""
+        subscription = CheckClientRequestBody.decode(frame.body).subscription_data
+        if subscription is not None and not is_tag_type(subscription.expression_type):
+            require_supported(
+                subscription.expression_type,
+                property_filter=self._config.enable_property_filter,
+            )
+            try:
+                compile_filter(subscription.expression_type, subscription.sub_string)
+            except SqlInvalid as error:
+                raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
+        return frame.reply()
+
+    async def expire(self) -> None:
+        """Drop clients and locks that nobody renewed, until cancelled."""
+        while True:
+            await trio.sleep(SCAN_S)
+            departed = self._clients.expire(self._now_s())
+            for session in departed.sessions:
+                session.close()
+            self.notify(departed.changed_groups)
+            self._locks.expire(self._now_s())
+
+
+def register(handlers: Handlers, broker: BrokerContext) -> Heartbeats:
+    """Register heartbeats, unregistration, configuration checks, and the lists of a group's
+    members."""
+    heartbeats = Heartbeats(
+        clients=broker.clients,
+        config=broker.config,
+        groups=broker.groups,
+        has_timers=broker.store.timers is not None,
+        locks=broker.locks,
+        now_s=broker.now_s,
+        topics=broker.topics,
+    )
+    handlers.add(RequestCode.HEART_BEAT, heartbeats.heartbeat)
+    handlers.add(RequestCode.UNREGISTER_CLIENT, typed(UnregisterClient, heartbeats.unregister))
+    handlers.add(
+        RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+        typed(GetConsumerListByGroup, heartbeats.consumer_list),
+    )
+    handlers.add(RequestCode.CHECK_CLIENT_CONFIG, heartbeats.check_client)
+    return heartbeats

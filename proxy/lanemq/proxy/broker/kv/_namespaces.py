@@ -1,0 +1,133 @@
+"""Namespaces that are made by their first writes, which wait for that.
+
+To make a database takes imports and syncs of files, a dozen for the first namespace; so it is
+done in a thread, and the writes that come meanwhile wait in their order. (RocksDB's binding keeps
+the interpreter's lock while it opens a database or makes a column family, but not in between.)
+
+A broker makes a namespace only if the write names it as the place, or if it has never had another
+broker beside it: else the state of a namespace whose broker is down could begin a second time.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple, final
+
+import trio
+
+from lanemq.storage import KvStates, StoreError
+from lanemq.wire import Permission, Refused, ResponseCode
+from lanemq.wire.frame import Frame
+from lanemq.wire.headers import KvWrite
+from lanemq.wire.kv import LONE_BROKER, kv_topic
+
+from ...net._dispatch import failure
+from ...net._session import Session
+from .._config import BrokerConfig
+from ..state._topics import Topics
+
+LOGGER = logging.getLogger("lanemq.proxy.kv")
+NAMESPACES_MAX: Final = 64
+
+
+class Asked(NamedTuple):
+    """A write that has been checked."""
+
+    header: KvWrite
+    key: bytes | None
+    """The key, where the operation is about one."""
+    frame: Frame
+    session: Session
+    size_bytes: int
+    """The memory it is charged for while it waits."""
+
+
+def no_namespace(namespace: str, broker: str) -> str:
+    """Return the remark about a namespace that a broker does not have."""
+    return f"there is no namespace {namespace!r} of keys at broker {broker}"
+
+
+@final
+class NewNamespaces:
+    """The namespaces being made, with the writes that wait for each; ``run`` is its task.
+
+    ``ready`` is given those writes, in their order, once their namespace is there.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        is_alone: Callable[[], bool],
+        states: KvStates,
+        topics: Topics,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._states = states
+        self._is_alone = is_alone
+        self.ready: Callable[[list[Asked]], None] = lambda asked: None
+        self._waiting: dict[str, list[Asked]] = {}
+        self._news = trio.Event()
+
+    def is_waiting(self, namespace: str) -> bool:
+        """Whether writes wait for a namespace, so that later ones have to queue up."""
+        return namespace in self._waiting
+
+    def wait(self, asked: Asked) -> None:
+        """Have a write wait for its namespace.
+
+        Raises ``Refused`` where the namespace must not be made here, or is one too many.
+        """
+        namespace = asked.header.namespace
+        if namespace not in self._waiting:
+            self._check_place(asked.header)
+            if len(self._states.states) + len(self._waiting) >= NAMESPACES_MAX:
+                remark = (
+                    f"a broker has at most {NAMESPACES_MAX} namespaces; {namespace} would be more"
+                )
+                raise Refused(ResponseCode.INVALID_PARAMETER, remark)
+            self._waiting[namespace] = []
+            self._news.set()
+        if not asked.frame.is_oneway:
+            asked.session.account.add(asked.size_bytes)
+        self._waiting[namespace].append(asked)
+
+    def _check_place(self, header: KvWrite) -> None:
+        here, place = self._config.broker_name, header.create_at
+        if place == here or (place == LONE_BROKER and self._is_alone()):
+            return
+        remark = no_namespace(header.namespace, here)
+        if place == LONE_BROKER:
+            remark += (
+                ", and another broker could have it: if none has, say which one is to have it, "
+                f"as in `lanemq kv create --namespace {header.namespace} --broker {here}`"
+            )
+        elif place is not None:
+            remark += f", which is not {place}"
+        raise Refused(ResponseCode.KV_NAMESPACE_NOT_EXIST, remark)
+
+    async def run(self) -> None:
+        """Make namespaces as they are asked for, until cancelled."""
+        while True:
+            while self._waiting:
+                await self._make(next(iter(self._waiting)))
+            self._news = trio.Event()
+            await self._news.wait()
+
+    async def _make(self, namespace: str) -> None:
+        LOGGER.info("namespace %s of keys is made", namespace)
+        fault: Exception | None = None
+        try:
+            await self._states.make(namespace)
+            self._topics.ensure(kv_topic(namespace), queues=1, perm=Permission.READ)
+        except (OSError, StoreError) as error:
+            fault = error
+        asked = self._waiting.pop(namespace)
+        answered = [one for one in asked if not one.frame.is_oneway]
+        for one in answered:
+            one.session.account.add(-one.size_bytes)
+        if fault is None:
+            self.ready(asked)
+            return
+        for one in answered:
+            one.session.send(failure(one.frame, one.session, fault))

@@ -1,0 +1,1 @@
+"""Timers of 5.x: messages that are delivered at a time, to the second or better."""

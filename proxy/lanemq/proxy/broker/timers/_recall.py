@@ -1,0 +1,148 @@
+"""RECALL_MESSAGE (370): a message with a timer is taken back before its time.
+
+The recall is a message of the same second, which is delivered to nobody.
+
+Source: RocketMQ 5.3.3, RecallMessageProcessor.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import final
+
+import trio
+
+from lanemq.storage import FlushMode, NewMessage, Store
+from lanemq.wire import (
+    INT64,
+    Permission,
+    Refused,
+    RemoteProtocolError,
+    RequestCode,
+    ResponseCode,
+    SystemTopic,
+    read_number,
+)
+from lanemq.wire.frame import Frame
+from lanemq.wire.headers import RecallMessage
+from lanemq.wire.message import Property, RecallHandle, encode_properties
+
+from ...net._dispatch import Handlers, typed
+from ...net._session import Session
+from .._config import BrokerConfig
+from .._context import BrokerContext
+from ..handlers._writer import Writer
+from ..state._topics import Topics
+from ._rules import QUEUE_ID, RECALL_BODY, RECALL_TAG, delete_key, slot_time_ms
+
+
+@final
+class Recalls:
+    """The recalls at one broker."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        now_ms: Callable[[], int],
+        store: Store,
+        store_host: bytes,
+        topics: Topics,
+        writer: Writer,
+    ) -> None:
+        self._config = config
+        self._now_ms = now_ms
+        self._store = store
+        self._store_host = store_host
+        self._topics = topics
+        self._writer = writer
+
+    def recall(
+        self, header: RecallMessage, frame: Frame, session: Session
+    ) -> Frame | Awaitable[Frame]:
+        """Store the recall of a message. Raises ``Refused``, with Apache's words."""
+        self._check_accepts()
+        if self._topics.get(header.topic) is None:
+            remark = f"recall failed, the topic[{header.topic}] not exist"
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, remark)
+        try:
+            handle = RecallHandle.decode(header.recall_handle)
+        except RemoteProtocolError as error:
+            raise Refused(ResponseCode.ILLEGAL_OPERATION, str(error)) from error
+        if handle.topic != header.topic:
+            raise Refused(ResponseCode.ILLEGAL_OPERATION, "recall failed, topic not match")
+        if handle.broker_name != self._config.broker_name:
+            remark = "recall failed, broker service not available"
+            raise Refused(ResponseCode.ILLEGAL_OPERATION, remark)
+        properties = self._properties(handle, header)
+        message = NewMessage(
+            topic=header.topic,
+            queue_id=QUEUE_ID,
+            body=RECALL_BODY,
+            properties=encode_properties(properties),
+            born_timestamp_ms=self._now_ms(),
+            born_host=session.born_host,
+            store_host=self._store_host,
+        )
+        try:
+            out_ms = slot_time_ms(properties, self._now_ms(), self._config)
+            assert out_ms is not None  # it was looked at before
+            self._topics.ensure(SystemTopic.TIMER, queues=1)
+            put = self._writer.append_waiting_timed(message, out_ms)
+        except Refused as error:
+            if error.code == ResponseCode.SERVICE_NOT_AVAILABLE:
+                raise
+            remark = "recall failed, execute error"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark) from error
+        fields = {"msgId": handle.message_id, Property.MSG_REGION: self._config.region_id}
+        answer = frame.reply(0, fields)
+        if self._store.config.flush is not FlushMode.SYNC:
+            return answer
+        return self._flushed(answer, put.end)
+
+    def _check_accepts(self) -> None:
+        config = self._config
+        if not config.recall_message_enable:
+            remark = "recall failed, operation is forbidden"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        is_writable = bool(config.broker_permission & Permission.WRITE)
+        if self._now_ms() < config.start_accept_send_request_time_stamp or not (
+            is_writable or config.allow_recall_when_broker_not_writeable
+        ):
+            remark = "recall failed, broker service not available"
+            raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+
+    def _properties(self, handle: RecallHandle, header: RecallMessage) -> dict[str, str]:
+        try:
+            left_ms = read_number(handle.time_ms, INT64) - self._now_ms()
+        except ValueError:
+            left_ms = 0
+        if not 0 < left_ms < self._config.timer_max_delay_sec * 1000:
+            raise Refused(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid")
+        properties = {
+            Property.TAGS: RECALL_TAG,
+            Property.TIMER_DEL_UNIQKEY: delete_key(handle.topic, handle.message_id),
+            Property.UNIQ_KEY: handle.message_id,
+            Property.TIMER_DELIVER_MS: handle.time_ms,
+            Property.BORN_TIMESTAMP: str(self._now_ms()),
+        }
+        if header.producer_group:
+            properties[Property.PGROUP] = header.producer_group
+        return properties
+
+    async def _flushed(self, answer: Frame, end: int) -> Frame:
+        store = self._store
+        with trio.move_on_after(store.config.sync_flush_timeout_s):
+            await store.flushed(end)
+        return answer
+
+
+def register(handlers: Handlers, broker: BrokerContext) -> None:
+    """Register recalls."""
+    recalls = Recalls(
+        config=broker.config,
+        now_ms=broker.now_ms,
+        store=broker.store,
+        store_host=broker.store_host,
+        topics=broker.topics,
+        writer=broker.writer,
+    )
+    handlers.add(RequestCode.RECALL_MESSAGE, typed(RecallMessage, recalls.recall))

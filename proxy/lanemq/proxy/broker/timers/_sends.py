@@ -1,0 +1,84 @@
+"""Sends of messages with a timer: whether they wait, and by what they can be recalled."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Self, final
+
+from lanemq.storage import NewMessage, Put, Timers
+from lanemq.wire import SystemTopic
+from lanemq.wire.message import decode_properties
+
+from .._config import BrokerConfig
+from ..handlers._writer import Writer
+from ..state._topics import Topics
+from ._rules import MARK, asks_for_timer, check_crowd, handle_of, slot_time_ms
+
+if TYPE_CHECKING:
+    from .._context import BrokerContext
+
+_MARK = MARK.encode()
+
+
+@final
+class TimedSends:
+    """The appends of messages that may have a timer."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        now_ms: Callable[[], int],
+        timers: Timers | None,
+        topics: Topics,
+        writer: Writer,
+    ) -> None:
+        self._config = config
+        self._now_ms = now_ms
+        self._timers = timers
+        self._topics = topics
+        self._writer = writer
+
+    @classmethod
+    def of(cls, broker: "BrokerContext") -> Self:
+        """Return the appends of ``broker``."""
+        return cls(
+            config=broker.config,
+            now_ms=broker.now_ms,
+            timers=broker.store.timers,
+            topics=broker.topics,
+            writer=broker.writer,
+        )
+
+    def append(self, message: NewMessage, properties: Mapping[str, str]) -> tuple[Put, str | None]:
+        """Append a message, which waits first if it has a timer; returns its recall handle, too.
+
+        ``properties`` are the message's. Raises as ``Writer.append``, and ``Refused`` for a timer
+        that cannot be.
+        """
+        out_ms = self._slot_time_ms(properties)
+        if out_ms is None:
+            return self._writer.append(message), None
+        put = self._writer.append_timed(message, out_ms)
+        name = self._config.broker_name
+        return put, handle_of(properties, topic=message.topic, broker_name=name, out_ms=out_ms)
+
+    def append_again(self, message: NewMessage) -> Put:
+        """Append a message that has waited for something else already; one with a timer is taken
+        even where its queue takes none now. Raises as ``append``."""
+        out_ms = None
+        if _MARK in message.properties:
+            properties = decode_properties(message.properties.decode("utf-8", "replace"))
+            out_ms = self._slot_time_ms(properties)
+        if out_ms is None:
+            return self._writer.append(message)
+        return self._writer.append_waiting_timed(message, out_ms)
+
+    def _slot_time_ms(self, properties: Mapping[str, str]) -> int | None:
+        """Return the time that a message is kept under; None for one that does not wait."""
+        if not asks_for_timer(properties):
+            return None
+        out_ms = slot_time_ms(properties, self._now_ms(), self._config)
+        if out_ms is not None:
+            if self._timers is not None:
+                check_crowd(self._timers.count_at(out_ms), self._config)
+            self._topics.ensure(SystemTopic.TIMER, queues=1)
+        return out_ms

@@ -1,0 +1,171 @@
+"""The task that indexes messages with a timer, and delivers them when they are due.
+
+Source: RocketMQ 5.3.3, TimerMessageStore, which has eleven threads for it.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Self, final
+
+import trio
+
+from lanemq.storage import NewMessage, Store, Taken, Timers, disk_problem
+from lanemq.wire import Refused, ResponseCode, SystemTopic, java_hash
+from lanemq.wire.message import Property, StoredMessage
+
+from .._context import BrokerContext
+from ..handlers._delay import target_of
+from ..handlers._due import BATCH, BATCH_BYTES, DueMessages, Impossible
+from ..handlers._due_task import RETRY_S, DueTask
+from ._rules import QUEUE_ID, delivered_message, due_ms, key_of, out_ms_of, rolled_message
+
+LOGGER = logging.getLogger("lanemq.proxy.broker.timers")
+
+TURN: Final = 256
+"""Messages that are indexed in one turn of the loop."""
+
+
+@final
+class TimerService:
+    """The timers of one broker; ``task`` does it."""
+
+    def __init__(
+        self,
+        *,
+        commit: Callable[[], None],
+        due: DueMessages,
+        now_ms: Callable[[], int],
+        store: Store,
+        timers: Timers,
+    ) -> None:
+        self._commit = commit
+        self._due = due
+        self._now_ms = now_ms
+        self._store = store
+        self._timers = timers
+        self.task = DueTask(self._work, logger=LOGGER, now_ms=now_ms)
+        store.on_arrival.append(self._arrived)
+
+    @classmethod
+    def of(cls, broker: BrokerContext) -> Self | None:
+        """Return the timers of ``broker``; None where it is set to have none."""
+        timers = broker.store.timers
+        if timers is None:
+            return None
+        return cls(
+            commit=broker.commit,
+            due=DueMessages.of(broker, "message with a timer"),
+            now_ms=broker.now_ms,
+            store=broker.store,
+            timers=timers,
+        )
+
+    def _arrived(self, topic: str, queue_id: int, end: int, tags_codes: Sequence[int]) -> None:
+        if topic == SystemTopic.TIMER:
+            self.task.wake()
+
+    async def _work(self) -> int | None:
+        """Index what came, and deliver what is due; returns when to look again.
+
+        Raises ``Refused``.
+        """
+        timers = self._timers
+        while True:
+            # What is not indexed may be a recall of what is due.
+            is_free = await self._index()
+            now_ms = self._now_ms()
+            if timers.advance(now_ms):
+                await trio.lowlevel.checkpoint()
+                continue
+            if self._take_recalls():
+                await trio.lowlevel.checkpoint()
+                continue
+            taken = timers.take(now_ms, BATCH)
+            if not taken:
+                if is_free:
+                    return timers.wake_ms()
+                await trio.sleep(RETRY_S)  # a slot's last turn has to be delivered first
+                continue
+            await self._deliver(taken)
+            await trio.lowlevel.checkpoint()
+
+    async def _index(self) -> bool:
+        """Index the messages that came; returns False where they have to wait for a slot."""
+        store = self._store
+        while units := store.units(SystemTopic.TIMER, QUEUE_ID, self._next(), TURN):
+            for unit in units:
+                try:
+                    if not self._index_one(unit.log_position, unit.size_bytes):
+                        return False
+                except OSError as error:
+                    raise Refused(
+                        ResponseCode.SERVICE_NOT_AVAILABLE, disk_problem(error)
+                    ) from error
+            self._commit()  # what was put aside
+            if len(units) < TURN and self._next() >= store.bounds(SystemTopic.TIMER, QUEUE_ID)[1]:
+                break
+            await trio.lowlevel.checkpoint()
+        return True
+
+    def _next(self) -> int:
+        """Return the offset of the next message; those that are gone from the log are left out."""
+        begin = self._store.bounds(SystemTopic.TIMER, QUEUE_ID)[0]
+        self._timers.next_offset = max(self._timers.next_offset, begin)
+        return self._timers.next_offset
+
+    def _index_one(self, log_position: int, size_bytes: int) -> bool:
+        message = self._due.read(log_position)
+        out_ms = None if message is None else out_ms_of(message)
+        if message is None or out_ms is None:
+            if message is not None:
+                self._due.keep(message, "it does not say when")
+            self._timers.skip()
+            return True
+        return self._timers.add(
+            log_position=log_position,
+            message_bytes=size_bytes,
+            topic_hash=java_hash(message.properties.get(Property.REAL_TOPIC, "")),
+            out_ms=out_ms,
+            due_ms=due_ms(message, out_ms),
+            recalls=Property.TIMER_DEL_UNIQKEY in message.properties,
+            now_ms=self._now_ms(),
+        )
+
+    def _take_recalls(self) -> bool:
+        """Read recalls of messages of this time; returns whether there were any."""
+        positions = self._timers.recalls(BATCH)
+        for log_position in positions:
+            message = self._due.read(log_position)
+            key = None if message is None else message.properties.get(Property.TIMER_DEL_UNIQKEY)
+            if key is not None:
+                self._timers.recalled.add(key)
+        return bool(positions)
+
+    async def _deliver(self, taken: list[Taken]) -> None:
+        """Deliver messages; those that could not be come again. Raises ``Refused``."""
+        size_bytes = count = 0
+        while count < len(taken) and size_bytes < BATCH_BYTES:
+            size_bytes += taken[count].message_bytes
+            count += 1
+        delivered = 0
+        try:
+            delivered = await self._due.deliver(
+                [(one.log_position, partial(self._again, one)) for one in taken[:count]]
+            )
+        finally:
+            self._timers.delivered(taken, delivered)
+
+    def _again(self, one: Taken, message: StoredMessage) -> NewMessage | Impossible | None:
+        now_ms = self._now_ms()
+        if message.topic != SystemTopic.TIMER:
+            return Impossible("the log has another message at its place")
+        if one.rolls:
+            return rolled_message(message, enqueued_ms=one.enqueued_ms, now_ms=now_ms)
+        recalled = self._timers.recalled
+        if recalled and key_of(message) in recalled:
+            return None
+        target = target_of(message)
+        if target is None:
+            return Impossible("it does not say where to")
+        return delivered_message(message, target, enqueued_ms=one.enqueued_ms, now_ms=now_ms)

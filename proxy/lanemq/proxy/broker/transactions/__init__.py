@@ -1,0 +1,1 @@
+"""Transactions: messages that are delivered once their producers say so."""

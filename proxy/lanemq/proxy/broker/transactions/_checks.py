@@ -1,0 +1,253 @@
+"""Checks of transactions: a producer is asked what became of one that does not end.
+
+Every check renews its half message: a copy goes to the end of the half queue, and the producer's
+answer names the copy. One that was asked about too often, or is older than the log's files, goes
+to TRANS_CHECK_MAX_TIME_TOPIC, from where an operator may have it checked again.
+
+Source: RocketMQ 4.9.8, TransactionalMessageCheckService, TransactionalMessageServiceImpl.check,
+AbstractTransactionalMessageCheckListener.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final, Self, final
+
+import trio
+from msgspec.structs import replace
+
+from lanemq.storage import NewMessage, Put, Store, Unit
+from lanemq.wire import Refused, RequestCode, ResponseCode
+from lanemq.wire.frame import request
+from lanemq.wire.headers import CheckTransactionState
+from lanemq.wire.message import Property, StoredMessage, encode_message
+
+from ...net._session import Session
+from .._config import BrokerConfig
+from .._context import BrokerContext
+from ..handlers._writer import Writer
+from ..state._clients import ClientRegistry
+from ..state._stats import BrokerStatistics
+from ..state._topics import Topics
+from ._rules import (
+    QUEUE_ID,
+    CheckRules,
+    Verdict,
+    asked_message,
+    check_times,
+    discarded_message,
+    origin_of,
+    renewed_message,
+    target_of,
+)
+from ._table import BATCH, HALF, HalfTable
+
+LOGGER = logging.getLogger("lanemq.proxy.broker.transactions")
+
+BATCH_BYTES: Final = 1 << 20
+"""Bytes of half messages, about, that are renewed in one turn of the loop."""
+HOUR_MS: Final = 3_600_000
+
+
+@final
+class Checks:
+    """The checks of one broker's transactions; ``run`` is their task."""
+
+    def __init__(
+        self,
+        *,
+        clients: ClientRegistry[Session],
+        commit: Callable[[], None],
+        config: BrokerConfig,
+        now_ms: Callable[[], int],
+        statistics: BrokerStatistics,
+        store: Store,
+        table: HalfTable,
+        topics: Topics,
+        writer: Writer,
+    ) -> None:
+        self._clients = clients
+        self._commit = commit
+        self._config = config
+        self._now_ms = now_ms
+        self._statistics = statistics
+        self._store = store
+        self._topics = topics
+        self._writer = writer
+        self._table = table
+        self._turn = 0
+        self._checking = trio.Lock()
+
+    @classmethod
+    def of(cls, broker: BrokerContext, table: HalfTable) -> Self:
+        """Return the checks of the transactions of ``broker``."""
+        return cls(
+            table=table,
+            clients=broker.clients,
+            commit=broker.commit,
+            config=broker.config,
+            now_ms=broker.now_ms,
+            statistics=broker.statistics,
+            store=broker.store,
+            topics=broker.topics,
+            writer=broker.writer,
+        )
+
+    async def run(self) -> None:
+        """Read the table, then check in every interval, until cancelled."""
+        if not self._table.loaded.is_set():
+            await self._table.load()
+        while True:
+            await trio.sleep(self._config.transaction_check_interval / 1000)
+            await self.check()
+
+    async def check(self) -> None:
+        """Ask about every transaction that has had time enough to end."""
+        await self._table.loaded.wait()
+        async with self._checking:
+            try:
+                await self._round()
+            except Refused as error:
+                LOGGER.warning("transactions cannot be checked now: %s", error.remark)
+            self._table.keep()
+
+    async def _round(self) -> None:
+        halves = self._table.halves
+        config, store = self._config, self._store
+        least, end = store.bounds(HALF, QUEUE_ID)
+        halves.skip(min(least, end))
+        offset = halves.next_open(halves.begin)
+        if offset >= end:
+            return
+        rules = CheckRules(
+            timeout_ms=config.transaction_time_out,
+            times_max=config.transaction_check_max,
+            reserved_ms=round(store.config.file_reserved_hours * HOUR_MS),
+        )
+        started_ms = self._now_ms()
+        while offset < end:
+            units = store.units(HALF, QUEUE_ID, offset, min(BATCH, end - offset))
+            if not units:
+                return
+            offset, goes_on = self._batch(offset, units, rules, started_ms)
+            if not goes_on:
+                return
+            offset = halves.next_open(offset)
+            await trio.lowlevel.checkpoint()
+
+    def _batch(
+        self, offset: int, units: list[Unit], rules: CheckRules, started_ms: int
+    ) -> tuple[int, bool]:
+        """Judge half messages from ``offset`` on; returns where to go on, and whether to."""
+        table, now_ms = self._table, self._now_ms()
+        then: list[Callable[[], None]] = []
+        taken_bytes, goes_on = 0, True
+        for unit in units:
+            if table.halves.next_open(offset) != offset or offset in table.under_way:
+                offset += 1
+                continue
+            half = table.read(unit)
+            verdict = None
+            if half is not None:
+                verdict = rules.judge(half, now_ms=now_ms, started_ms=started_ms)
+            if verdict is Verdict.WAIT or taken_bytes > BATCH_BYTES:
+                goes_on = verdict is not Verdict.WAIT
+                break
+            if half is None:
+                LOGGER.error("half message %d is lost: nobody is asked about it", offset)
+                table.halves.discarded(offset)
+            elif verdict is Verdict.CHECK:
+                then.append(self._renew(half))
+            elif verdict is Verdict.DISCARD:
+                then.append(self._discard(half))
+            taken_bytes += unit.size_bytes
+            offset += 1
+        self._commit()
+        for step in then:
+            step()
+        return offset, goes_on
+
+    def _renew(self, half: StoredMessage) -> Callable[[], None]:
+        """Append the copy of a half message; returns what is to be done once it is stored."""
+        target = target_of(half)
+        if target is None:
+            LOGGER.error("half message %d does not say what topic it is for", half.queue_offset)
+            return self._discard(half)
+        times = max(check_times(half), 0) + 1
+        copy = renewed_message(half, times=times)
+        put = self._append(copy)
+        if put is None:
+            return self._discard(half)
+
+        def then() -> None:
+            self._table.halves.renewed(origin_of(half), half.queue_offset, put.queue_offset)
+            self._ask(half, copy, put, target)
+
+        return then
+
+    def _discard(self, half: StoredMessage) -> Callable[[], None]:
+        """Append a half message where it is kept; returns as ``_renew``."""
+        kept = discarded_message(half)
+        self._topics.ensure(kept.topic, queues=1)
+        self._append(kept)
+
+        def then() -> None:
+            LOGGER.error(
+                "the half message %s of group %s is put aside in %s: asked about %d times",
+                half.properties.get(Property.UNIQ_KEY, half.offset_id),
+                half.properties.get(Property.PGROUP),
+                kept.topic,
+                max(check_times(half), 0),
+            )
+            self._table.halves.discarded(half.queue_offset, origin_of(half))
+
+        return then
+
+    def _append(self, message: NewMessage) -> Put | None:
+        """Append a message; None where it breaks a limit. Raises ``Refused`` for other errors."""
+        try:
+            put = self._writer.append(message)
+        except Refused as error:
+            if error.code != ResponseCode.MESSAGE_ILLEGAL:
+                raise
+            LOGGER.warning("a half message cannot be stored again: %s", error.remark)
+            return None
+        self._statistics.put(message.topic, 1, put.size_bytes)
+        return put
+
+    def _ask(
+        self, half: StoredMessage, copy: NewMessage, put: Put, target: tuple[str, int]
+    ) -> None:
+        """Send CHECK_TRANSACTION_STATE (39) to a producer of the group, if one is connected."""
+        group = half.properties.get(Property.PGROUP, "")
+        session = self._producer(group)
+        if session is None:
+            LOGGER.warning("no producer of group %s is connected to be asked", group)
+            return
+        stored = replace(
+            half,
+            queue_offset=put.queue_offset,
+            log_position=put.log_position,
+            properties_data=copy.properties,
+            size_bytes=put.size_bytes,
+        )
+        key = half.properties.get(Property.UNIQ_KEY)
+        header = CheckTransactionState(
+            tran_state_table_offset=put.queue_offset,
+            commit_log_offset=put.log_position,
+            msg_id=key,
+            transaction_id=key,
+            offset_msg_id=stored.offset_id,
+        )
+        body = encode_message(asked_message(stored, target))
+        session.oneway(
+            request(RequestCode.CHECK_TRANSACTION_STATE, header.to_fields(), body=body, oneway=True)
+        )
+
+    def _producer(self, group: str) -> Session | None:
+        """Return a producer of the group, each of them in turn."""
+        sessions = [one.session for one in self._clients.producers(group)]
+        live = [session for session in sessions if not session.closed]
+        if not live:
+            return None
+        self._turn += 1
+        return live[self._turn % len(live)]

@@ -1,0 +1,192 @@
+"""The ends of transactions: END_TRANSACTION (37), and RESUME_CHECK_HALF_MESSAGE (323).
+
+An end stores the message for its queue, if it is a commit, and with it the op message that says
+that the half message is done with. An end that comes twice is answered as the first one, and
+nothing is stored for it.
+
+Source: RocketMQ 4.9.8, EndTransactionProcessor, AdminBrokerProcessor.resumeCheckHalfMessage. (It
+takes every end for the first one.)
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, final
+
+import trio
+
+from lanemq.storage import FlushMode, NewMessage, Store
+from lanemq.wire import Refused, RemoteProtocolError, RequestCode, ResponseCode, SysFlag
+from lanemq.wire.frame import Frame
+from lanemq.wire.headers import EndTransaction, ResumeCheckHalfMessage
+from lanemq.wire.message import Property, StoredMessage, decode_offset_id
+
+from ...logical.broker._delivery import Deliveries
+from ...logical.rules import SegmentClosed
+from ...net._dispatch import Handlers, typed
+from ...net._session import Session
+from .._context import BrokerContext
+from ..handlers._writer import Writer
+from ..state._stats import BrokerStatistics
+from ..state._topics import Topics
+from ..timers._sends import TimedSends
+from ._rules import committed_message, origin_of, property_of, resumed_message, target_of
+from ._table import HALF, HalfTable
+
+LOGGER = logging.getLogger("lanemq.proxy.broker.transactions")
+
+NOT_FOUND: Final = "Find prepared transaction message failed"
+RESUME_FAILED: Final = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
+NOT_KNOWN: Final = 0
+"""The state of a transaction whose producer does not know it yet."""
+Answer = Frame | None | Awaitable[Frame | None]
+
+
+@final
+class Ends:
+    """The handlers of one broker's ends of transactions."""
+
+    def __init__(
+        self,
+        *,
+        commit: Callable[[], None],
+        deliveries: Deliveries,
+        statistics: BrokerStatistics,
+        store: Store,
+        table: HalfTable,
+        timed: TimedSends,
+        topics: Topics,
+        writer: Writer,
+    ) -> None:
+        self._commit = commit
+        self._statistics = statistics
+        self._store = store
+        self._timed = timed
+        self._topics = topics
+        self._writer = writer
+        self._table = table
+        self._deliveries = deliveries
+
+    def end(self, header: EndTransaction, frame: Frame, session: Session) -> Answer:
+        """Commit or roll back; a state that is not known yet has no answer.
+
+        Raises ``Refused`` (SYSTEM_ERROR) where it is no half message of the group, or no state.
+        """
+        if header.commit_or_rollback == NOT_KNOWN:
+            return None
+        if header.commit_or_rollback not in (
+            SysFlag.TRANSACTION_COMMIT,
+            SysFlag.TRANSACTION_ROLLBACK,
+        ):
+            remark = f"commitOrRollback is {header.commit_or_rollback}, no end of a transaction"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        if not self._table.loaded.is_set():
+            return self._once_loaded(header, frame, session)
+        half = self._half(header)
+        origin = origin_of(half)
+        offset = self._table.halves.resolve(half.queue_offset, origin)
+        if offset is None or offset in self._table.under_way:
+            LOGGER.info("%s ends the transaction of %s again", session.peer, header.msg_id)
+            return frame.reply()
+        if header.commit_or_rollback == SysFlag.TRANSACTION_ROLLBACK:
+            return self._answered(frame, self._table.append_op(offset, origin).end)
+        target = target_of(half)
+        if target is None:
+            remark = "the half message does not say what topic it is for"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        message = committed_message(half, *target)
+        try:
+            self._append(message, half)
+        except SegmentClosed:
+            return self._deliver(message, offset, origin, frame)
+        return self._answered(frame, self._table.append_op(offset, origin).end)
+
+    async def _once_loaded(
+        self, header: EndTransaction, frame: Frame, session: Session
+    ) -> Frame | None:
+        await self._table.loaded.wait()
+        answer = self.end(header, frame, session)
+        self._commit()
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    def _half(self, header: EndTransaction) -> StoredMessage:
+        """Return the half message that is named. Raises ``Refused``."""
+        half = self._table.message_at(header.commit_log_offset)
+        problem: str | None = None
+        if half is None or half.topic != HALF:
+            raise Refused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
+        if property_of(half, Property.PGROUP) != header.producer_group:
+            problem = "The producer group wrong"
+        elif half.queue_offset != header.tran_state_table_offset:
+            problem = "The transaction state table offset wrong"
+        elif half.log_position != header.commit_log_offset:
+            problem = "The commit log offset wrong"
+        if problem is not None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, problem)
+        return half
+
+    def _append(self, message: NewMessage, half: StoredMessage) -> None:
+        """Append the committed message, after its delay if it has one."""
+        writer = self._writer
+        level = property_of(half, Property.DELAY) or "0"
+        if level.isdecimal() and int(level) > 0:
+            put = writer.append_waiting(message, int(level))
+        else:
+            put = self._timed.append_again(message)
+        self._statistics.put(message.topic, 1, put.size_bytes)
+
+    async def _deliver(
+        self, message: NewMessage, offset: int, origin: int, frame: Frame
+    ) -> Frame | None:
+        """Deliver a committed message to where its logical queue has moved to."""
+        self._table.under_way.add(offset)
+        try:
+            await self._deliveries.deliver([message])
+            end = self._table.append_op(offset, origin).end
+            self._commit()
+        finally:
+            self._table.under_way.discard(offset)
+        answer = self._answered(frame, end)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    def _answered(self, frame: Frame, end: int) -> Frame | Awaitable[Frame]:
+        """Answer once what was appended is as safe as a send."""
+        store = self._store
+        if store.config.flush is not FlushMode.SYNC or frame.is_oneway:
+            return frame.reply()
+        return self._flushed(frame, end)
+
+    async def _flushed(self, frame: Frame, end: int) -> Frame:
+        store = self._store
+        with trio.move_on_after(store.config.sync_flush_timeout_s):
+            await store.flushed(end)
+        return frame.reply()
+
+    def resume(self, header: ResumeCheckHalfMessage, frame: Frame, session: Session) -> Frame:
+        """Have a discarded half message checked again, from the first time on."""
+        try:
+            _, position = decode_offset_id(header.msg_id or "")
+        except RemoteProtocolError as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"{RESUME_FAILED} {error}") from error
+        discarded = self._table.message_at(position)
+        if discarded is None or target_of(discarded) is None:
+            remark = f"{RESUME_FAILED} No half message lies at {position}."
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        self._topics.ensure(HALF, queues=1)
+        self._writer.append(resumed_message(discarded))
+        return frame.reply()
+
+
+def register(handlers: Handlers, broker: BrokerContext, table: HalfTable) -> None:
+    """Register the requests by which transactions end, or are checked again."""
+    ends = Ends(
+        commit=broker.commit,
+        statistics=broker.statistics,
+        store=broker.store,
+        topics=broker.topics,
+        writer=broker.writer,
+        deliveries=Deliveries.of(broker),
+        table=table,
+        timed=TimedSends.of(broker),
+    )
+    handlers.add(RequestCode.END_TRANSACTION, typed(EndTransaction, ends.end))
+    handlers.add(RequestCode.RESUME_CHECK_HALF_MESSAGE, typed(ResumeCheckHalfMessage, ends.resume))

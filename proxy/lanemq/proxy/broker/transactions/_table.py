@@ -1,0 +1,149 @@
+"""The half messages of one broker: a table read from its store at the start, and kept since."""
+
+import logging
+from collections.abc import Callable
+from typing import Final, Self, final
+
+import trio
+
+from lanemq.storage import Put, Store, StoreError, Unit
+from lanemq.wire import ProtocolError, SystemGroup, SystemTopic
+from lanemq.wire.message import Property, StoredMessage
+
+from .._context import BrokerContext
+from ..handlers._writer import Writer
+from ..state._topics import Topics
+from ._rules import QUEUE_ID, check_times, offsets_in, op_message, origin_of
+from ._state import HalfMessages
+
+LOGGER = logging.getLogger("lanemq.proxy.broker.transactions")
+
+HALF: Final = SystemTopic.TRANSACTION_HALF
+OP: Final = SystemTopic.TRANSACTION_OP_HALF
+GROUP: Final = SystemGroup.TRANSACTION
+BATCH: Final = 64
+"""Messages of one turn of the loop."""
+READ_AGAIN: Final = 1 << 14
+"""Messages of either queue that a start reads though the last broker was done with them: so an
+end that comes a second time after it is recognised."""
+
+
+@final
+class HalfTable:
+    """The table of half messages; ``loaded`` is set once it says what the store says."""
+
+    def __init__(
+        self,
+        *,
+        now_ms: Callable[[], int],
+        store: Store,
+        store_host: bytes,
+        topics: Topics,
+        writer: Writer,
+    ) -> None:
+        self._now_ms = now_ms
+        self._store = store
+        self._store_host = store_host
+        self._topics = topics
+        self._writer = writer
+        self._offsets = store.tables.consumer_offsets
+        begin, first = self._begin(HALF)
+        op_begin, op_first = self._begin(OP)
+        self.halves = HalfMessages(begin, op_begin, first=first, op_first=op_first)
+        self._first = first
+        self.loaded = trio.Event()
+        self.under_way: set[int] = set()
+        """Half messages whose transactions end now: what that takes is not in the log yet."""
+
+    @classmethod
+    def of(cls, broker: BrokerContext) -> Self:
+        """Return the table of the half messages of ``broker``."""
+        return cls(
+            now_ms=broker.now_ms,
+            store=broker.store,
+            store_host=broker.store_host,
+            topics=broker.topics,
+            writer=broker.writer,
+        )
+
+    def _begin(self, topic: str) -> tuple[int, int]:
+        """Return where the last broker was, as far as the queue reaches, and where to read from."""
+        least, end = self._store.bounds(topic, QUEUE_ID)
+        kept = self._offsets.get(GROUP, topic, QUEUE_ID)
+        begin = min(max(least if kept is None else kept, least), end)
+        return begin, max(least, begin - READ_AGAIN)
+
+    async def load(self) -> None:
+        """Read the queues from where the last broker was on, and a part of what was before."""
+        await self._load_ops()
+        await self._load_copies()
+        await self._load_ops()  # transactions that ended meanwhile
+        self.loaded.set()
+
+    async def _load_ops(self) -> None:
+        store, halves = self._store, self.halves
+        offset = halves.op_next
+        while units := store.units(OP, QUEUE_ID, offset, BATCH):
+            end = store.bounds(HALF, QUEUE_ID)[1]
+            for unit in units:
+                op = self.read(unit)
+                halves.ended(offset, [] if op is None else offsets_in(op, end))
+                offset += 1
+            await trio.lowlevel.checkpoint()
+
+    async def _load_copies(self) -> None:
+        store, offset = self._store, self._first
+        places: dict[str, int] = {}  # unique key -> the first place read
+        over: set[int] = set()
+        while units := store.units(HALF, QUEUE_ID, offset, BATCH):
+            for unit in units:
+                half = self.read(unit)
+                if half is not None:
+                    origin = origin_of(half)
+                    key = half.properties.get(Property.UNIQ_KEY)
+                    if origin == offset and key is not None:
+                        # Apache's brokers do not say where the message was before.
+                        first = places.setdefault(key, offset)
+                        origin = first if check_times(half) else offset
+                    if origin != offset:
+                        self.halves.found_copy(origin, offset, over)
+                offset += 1
+            await trio.lowlevel.checkpoint()
+
+    def read(self, unit: Unit) -> StoredMessage | None:
+        """Return the message of a unit; None where it is damaged, or not in the log any more."""
+        return self.message_at(unit.log_position)
+
+    def message_at(self, log_position: int) -> StoredMessage | None:
+        """Return the message at a position, which may be any number."""
+        try:
+            return self._store.message_at(log_position)
+        except (ProtocolError, StoreError) as error:
+            LOGGER.warning("the message at %d cannot be read: %s", log_position, error)
+            return None
+
+    def append_op(self, offset: int, origin: int) -> Put:
+        """Append the op message for a half message, and note it once that is in the log.
+
+        Raises ``Refused``.
+        """
+        self._topics.ensure(OP, queues=1)
+        op = op_message([offset], host=self._store_host, now_ms=self._now_ms())
+        put = self._writer.append(op)
+        self.under_way.add(offset)
+        self._writer.when_settled(self._settled(put, offset, origin))
+        return put
+
+    def _settled(self, put: Put, offset: int, origin: int) -> Callable[[], None]:
+        def settled() -> None:
+            self.under_way.discard(offset)
+            if self._store.max_position >= put.end:  # else it could not be written
+                self.halves.ended(put.queue_offset, [offset], origin=origin)
+
+        return settled
+
+    def keep(self) -> None:
+        """Have the store keep how far the table is, for the next broker on it."""
+        for topic, offset in ((HALF, self.halves.begin), (OP, self.halves.op_begin)):
+            if offset != (self._offsets.get(GROUP, topic, QUEUE_ID) or 0):
+                self._offsets.put(GROUP, topic, QUEUE_ID, offset)

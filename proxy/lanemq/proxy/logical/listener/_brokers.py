@@ -1,0 +1,162 @@
+"""Calls to the brokers that hold segments: to this process's directly, to others over a link."""
+
+from collections.abc import Awaitable, Callable, Container
+from typing import Final, final
+
+import trio
+
+from lanemq.sdk import BrokerUnreachable, LanemqError, RemotingClient
+from lanemq.wire import Refused, RequestCode, ResponseCode
+from lanemq.wire.frame import FLAG_ONEWAY, Frame
+
+from ...broker._results import Pulled, reply_of
+from ...broker.handlers._parked import Parked
+from ...broker.handlers._pull import Pulls
+from ...broker.handlers._pull_request import PullRequest, read_pull_request
+from ...net._dispatch import Answer, Handlers, unsupported
+from ...net._session import Session
+
+
+@final
+class _Any(Container[int]):
+    def __contains__(self, code: object) -> bool:
+        return True
+
+
+ANY_CODE: Final = _Any()
+
+
+class Unreachable(Refused):
+    """The broker cannot be asked; the client may try again."""
+
+    def __init__(self, broker_name: str, why: object) -> None:
+        super().__init__(ResponseCode.SYSTEM_ERROR, f"{broker_name}: {why}")
+        self.broker_name = broker_name
+
+
+@final
+class Brokers:
+    """Calls to brokers by name, on behalf of clients of the listener."""
+
+    def __init__(
+        self,
+        client: RemotingClient,
+        *,
+        own_name: str,
+        own_handlers: Handlers,
+        own_pulls: Pulls,
+        commit_own: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._commit_own = commit_own
+        self._own_name = own_name
+        self._own = own_handlers
+        self._own_pulls = own_pulls
+
+    def is_own(self, broker_name: str) -> bool:
+        """Return whether it is the broker of this process, which answers without a link."""
+        return broker_name == self._own_name
+
+    def ask_own(self, frame: Frame, session: Session) -> Answer | Awaitable[Answer]:
+        """Ask this process's broker; its answer is there at once, unless it has to wait.
+
+        What is parked ends with the client's session. What is stored is committed with the read
+        that it is called in, as always. Raises what a handler raises.
+        """
+        if frame.code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE):
+            return self.pull_own(read_pull_request(frame), session)
+        handler = self._own.table.get(frame.code)
+        if handler is None:
+            return unsupported(frame)
+        answer = handler(frame, session)
+        if isinstance(answer, Awaitable):
+            return _present(answer)
+        assert answer is not None, "only pulls have no answer yet"
+        return answer
+
+    def pull_own(self, asked: PullRequest, session: Session) -> Pulled | Awaitable[Pulled]:
+        """Pull from this process's broker as ``ask_own``."""
+        result = self._own_pulls.read(asked, session)
+        if isinstance(result, Awaitable):
+            return self._pull_later(result, asked, session)
+        return self._wait(result, asked, session) if isinstance(result, Parked) else result
+
+    async def _pull_later(
+        self, under_way: Awaitable[Pulled | Parked], asked: PullRequest, session: Session
+    ) -> Pulled:
+        result = await under_way
+        return await self._wait(result, asked, session) if isinstance(result, Parked) else result
+
+    def _wait(self, parked: Parked, asked: PullRequest, session: Session) -> Awaitable[Pulled]:
+        """Park a pull now; its result comes later."""
+        late = _Late()
+        self._own_pulls.park(parked, asked, session, late.deliver)
+        return late.wait()
+
+    async def ask(
+        self,
+        broker_name: str,
+        address: str | None,
+        frame: Frame,
+        session: Session,
+        timeout_s: float,
+    ) -> Answer:
+        """Ask a broker; return its answer, whatever its code. Another broker's is a frame.
+
+        Raises ``Refused`` (SYSTEM_ERROR) where it does not answer, and as ``Unreachable`` where
+        it cannot be asked at all: then nothing of the request was done.
+        """
+        if self.is_own(broker_name):
+            answer = self.ask_own(frame, session)
+            self._commit_own()  # no read of a connection is under way that would do it
+            return await answer if isinstance(answer, Awaitable) else answer
+        if address is None:
+            raise Unreachable(broker_name, "no name server knows its address")
+        try:
+            if frame.flag & FLAG_ONEWAY:
+                await self._client.oneway(address, frame)
+                return frame.reply()
+            return await self._client.call(address, frame, timeout_s, accept=ANY_CODE)
+        except BrokerUnreachable as error:
+            raise Unreachable(broker_name, error) from error
+        except LanemqError as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"{broker_name}: {error}") from error
+
+    async def ask_frame(
+        self,
+        broker_name: str,
+        address: str | None,
+        frame: Frame,
+        session: Session,
+        timeout_s: float,
+    ) -> Frame:
+        """Ask as ``ask``, for those who read all brokers' answers alike."""
+        return reply_of(frame, await self.ask(broker_name, address, frame, session, timeout_s))
+
+
+@final
+class _Late:
+    """The result of a parked pull, for the one task that waits for it."""
+
+    def __init__(self) -> None:
+        self._result: Pulled | Exception | None = None
+        self._is_there = trio.Event()
+
+    def deliver(self, result: Pulled | Exception) -> None:
+        """Take the result, or why there is none."""
+        self._result = result
+        self._is_there.set()
+
+    async def wait(self) -> Pulled:
+        """Wait for the result. Raises ``Refused``."""
+        await self._is_there.wait()
+        assert self._result is not None
+        if isinstance(self._result, Exception):
+            raise self._result
+        return self._result
+
+
+async def _present(answer: Awaitable[Answer | None]) -> Answer:
+    done = await answer
+    assert done is not None, "only pulls have no answer yet"
+    return done

@@ -1,0 +1,53 @@
+"""Direct consumption (309): an operator hands one message to one consumer.
+
+Source: RocketMQ 4.9.8, AdminBrokerProcessor.consumeMessageDirectly, callConsumer.
+"""
+
+from typing import Final
+
+from lanemq.wire import Refused, RemoteProtocolError, RequestCode, ResponseCode
+from lanemq.wire.frame import Frame, request
+from lanemq.wire.headers import ConsumeMessageDirectly
+from lanemq.wire.message import decode_offset_id
+
+from ...net._dispatch import Handlers, typed
+from ...net._session import PeerTimedOut, Session, SessionClosed
+from ._context import ListenerContext, relayed
+from ._messages import Messages
+
+CONSUMER_S: Final = 10.0
+
+
+def register(handlers: Handlers, listener: ListenerContext, messages: Messages) -> None:
+    """Register request 309, which finds the message wherever it is and answers the consumer's
+    result."""
+
+    async def consume(header: ConsumeMessageDirectly, frame: Frame, session: Session) -> Frame:
+        name, client_id = header.consumer_group, header.client_id or ""
+        group = listener.broker.clients.consumer_group(name)
+        client = group.find(client_id) if group is not None else None
+        if client is None:
+            remark = f"The Consumer <{name}> <{client_id}> not online"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        try:
+            _, position = decode_offset_id(header.msg_id or "")
+        except RemoteProtocolError as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        record = await messages.record(position, session)
+        if record is None:
+            remark = f"can not find message by the offset, {position}"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        fields = {**frame.fields, "brokerName": listener.broker_name}
+        try:
+            answer = await client.session.request(
+                request(frame.code, fields, body=record), CONSUMER_S
+            )
+        except PeerTimedOut as error:
+            remark = f"consumer <{client_id}> Timeout: {error}"
+            raise Refused(ResponseCode.CONSUME_MSG_TIMEOUT, remark) from error
+        except SessionClosed as error:
+            remark = f"invoke consumer <{client_id}> Exception: {error}"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark) from error
+        return relayed(frame, answer)
+
+    handlers.add(RequestCode.CONSUME_MESSAGE_DIRECTLY, typed(ConsumeMessageDirectly, consume))

@@ -1,0 +1,152 @@
+"""A logical listener: ports where clients see all logical queues as the queues of one broker.
+
+It serves a broker's process. Clients, groups and locks are the broker's own; whatever names a
+queue or an offset is translated and passed on to the broker that holds the segment.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, final
+
+import trio
+
+from lanemq.sdk import RemotingClient
+from lanemq.wire import HostAddress, RequestCode
+
+from ...broker import Broker
+from ...broker._results import add_encoders
+from ...net._dispatch import Handlers
+from ...net._server import Server
+from . import _direct, _locks, _messages, _offsets, _pulls, _resets, _sends, _spans, _stats
+from ._brokers import Brokers
+from ._context import ListenerContext
+from ._progress import Progress
+from ._routes import LogicalRoutes
+
+Code = RequestCode
+SHARED: Final = (
+    Code.UNREGISTER_CLIENT,
+    Code.CHECK_CLIENT_CONFIG,
+    Code.GET_CONSUMER_LIST_BY_GROUP,
+    Code.GET_CONSUMER_CONNECTION_LIST,
+    Code.GET_PRODUCER_CONNECTION_LIST,
+    Code.GET_CONSUMER_RUNNING_INFO,
+    Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+    Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    Code.END_TRANSACTION,
+)
+"""Requests about clients and groups, which the broker answers itself, as it does heartbeats: they
+name no queue. An end of a transaction here is the answer to the broker's own check, in its numbers:
+a producer is asked at any of its connections, and half messages are not taken here. Other codes are
+refused: what they mean by a queue id is for a broker's own port."""
+
+
+@final
+class LogicalListener:
+    """A listener beside a broker; its owner runs ``run`` and serves its servers.
+
+    Clients of old see the logical queues of a topic divided among several brokers, whose number
+    they do not say. So it has a port for each of them beside the one for clients that go by logical
+    index.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        client: RemotingClient,
+        *,
+        address: HostAddress,
+        numbered: Sequence[HostAddress] = (),
+    ) -> None:
+        context, config = broker.context, broker.config
+        self._supervisor = context.supervisor
+        self.address = address
+        """The address for clients that use logical indices."""
+        self.numbered_addresses = tuple(numbered)
+        """The addresses of each of the brokers that older clients see, from the first on. Where
+        there is none it is the first and only one at ``address``."""
+        self.routes = LogicalRoutes(client, config.name_servers)
+        listener = ListenerContext(
+            context,
+            broker.sends,
+            broker.pulls.reads,
+            self.routes,
+            Brokers(
+                client,
+                own_name=config.broker_name,
+                own_handlers=broker.handlers,
+                own_pulls=broker.pulls,
+                commit_own=context.commit,
+            ),
+            address,
+        )
+        self._faces = [
+            _Face(listener, broker),
+            *(
+                _Face(replace(listener, address=where, number=number), broker)
+                for number, where in enumerate(self.numbered_addresses)
+            ),
+        ]
+        self.server, *numbered_servers = [face.server for face in self._faces]
+        self.numbered_servers: Sequence[Server] = numbered_servers
+        """The servers at ``numbered_addresses``."""
+
+    @property
+    def servers(self) -> Sequence[Server]:
+        """All servers of the listener."""
+        return self.server, *self.numbered_servers
+
+    async def run(self) -> None:
+        """Run the background tasks, until cancelled."""
+        what = "committing for the logical listener"
+        async with trio.open_nursery() as nursery:
+            for face in self._faces:
+                nursery.start_soon(self._supervisor.run, what, face.progress.run)
+
+    async def stop(self) -> None:
+        """Stop all servers as ``Server.stop``."""
+        async with trio.open_nursery() as nursery:
+            for server in self.servers:
+                nursery.start_soon(server.stop)
+
+
+@final
+class _Face:
+    """The service at one port."""
+
+    def __init__(self, listener: ListenerContext, broker: Broker) -> None:
+        context, config = broker.context, broker.config
+        self.progress = progress = Progress(listener)
+        offsets, handlers = _offsets.Offsets(listener), Handlers()
+        add_encoders(
+            handlers,
+            config=config,
+            host=listener.address.packed,
+            store=context.store,
+        )
+        for code in SHARED:
+            handlers.add(code, broker.handlers.table[code])
+        heartbeat = broker.handlers.table[Code.HEART_BEAT]
+        handlers.add(Code.HEART_BEAT, _resets.heard_at(listener.number, heartbeat))
+        _locks.register(handlers, listener)
+        _sends.register(handlers, listener)
+        _pulls.register(handlers, listener, progress)
+        _offsets.register(handlers, listener, offsets, progress)
+        messages = _messages.Messages(listener)
+        _messages.register(handlers, messages)
+        _direct.register(handlers, listener, messages)
+        _stats.register(handlers, _stats.Stats(listener, offsets, progress))
+        _resets.register(handlers, _resets.Resets(listener, offsets, progress))
+        _spans.register(handlers, _spans.Spans(listener, offsets, progress))
+        number = "" if listener.number is None else f" {listener.number}"
+        self.server = Server(
+            handlers,
+            name=f"logical listener{number} of {config.broker_name}",
+            after_batch=[context.write],
+            after_replies=[context.settle],
+            limits=config.limits(),
+            budget=context.budget,
+            guard=context.guard,
+            tls=broker.server.tls,
+        )

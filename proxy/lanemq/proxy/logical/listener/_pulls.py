@@ -1,0 +1,251 @@
+"""Pulls from a logical queue: one segment at a time, with waits that go on in the next one.
+
+A pull is passed on to the broker of the segment that holds the offset. What comes back is
+turned into the queue's own numbers. What this process's broker has of its last segment is read
+here at once. At the end of a sealed segment the broker holds the pull
+until the queue goes on, and then sends the listener there.
+"""
+
+from collections.abc import Awaitable
+from typing import Final, final
+
+from msgspec.structs import replace
+
+from lanemq.wire import PullSysFlag, Refused, RequestCode, ResponseCode
+from lanemq.wire.frame import Frame
+from lanemq.wire.logical import READER_FIELD, Chain, Located, Segment, translate
+from lanemq.wire.logical.translate import Numbers
+
+from ...broker._results import PULL_FIELDS, Found, NotFound, Pulled, is_redirect, redirect_in
+from ...broker.handlers._pull_request import PullRequest, read_pull_request
+from ...net._dispatch import Answer, Handlers
+from ...net._session import Session
+from ...net._stored_reply import LARGE_BYTES
+from ._context import ROUNDS_MAX, ListenerContext
+from ._progress import Progress
+from ._readers import Readers, is_in_doubt, places_of
+
+HOLD_MAX_S: Final = 300.0
+ANSWER_S: Final = 10.0
+"""Seconds that a broker may take beyond the time for which it holds a pull."""
+
+Code = ResponseCode
+_PULL_CODES: Final = frozenset(
+    {Code.SUCCESS, Code.PULL_NOT_FOUND, Code.PULL_RETRY_IMMEDIATELY, Code.PULL_OFFSET_MOVED}
+)
+_NEXT, _MIN, _MAX = PULL_FIELDS[1:]
+NO_GROUP: Final = "the consumer's group info not exist"
+
+Seen = Found | NotFound | Frame
+"""The answer as clients of the listener see it; a frame is the refusal of another broker."""
+
+
+@final
+class Pulls:
+    """The pull handler of one listener."""
+
+    def __init__(self, listener: ListenerContext, progress: Progress) -> None:
+        self._listener = listener
+        self._progress = progress
+        self._readers = Readers(listener, progress)
+
+    def pull(self, frame: Frame, session: Session) -> Seen | Awaitable[Seen]:
+        """Forward a pull; an answer that this process's broker has at once is sent at once."""
+        asked = read_pull_request(frame)
+        topic, offset = asked.topic, asked.offset
+        listener = self._listener
+        index = listener.known_index(topic, asked.queue_id)
+        if index is None:
+            return self._find(topic, frame, session)
+        chain = listener.routes.chain(topic, index)
+        reader, places = (asked.group, topic, index), places_of(session)
+        if (committed := asked.commit_offset) is not None:  # logical: it means nothing to brokers
+            counts = chain is None or not is_in_doubt(reader, committed, chain, session)
+            if chain is not None:
+                committed = places.committed(reader, committed, chain)
+            if counts:
+                self._progress.commit_soon(asked.group, topic, index, committed, session)
+        located = chain.locate(offset) if chain is not None else None
+        if (
+            chain is None
+            or located is None
+            or not located.is_legal
+            or not listener.brokers.is_own(located.segment.broker_name)
+            or places.go_on_at(reader, offset, located.segment, chain) is not None
+            or is_in_doubt(reader, offset, chain, session)
+        ):
+            return self._search(index, asked, frame, session)
+        segment, place = located.segment, located.queue_offset
+        got = listener.reads.of_open_segment(asked, session, segment, place)
+        if got is not None:  # nearly always, unless the consumer has caught up
+            places.note(reader, segment, segment.to_logical(got.next_offset))
+            numbers = Numbers(
+                segment.to_logical(got.next_offset),
+                chain.min_offset,
+                segment.to_logical(got.max_offset),
+            )
+            return self._found(b"".join(got.records), numbers, segment, _single(got.records))
+        answer = listener.brokers.pull_own(_placed(asked, located), session)
+        if isinstance(answer, Awaitable):
+            return self._finish(answer, segment, chain, index, asked, frame, session)
+        if is_redirect(answer):
+            return self._redirected(answer, index, asked, frame, session)
+        return self._seen(asked, answer, segment, chain, frame, session)
+
+    async def _find(self, topic: str, frame: Frame, session: Session) -> Seen:
+        """Pull from a topic that is not known yet. Raises ``Refused`` where nobody knows it."""
+        await self._listener.view(topic)
+        answer = self.pull(frame, session)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    async def _finish(
+        self,
+        under_way: Awaitable[Pulled],
+        segment: Segment,
+        chain: Chain,
+        index: int,
+        asked: PullRequest,
+        frame: Frame,
+        session: Session,
+    ) -> Seen:
+        answer = await under_way
+        if is_redirect(answer):
+            return await self._redirected(answer, index, asked, frame, session)
+        return self._seen(asked, answer, segment, chain, frame, session)
+
+    async def _redirected(
+        self,
+        answer: Answer,
+        index: int,
+        asked: PullRequest,
+        frame: Frame,
+        session: Session,
+    ) -> Seen:
+        await self._listener.routes.redirected(asked.topic, redirect_in(answer))
+        return await self._search(index, asked, frame, session)
+
+    async def _search(self, index: int, asked: PullRequest, frame: Frame, session: Session) -> Seen:
+        listener, topic, offset = self._listener, asked.topic, asked.offset
+        hold_s = min(asked.suspend_ms / 1000, HOLD_MAX_S) if asked.may_wait else 0.0
+        is_told = False
+        for _ in range(ROUNDS_MAX):
+            view, chain = await listener.chain(topic, index)
+            located = chain.locate(offset)
+            if located is None:  # all of it is gone, or nothing was ever there
+                return NotFound(Code.PULL_NOT_FOUND, translate.nothing_at(offset, chain))
+            reader = asked.group, topic, index
+            cut = places_of(session).go_on_at(reader, offset, located.segment, chain)
+            if cut is None:
+                cut = await self._readers.goes_on_at(reader, offset, chain, session)
+            if cut is not None:  # other messages are there now than those it would pass over
+                return NotFound(Code.PULL_OFFSET_MOVED, translate.nothing_at(cut, chain))
+            if located.logical_offset > offset and not is_told:
+                is_told = await listener.routes.confirm(topic)
+                if not is_told:
+                    return NotFound(Code.PULL_NOT_FOUND, translate.nothing_at(offset, chain))
+                continue
+            if not located.is_legal:
+                return NotFound(*translate.passed_over(located, offset, chain))
+            answer = await listener.brokers.ask(
+                name := located.segment.broker_name,
+                view.address(name),
+                self._addressed(frame, located, asked),
+                session,
+                hold_s + ANSWER_S,
+            )
+            if not is_redirect(answer):
+                return self._seen(asked, answer, located.segment, chain, frame, session)
+            await listener.routes.redirected(topic, redirect_in(answer))
+        return NotFound(Code.PULL_NOT_FOUND, translate.nothing_at(offset, chain))
+
+    def _addressed(self, frame: Frame, located: Located, asked: PullRequest) -> Frame:
+        """Make the request for a segment's queue; other brokers do not know the group's
+        subscription."""
+        segment = located.segment
+        sys_flag = asked.sys_flag & ~PullSysFlag.COMMIT_OFFSET
+        fields = {
+            **frame.fields,
+            "queueId": str(segment.queue_id),
+            "queueOffset": str(located.queue_offset),
+            "commitOffset": "0",
+            READER_FIELD: "true",
+        }
+        if not sys_flag & PullSysFlag.SUBSCRIPTION and not self._listener.brokers.is_own(
+            segment.broker_name
+        ):
+            members = self._listener.broker.clients.consumer_group(asked.group)
+            wanted = members.subscriptions.get(segment.topic) if members is not None else None
+            if wanted is None:
+                raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, NO_GROUP)
+            sys_flag |= PullSysFlag.SUBSCRIPTION
+            fields["subscription"] = wanted.sub_string
+            fields["subVersion"] = str(wanted.sub_version)
+            fields["expressionType"] = wanted.expression_type
+        fields["sysFlag"] = str(sys_flag)
+        return replace(frame, fields=fields)
+
+    def _seen(
+        self,
+        asked: PullRequest,
+        answer: Answer,
+        segment: Segment,
+        chain: Chain,
+        frame: Frame,
+        session: Session,
+    ) -> Seen:
+        """Translate a broker's answer for the client of the listener."""
+        body, remark = b"", answer.remark if isinstance(answer, NotFound | Frame) else None
+        kept = answer.kept if isinstance(answer, Found) else None
+        match answer:
+            case Found(body, told):
+                code = int(Code.SUCCESS)
+            case NotFound(code, told):
+                pass
+            case Frame(code=code) if code in _PULL_CODES:
+                told, body = _told(answer), answer.body
+            case Frame():
+                return frame.reply(answer.code, dict(answer.fields), answer.body, answer.remark)
+            case _:
+                raise AssertionError(f"{type(answer).__name__} is no answer to a pull")
+        code, numbers = translate.pulled(code, told, segment, asked.offset)
+        reader = asked.group, segment.topic, segment.logical_index
+        places_of(session).note(reader, segment, numbers.next_offset)
+        numbers = translate.in_chain(numbers, chain)
+        if code == Code.SUCCESS:
+            return self._found(body, numbers, segment, kept)
+        return NotFound(Code(code), numbers, remark)
+
+    def _found(
+        self, records: bytes, numbers: Numbers, segment: Segment, kept: bytes | None
+    ) -> Found:
+        return Found(self._listener.records_of(records, segment), numbers, kept)
+
+
+def _placed(asked: PullRequest, located: Located) -> PullRequest:
+    """Make the pull of a segment's queue at this process's broker."""
+    return replace(
+        asked,
+        queue_id=located.segment.queue_id,
+        offset=located.queue_offset,
+        sys_flag=asked.sys_flag & ~PullSysFlag.COMMIT_OFFSET,
+        commit_offset=None,
+        is_aware=True,
+    )
+
+
+def _single(records: list[bytes]) -> bytes | None:
+    """Return the only record, where it is a large one."""
+    return records[0] if len(records) == 1 and len(records[0]) >= LARGE_BYTES else None
+
+
+def _told(answer: Frame) -> Numbers:
+    """Read another broker's answer; a number that it does not tell is -1."""
+    texts = (answer.fields.get(field, "") for field in (_NEXT, _MIN, _MAX))
+    return Numbers(*(int(text) if text.isdecimal() else -1 for text in texts))
+
+
+def register(handlers: Handlers, listener: ListenerContext, progress: Progress) -> None:
+    """Register both pull codes."""
+    pulls = Pulls(listener, progress)
+    handlers.add(RequestCode.PULL_MESSAGE, pulls.pull)
+    handlers.add(RequestCode.LITE_PULL_MESSAGE, pulls.pull)

@@ -1,0 +1,82 @@
+"""The places that the clients of a listener have read up to; none goes on past a cut.
+
+Clients of old know no segments, so the listener remembers for them which one their messages came
+from, for as long as they are connected. One that comes with a place that no listener remembers,
+where the queue went on past a source, may have it from that source: the group's progress counts.
+"""
+
+from typing import Final, final
+
+from lanemq.wire.frame import Frame
+from lanemq.wire.logical import Chain, ReadersPlaces
+from lanemq.wire.message import is_stage_group
+
+from ...broker.handlers._pull_request import knows_logical_queues
+from ...net._session import Session
+from ._context import ListenerContext
+from ._progress import Progress
+
+PLACES_MAX: Final = 4096
+"""Most queues, of each group, that one connection's places are remembered of."""
+_ATTRIBUTE: Final = "places in logical queues"
+
+Reader = tuple[str, str, int]
+"""Group, topic, index."""
+
+
+def places_of(session: Session) -> ReadersPlaces[Reader]:
+    """Return the places of the readers behind a connection."""
+    places: ReadersPlaces[Reader] | None = session.attributes.get(_ATTRIBUTE)
+    if places is None:
+        places = session.attributes[_ATTRIBUTE] = ReadersPlaces(PLACES_MAX)
+    return places
+
+
+def is_in_doubt(reader: Reader, offset: int, chain: Chain, session: Session) -> bool:
+    """Return whether ``reader`` may have come to ``offset`` in a source that was gone past."""
+    return chain.forced_before(offset) is not None and not places_of(session).knows(reader)
+
+
+@final
+class Readers:
+    """Judges the readers of one listener whose places it does not remember."""
+
+    def __init__(self, listener: ListenerContext, progress: Progress) -> None:
+        self._listener = listener
+        self._progress = progress
+
+    async def goes_on_at(
+        self, reader: Reader, offset: int, chain: Chain, session: Session
+    ) -> int | None:
+        """Return the offset before ``offset`` at which a reader in doubt has to go on.
+
+        That is its group's progress, as after a restart, or the cut where that is behind it. None
+        for all others, and where the group has never committed: it may begin where it likes.
+        Raises ``Refused`` where the progress cannot be had now.
+        """
+        if not is_in_doubt(reader, offset, chain, session):
+            return None
+        cut = chain.forced_before(offset)
+        kept = await self._progress.find(*reader, session)
+        if cut is None or kept is None:
+            return None
+        begin = max(cut, kept)
+        return begin if begin < offset else None
+
+    def counts(
+        self, reader: Reader, offset: int, chain: Chain, frame: Frame, session: Session
+    ) -> bool:
+        """Return whether a commit counts: none of a consumer in doubt does, it will commit again.
+
+        Those that know logical queues never read here, and know their places. Tools commit for
+        groups that they are no members of, and wait for the answer. What a staged consumer notes
+        of its stages is no place in the queue.
+        """
+        if (
+            not is_in_doubt(reader, offset, chain, session)
+            or knows_logical_queues(frame)
+            or is_stage_group(reader[0])
+        ):
+            return True
+        members = self._listener.broker.clients.consumer_group(reader[0])
+        return not frame.is_oneway and (members is None or session not in members.clients)

@@ -1,0 +1,161 @@
+"""Resets of groups' offsets in logical queues (222): each member is told in its own names.
+
+Clients know a logical queue by its index, or as a queue of one of several brokers (ADR 017). The
+first broker's name is in both: a queue named as the operator knows it may be another for a member.
+"""
+
+from collections.abc import Mapping
+from typing import Final, final
+
+from lanemq.wire import Refused, RequestCode, ResponseCode, Version
+from lanemq.wire.bodies import MessageQueue, ResetOffsetBody
+from lanemq.wire.frame import Frame, request
+from lanemq.wire.headers import ResetOffset
+from lanemq.wire.logical import logical_broker, place_of
+from lanemq.wire.message import StageRecord
+
+from ...broker.state._members import Client, ConsumerGroup
+from ...net._dispatch import Handler, Handlers, Outcome, typed
+from ...net._session import Session
+from ._context import ListenerContext
+from ._offsets import Offsets
+from ._progress import Progress
+
+END: Final = -1
+"""The time that means "behind everything"."""
+_NUMBER: Final = "number of the logical broker"
+
+
+def heard_at(number: int | None, heartbeat: Handler) -> Handler:
+    """Have heartbeats note the listener's port that their connection came to."""
+
+    def heard(frame: Frame, session: Session) -> Outcome:
+        session.attributes[_NUMBER] = number
+        return heartbeat(frame, session)
+
+    return heard
+
+
+def brokers_known_to(
+    client: Client[Session], group: ConsumerGroup[Session], brokers: int
+) -> int | None:
+    """Return the number of brokers among which a member of ``group`` sees the queues of a topic.
+
+    ``brokers`` is what clients of old see, 1 is for those that go by index. None where it cannot
+    be told: of a client of Java 5.0.0 that is not known at a listener of this process, and so
+    either goes by index (5.0.0-PREVIEW) or, as any other, does not.
+    """
+    if brokers == 1 or client.knows_indices:
+        return 1
+    if client.version != Version.V5_0_0 or client.language != "JAVA":
+        return brokers
+    ports = {
+        member.session.attributes[_NUMBER]
+        for member in group.clients.values()
+        if member.client_id == client.client_id and _NUMBER in member.session.attributes
+    }
+    if ports - {None}:
+        return brokers
+    return 1 if ports else None
+
+
+@final
+class Resets:
+    """The handler of one listener."""
+
+    def __init__(self, listener: ListenerContext, offsets: Offsets, progress: Progress) -> None:
+        self._listener = listener
+        self._offsets = offsets
+        self._progress = progress
+
+    async def reset(self, header: ResetOffset, frame: Frame, session: Session) -> Frame:
+        """Tell the members of a group the offsets to go on at. Their commits then move the
+        offsets."""
+        listener = self._listener
+        view = await listener.view(header.topic)
+        group = listener.broker.clients.consumer_group(header.group)
+        if group is None:
+            remark = (
+                f"Consumer not online, so can not reset offset, Group: {header.group} "
+                f"Topic: {header.topic} Timestamp: {header.timestamp}"
+            )
+            raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, remark)
+        targets = {}
+        for index in listener.seen(view):
+            target = await self._target(header, index, session)
+            if target is not None:
+                targets[index] = target
+        self._tell(group, header, targets, view.brokers)
+        answer = {
+            listener.queue_of(view, header.topic, index): target
+            for index, target in targets.items()
+        }
+        return frame.reply(body=ResetOffsetBody(answer).encode())
+
+    async def _target(self, header: ResetOffset, index: int, session: Session) -> int | None:
+        """Find where a group is to go on in a queue; without force it does not go forward.
+
+        None for a queue that stays as it is: nobody knows whether the target is ahead.
+        """
+        place = header.topic, index
+        consumed = await self._progress.find(header.group, *place, session)
+        if not header.is_force and consumed is None:
+            consumed = await self._progress.before_mapping(
+                header.group, *place, session, zero_if_young=False
+            )
+            if consumed is None:
+                return None
+        if header.timestamp == END:
+            target = await self._offsets.max_offset(*place, session)
+        else:
+            target = await self._offsets.offset_at(*place, header.timestamp, session, None)
+        if not header.is_force and consumed is not None:
+            target = min(target, consumed)
+        if target != consumed:
+            await self._restart_stages(header.group, *place, target, session)
+        return target
+
+    def _tell(
+        self,
+        group: ConsumerGroup[Session],
+        header: ResetOffset,
+        targets: Mapping[int, int],
+        brokers: int,
+    ) -> None:
+        told = ResetOffset(
+            topic=header.topic, group=header.group, timestamp=header.timestamp, is_force=False
+        )
+        notes: dict[int, Frame] = {}
+        for client in group.clients.values():
+            known = brokers_known_to(client, group, brokers)
+            if known is None:
+                continue
+            if known not in notes:
+                body = ResetOffsetBody(
+                    {_named(header.topic, index, known): to for index, to in targets.items()}
+                )
+                notes[known] = request(
+                    RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told.to_fields(), body=body.encode()
+                )
+            client.session.oneway(notes[known])
+
+    async def _restart_stages(
+        self, group: str, topic: str, index: int, offset: int, session: Session
+    ) -> None:
+        """Ask the brokers to count a group's stages anew from its new offsets."""
+        broker = self._listener.broker
+        config = broker.groups.get(group)
+        shadow = None if config is None else broker.stages.shadow(config)
+        if shadow is not None:
+            record = StageRecord(offset, 0).pack()
+            await self._progress.put_everywhere(shadow, topic, index, record, session)
+
+
+def _named(topic: str, index: int, brokers: int) -> MessageQueue:
+    number, queue_id = place_of(index, brokers)
+    return MessageQueue(topic, logical_broker(number), queue_id)
+
+
+def register(handlers: Handlers, resets: Resets) -> None:
+    """Register request 222."""
+    handlers.add(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, typed(ResetOffset, resets.reset))

@@ -1,0 +1,214 @@
+"""The routes that a logical listener knows: places of the segments of its topics.
+
+Name servers are asked as a client is that knows logical queues. What brokers say in redirects
+is newer than that and goes into the same chains.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, final
+
+import trio
+
+from lanemq.sdk import LanemqError, RemotingClient
+from lanemq.wire import RemoteProtocolError, RequestCode, ResponseCode
+from lanemq.wire.bodies import MASTER_ID, ClusterInfo, RouteData
+from lanemq.wire.frame import Frame, request
+from lanemq.wire.headers import GetRouteInfo
+from lanemq.wire.logical import (
+    LOGICAL_BROKERS_MEMBER,
+    LOGICAL_QUEUE_BROKER,
+    LOGICAL_QUEUE_FLAG,
+    Chain,
+    LogicalQueues,
+    Redirect,
+    Segment,
+)
+
+LOGGER = logging.getLogger("lanemq.proxy.logical.listener")
+
+FRESH_S: Final = 10.0
+"""Seconds after which routes are asked for again."""
+RETRY_S: Final = 1.0
+"""Seconds for which a question without an answer, or without use, is not repeated."""
+ASK_S: Final = 3.0
+TOPICS_MAX: Final = 100_000
+"""Most topics remembered; beyond it all are forgotten. Only a broken peer asks for so many."""
+
+_ANSWERS: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST})
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """The known state of a topic with logical queues."""
+
+    queues: LogicalQueues
+    addresses: Mapping[str, str]
+    """Broker name -> address of the master."""
+    brokers: int = 1
+    """Number of brokers at which older clients see the topic."""
+
+    def chain(self, index: int) -> Chain | None:
+        """Return the segments of a logical queue; None for one that does not exist."""
+        return self.queues.get(index)
+
+    def address(self, broker_name: str) -> str | None:
+        """Return the address of a broker, from the name server or from the redirect that named
+        it."""
+        known = self.addresses.get(broker_name)
+        if known is None:
+            hints = (s.broker_address for s in self.queues.segments if s.broker_name == broker_name)
+            known = next(filter(None, hints), None)
+        return known
+
+
+@dataclass(slots=True)
+class _Known:
+    view: TopicView | None
+    asked_s: float
+    had_use: bool
+    """Whether the last question brought anything new, or redirects have since."""
+    is_told: bool
+    """Whether the view is as a name server told it, and no redirect has changed it since."""
+
+
+@final
+class LogicalRoutes:
+    """The views of all topics. ``get`` never waits; ``find`` and ``refresh`` may."""
+
+    def __init__(self, client: RemotingClient, name_servers: Sequence[str]) -> None:
+        self._client = client
+        self._name_servers = list(name_servers)
+        self._known: dict[str, _Known] = {}
+        self._asking: dict[str, trio.Event] = {}
+
+    def get(self, topic: str) -> TopicView | None:
+        """Return the known view; None for a topic that has no logical queues, or is unknown."""
+        known = self._known.get(topic)
+        return None if known is None else known.view
+
+    def chain(self, topic: str, index: int) -> Chain | None:
+        """Return the known segments of a logical queue; None for one that does not exist, or is
+        unknown."""
+        view = self.get(topic)
+        return None if view is None else view.chain(index)
+
+    def is_fresh(self, topic: str, *, now_s: float) -> bool:
+        """Return whether ``get`` can be relied on without asking."""
+        known = self._known.get(topic)
+        return known is not None and now_s - known.asked_s < FRESH_S
+
+    async def find(self, topic: str) -> TopicView | None:
+        """Return the view, asked for if it is not fresh."""
+        if not self.is_fresh(topic, now_s=trio.current_time()):
+            await self.refresh(topic)
+        return self.get(topic)
+
+    async def refresh(self, topic: str) -> TopicView | None:
+        """Ask now, unless that was just done in vain. Without an answer, everything stays as it
+        was."""
+        under_way = self._asking.get(topic)
+        if under_way is not None:
+            await under_way.wait()
+            return self.get(topic)
+        known = self._known.get(topic)
+        now_s = trio.current_time()
+        if known is not None and not known.had_use and now_s - known.asked_s < RETRY_S:
+            await trio.lowlevel.checkpoint()
+            return known.view
+        done = self._asking[topic] = trio.Event()
+        try:
+            view, is_answered = await self._ask(topic)
+            if len(self._known) >= TOPICS_MAX:
+                self._known.clear()
+            before = known.view if known is not None else None
+            if not is_answered:
+                view = before
+            self._known[topic] = _Known(view, trio.current_time(), view != before, is_answered)
+        finally:
+            del self._asking[topic]
+            done.set()
+        return self.get(topic)
+
+    async def confirm(self, topic: str) -> bool:
+        """Return whether the view is as a name server told it a moment ago; ask if it is not.
+
+        Redirects tell of two segments, and there may be others between them. A name server
+        shows none behind offsets that may be somewhere.
+        """
+        known = self._known.get(topic)
+        if known is None or not known.is_told or trio.current_time() - known.asked_s >= RETRY_S:
+            await self.refresh(topic)
+            known = self._known.get(topic)
+        return known is not None and known.is_told
+
+    async def brokers(self) -> Mapping[str, str]:
+        """Ask a name server for all brokers; return name -> address of the master."""
+        frame = request(RequestCode.GET_BROKER_CLUSTER_INFO)
+        for server in tuple(self._name_servers):
+            try:
+                answer = await self._client.call(server, frame, ASK_S)
+                table = ClusterInfo.decode(answer.body).broker_addr_table
+            except (LanemqError, RemoteProtocolError) as error:
+                LOGGER.info("name server %s does not tell the brokers: %s", server, error)
+                continue
+            return {
+                name: broker.broker_addrs[MASTER_ID]
+                for name, broker in table.items()
+                if MASTER_ID in broker.broker_addrs
+            }
+        return {}
+
+    async def _ask(self, topic: str) -> tuple[TopicView | None, bool]:
+        header = GetRouteInfo(topic=topic, sys_flag=LOGICAL_QUEUE_FLAG)
+        frame = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header.to_fields())
+        for at, server in enumerate(self._name_servers):
+            try:
+                answer = await self._client.call(server, frame, ASK_S, accept=_ANSWERS)
+                view = read_view(answer)
+            except (LanemqError, RemoteProtocolError) as error:
+                LOGGER.info(
+                    "name server %s does not tell the route of %s: %s", server, topic, error
+                )
+                continue
+            if at:  # the one that answers is asked first from now on
+                self._name_servers.insert(0, self._name_servers.pop(at))
+            return view, True
+        return None, False
+
+    def put(self, topic: str, *segments: Segment) -> None:
+        """Learn the present state of segments."""
+        known = self._known.get(topic)
+        if known is not None and known.view is not None:
+            queues = known.view.queues
+            for segment in segments:
+                queues = queues.put_segment(segment)
+            if queues != known.view.queues:
+                known.view = replace(known.view, queues=queues)
+                known.had_use, known.is_told = True, False
+
+    async def redirected(self, topic: str, redirect: Redirect | None) -> None:
+        """Learn from a redirect; if it names no target, ask."""
+        if redirect is None:
+            await self.refresh(topic)
+        else:
+            self.put(topic, redirect.current, redirect.following)
+
+
+def read_view(answer: Frame) -> TopicView | None:
+    """Read the view in a name server's answer; None for a topic without logical queues."""
+    if answer.code != ResponseCode.SUCCESS:
+        return None
+    route = RouteData.decode(answer.body)
+    queues = LogicalQueues.of_route(route.extra)
+    if queues is None:
+        return None
+    addresses = {
+        broker.broker_name: broker.broker_addrs[MASTER_ID]
+        for broker in route.broker_datas
+        if MASTER_ID in broker.broker_addrs and broker.broker_name != LOGICAL_QUEUE_BROKER
+    }
+    brokers = route.extra.get(LOGICAL_BROKERS_MEMBER)
+    return TopicView(queues, addresses, brokers if isinstance(brokers, int) and brokers else 1)

@@ -1,0 +1,99 @@
+"""Consume time spans (303): a group's place in its logical queues, by store times.
+
+Source: RocketMQ 4.9.8, AdminBrokerProcessor.queryConsumeTimeSpan.
+"""
+
+from typing import Final, final
+
+from lanemq.wire import PullSysFlag, Refused, RequestCode, ResponseCode, SystemGroup
+from lanemq.wire.bodies import QueryConsumeTimeSpanBody, QueueTimeSpan
+from lanemq.wire.frame import Frame, request
+from lanemq.wire.headers import PullMessage, QueryConsumeTimeSpan
+from lanemq.wire.logical import READER_FIELD
+from lanemq.wire.message import decode_messages
+
+from ...net._dispatch import Handlers, typed
+from ...net._session import Session
+from ._context import ListenerContext
+from ._offsets import Offsets
+from ._progress import Progress
+from ._routes import TopicView
+
+UNKNOWN: Final = -1
+"""The time of a message that is not there."""
+
+
+@final
+class Spans:
+    """The handler of one listener."""
+
+    def __init__(self, listener: ListenerContext, offsets: Offsets, progress: Progress) -> None:
+        self._listener = listener
+        self._offsets = offsets
+        self._progress = progress
+
+    async def answer(self, header: QueryConsumeTimeSpan, frame: Frame, session: Session) -> Frame:
+        """Answer the store times of each logical queue's begin and end, and of the group's
+        offset."""
+        view = await self._listener.view(header.topic)
+        spans = [
+            await self._span(view, header.group, header.topic, index, session)
+            for index in self._listener.seen(view)
+        ]
+        return frame.reply(body=QueryConsumeTimeSpanBody(tuple(spans)).encode())
+
+    async def _span(
+        self, view: TopicView, group: str, topic: str, index: int, session: Session
+    ) -> QueueTimeSpan:
+        end = await self._offsets.max_offset(topic, index, session)
+        consumed = await self._progress.find(group, topic, index, session) or 0
+        first_ms = await self._offsets.earliest_time_ms(topic, index, session)
+        consumed_ms, delay_ms = first_ms, 0
+        if consumed > 0:
+            consumed_ms = await self._time_ms(topic, index, consumed - 1, session)
+        if consumed < end:
+            next_ms = await self._time_ms(topic, index, consumed, session)
+            delay_ms = self._listener.broker.now_ms() - next_ms if next_ms > 0 else 0
+        return QueueTimeSpan(
+            message_queue=self._listener.queue_of(view, topic, index),
+            min_time_stamp=first_ms,
+            max_time_stamp=await self._time_ms(topic, index, end - 1, session),
+            consume_time_stamp=consumed_ms,
+            delay_time=delay_ms,
+        )
+
+    async def _time_ms(self, topic: str, index: int, offset: int, session: Session) -> int:
+        """Return the store time of the message at a logical offset, for which its broker has to
+        send it."""
+        view, chain = await self._listener.chain(topic, index)
+        located = chain.locate(offset) if offset >= 0 else None
+        if located is None or not located.is_legal:
+            return UNKNOWN
+        header = PullMessage(
+            consumer_group=SystemGroup.TOOLS_CONSUMER,
+            topic=topic,
+            queue_id=located.segment.queue_id,
+            queue_offset=located.queue_offset,
+            max_msg_nums=1,
+            sys_flag=PullSysFlag.SUBSCRIPTION,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            sub_version=0,
+            subscription="*",
+        )
+        fields = header.to_fields() | {READER_FIELD: "true"}
+        asked = request(RequestCode.PULL_MESSAGE, fields)
+        try:
+            answer = await self._listener.ask(view, located.segment.broker_name, asked, session)
+        except Refused:
+            return UNKNOWN
+        if answer.code != ResponseCode.SUCCESS:
+            return UNKNOWN
+        (message,) = decode_messages(answer.body)
+        is_it = message.queue_offset == located.queue_offset
+        return message.store_timestamp_ms if is_it else UNKNOWN
+
+
+def register(handlers: Handlers, spans: Spans) -> None:
+    """Register request 303."""
+    handlers.add(RequestCode.QUERY_CONSUME_TIME_SPAN, typed(QueryConsumeTimeSpan, spans.answer))

@@ -1,0 +1,144 @@
+"""The mapping of one topic's logical queues, as far as one broker knows it.
+
+A mapping is a value: a change makes another one, so readers need no lock and never see half of
+it. It holds the broker's own segments and copies of others' that share a logical queue with them.
+
+Source: RocketMQ 5.0.0-PREVIEW, LogicalQueuesInfoInBroker.
+"""
+
+from collections.abc import Iterable, Iterator, KeysView, Mapping
+from operator import itemgetter
+from typing import final
+
+from lanemq.wire.logical import Chain, Segment, SegmentKey, SegmentState, by_offset, segment_at
+
+
+@final
+class TopicMapping:
+    """The chains of a topic, and the places of this broker's message queues in them."""
+
+    __slots__ = ("_latest", "_of_queue", "broker_name", "chains", "topic")
+
+    def __init__(self, topic: str, broker_name: str, segments: Iterable[Segment] = ()) -> None:
+        self.topic = topic
+        self.broker_name = broker_name
+        chains: dict[int, list[Segment]] = {}
+        of_queue: dict[int, list[Segment]] = {}
+        for segment in segments:
+            chains.setdefault(segment.logical_index, []).append(segment)
+            if segment.broker_name == broker_name:
+                of_queue.setdefault(segment.queue_id, []).append(segment)
+        self.chains: Mapping[int, Chain] = {
+            index: Chain(index, chains[index]) for index in sorted(chains)
+        }
+        """Index of the logical queue -> its segments in order, at least one."""
+        self._of_queue = {queue_id: by_offset(own) for queue_id, own in of_queue.items()}
+        self._latest = {queue_id: own[-1] for queue_id, own in self._of_queue.items()}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TopicMapping):
+            return NotImplemented
+        mine, theirs = (self.topic, self.broker_name), (other.topic, other.broker_name)
+        return mine == theirs and self.chains == other.chains
+
+    def __iter__(self) -> Iterator[Segment]:
+        """Iterate over all segments, by index and in order."""
+        for chain in self.chains.values():
+            yield from chain
+
+    def __repr__(self) -> str:
+        return f"TopicMapping({self.topic!r}, {self.broker_name!r}, {list(map(str, self))})"
+
+    # One message queue of this broker
+
+    def latest(self, queue_id: int) -> Segment | None:
+        """Return the segment of new messages in the queue; None for an unmapped queue."""
+        return self._latest.get(queue_id)
+
+    def of_queue(self, queue_id: int) -> tuple[Segment, ...]:
+        """Return the segments on the queue, by their first physical offset."""
+        return self._of_queue.get(queue_id, ())
+
+    def at(self, queue_id: int, queue_offset: int) -> Segment | None:
+        """Return the segment with the greatest first offset up to ``queue_offset``."""
+        return segment_at(self._of_queue.get(queue_id, ()), queue_offset)
+
+    @property
+    def queue_ids(self) -> KeysView[int]:
+        """The message queues of this broker that have a segment."""
+        return self._of_queue.keys()
+
+    def writable_queue_ids(self) -> list[int]:
+        """Return the mapped message queues of this broker that take messages."""
+        return [queue_id for queue_id, latest in self._latest.items() if latest.is_writable]
+
+    # Logical queues
+
+    def chain(self, index: int) -> Chain:
+        """Return the segments of a logical queue; none of one that is not known here."""
+        return self.chains.get(index) or Chain(index)
+
+    def open_end(self, index: int) -> Segment | None:
+        """Return the segment that takes messages of a logical queue, as far as known here."""
+        return self.chain(index).tail
+
+    def before(self, segment: Segment) -> Segment | None:
+        """Return the segment that a logical queue ended with before ``segment`` was opened."""
+        order = segment.delta, segment.migration or 0
+        found = [
+            ((one.delta, one.migration or 0), one)
+            for one in self.chain(segment.logical_index)
+            if one.delta >= 0 and one.state in (SegmentState.READ_ONLY, SegmentState.EXPIRED)
+        ]
+        earlier = [(place, one) for place, one in found if place < order]
+        return max(earlier, key=itemgetter(0))[1] if earlier else None
+
+    def source_of(self, target: Segment) -> Segment | None:
+        """Return the own segment from which a logical queue goes on at ``target``.
+
+        None where another broker's was its end: an idle queue ended here before, at the same
+        offset.
+        """
+        source = self.before(target)
+        if source is None or not self.is_own(source) or source.end_offset != target.delta:
+            return None
+        return source
+
+    def find(self, key: SegmentKey) -> Segment | None:
+        """Return the segment of this identity, in whatever logical queue."""
+        return next((segment for segment in self if segment.key == key), None)
+
+    def is_own(self, segment: Segment) -> bool:
+        """Return whether a segment lies on this broker."""
+        return segment.broker_name == self.broker_name
+
+    def own(self) -> Iterator[Segment]:
+        """Return this broker's segments."""
+        return filter(self.is_own, self)
+
+    # Changes
+
+    def put(self, *changed: Segment) -> "TopicMapping":
+        """Return a mapping with these segments, which replace those of the same identity."""
+        kept = self.without(*(segment.key for segment in changed))
+        return TopicMapping(self.topic, self.broker_name, (*kept, *changed))
+
+    def without(self, *keys: SegmentKey) -> "TopicMapping":
+        """Return a mapping without the segments of these identities."""
+        kept = (segment for segment in self if segment.key not in keys)
+        return TopicMapping(self.topic, self.broker_name, kept)
+
+
+def touched(before: TopicMapping, after: TopicMapping) -> set[int]:
+    """Return the message queues whose readers may be served differently now."""
+    indices = {
+        index
+        for index in (*before.chains, *after.chains)
+        if before.chain(index) != after.chain(index)
+    }
+    return {
+        segment.queue_id
+        for mapping in (before, after)
+        for segment in mapping.own()
+        if segment.logical_index in indices
+    }

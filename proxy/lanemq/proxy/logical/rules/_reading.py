@@ -1,0 +1,163 @@
+"""Plans of pulls from a message queue, segment by segment, for clients that know logical queues.
+
+Clients ask for physical offsets, and turn what they get into logical ones by the segment they
+believe to read. So nothing may be given out that lies in another segment of the same queue.
+
+Source: RocketMQ 5.0.0-PREVIEW, PullMessageProcessor; its table of cases, with waiting where it
+answers at once for ever.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import final
+
+from lanemq.wire import ResponseCode
+from lanemq.wire.logical import Redirect, Segment, SegmentState
+
+from ._mapping import TopicMapping
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A plan to read up to ``max_count`` messages of ``segment``, none behind its end.
+
+    One that is open has an end where the queue seems to have gone on elsewhere.
+    """
+
+    segment: Segment
+    max_count: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A plan to wait: there is nothing until the mapping changes."""
+
+    segment: Segment
+    remark: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """A plan to send the client on, to ``next_offset`` or to another broker."""
+
+    code: ResponseCode
+    remark: str
+    next_offset: int
+    redirect: Redirect | None = None
+
+
+WRITE_ONLY = "logical queue write only"
+EXPIRED = "logical queue expired"
+EXCEEDS = "queue offset exceed offsetMax"
+REMOVED = "queue offset removed"
+UNSUITABLE = "no suitable queue"
+
+
+def plan_read(
+    mapping: TopicMapping,
+    queue_id: int,
+    queue_offset: int,
+    max_count: int,
+    *,
+    is_removed: Callable[[Segment], bool],
+) -> Read | Wait | GoOn | None:
+    """Plan the answer to a pull; None for a queue that is in no logical queue.
+
+    ``is_removed`` tells whether the last message of a sealed segment is gone from the log.
+    """
+    segment = mapping.at(queue_id, queue_offset)
+    if segment is None:
+        own = mapping.of_queue(queue_id)
+        if not own:
+            return None
+        redirect = redirect_from(mapping, own[0]) or Redirect(own[0], own[0])
+        return GoOn(ResponseCode.PULL_RETRY_IMMEDIATELY, UNSUITABLE, own[0].offset_delta, redirect)
+    if segment.state is SegmentState.WRITE_ONLY:
+        return Wait(segment, WRITE_ONLY)
+    if not segment.is_sealed:
+        following = gone_on_at(mapping, segment)
+        if following is None:
+            return Read(segment, max_count)
+        end = segment.to_physical(following.delta)
+        if queue_offset >= end:
+            redirect = Redirect(segment, following)
+            return GoOn(ResponseCode.PULL_RETRY_IMMEDIATELY, EXCEEDS, end, redirect)
+        segment = replace(segment, offset_max=end)
+        return Read(segment, segment.clamp_count(queue_offset, max_count))
+    ends = queue_offset >= segment.offset_max
+    if segment.state is SegmentState.EXPIRED:
+        return _leave(mapping, segment, EXPIRED, waits=ends)
+    if ends:
+        return _leave(mapping, segment, EXCEEDS, waits=True)
+    if queue_offset + max_count > segment.offset_max and is_removed(segment):
+        return _leave(mapping, segment, REMOVED, waits=False)
+    return Read(segment, segment.clamp_count(queue_offset, max_count))
+
+
+def gone_on_at(mapping: TopicMapping, segment: Segment) -> Segment | None:
+    """Return the segment at which a queue seems to have gone on, while ``segment`` is open still.
+
+    This broker was told so, and has not been able to ask there yet. What it gave out behind that
+    segment's first offset would be taken for other messages.
+    """
+    chain = mapping.chain(segment.logical_index)
+    if chain[-1] is segment:  # nearly always
+        return None
+    last = chain.normal
+    if last is None or mapping.is_own(last):
+        return None
+    order = last.delta, last.migration or 0
+    return last if order > (segment.delta, segment.migration or 0) else None
+
+
+def _leave(mapping: TopicMapping, segment: Segment, remark: str, *, waits: bool) -> Wait | GoOn:
+    """Plan to send the client on; where there is no next segment yet, it waits at the end."""
+    redirect = redirect_from(mapping, segment)
+    if redirect is None and waits:
+        return Wait(segment, remark)
+    return GoOn(ResponseCode.PULL_RETRY_IMMEDIATELY, remark, segment.offset_max, redirect)
+
+
+def redirect_from(mapping: TopicMapping, segment: Segment) -> Redirect | None:
+    """Return the redirect to the next readable segment behind ``segment``, where there is one."""
+    following = mapping.chain(segment.logical_index).next_readable(segment)
+    return None if following is None else Redirect(segment, following)
+
+
+# Offsets of a whole message queue
+
+
+def queue_min(mapping: TopicMapping, queue_id: int, min_offset: int) -> int:
+    """Return the least offset for readers of a queue, given its first message's.
+
+    That is not before its first segment with messages, so that all clients agree.
+    """
+    own = mapping.of_queue(queue_id)
+    if not own:
+        return min_offset
+    for segment in own:
+        if segment.state is not SegmentState.EXPIRED:
+            return segment.clamp_min(min_offset)
+    return max(min_offset, own[-1].offset_max)
+
+
+def queue_max(mapping: TopicMapping, queue_id: int, max_offset: int) -> int:
+    """Return the end of a queue for readers, given its messages' end."""
+    latest = mapping.latest(queue_id)
+    return max_offset if latest is None else latest.clamp_max(max_offset)
+
+
+def is_continued(mapping: TopicMapping, queue_id: int) -> bool:
+    """Return whether the logical queue of a message queue ends elsewhere.
+
+    A destination that is not open yet does not count: nothing is to be read there.
+    """
+    latest = mapping.latest(queue_id)
+    if latest is None:
+        return False
+    chain = mapping.chain(latest.logical_index)
+    placed = [segment for segment in chain if segment.state is not SegmentState.WRITE_ONLY]
+    return bool(placed) and placed[-1].message_queue != latest.message_queue

@@ -1,0 +1,131 @@
+"""Stored messages on their way through a logical listener, rewritten in place.
+
+A record is stored with the physical queue's id and offset, the broker's address and its place
+in that broker's log. A client of a logical queue has to see the queue's own numbers, an address
+where its requests are understood, and a position that says whose it is (see ``_positions``).
+These four have fixed places in a record, and its body's checksum covers none of them.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final
+
+from msgspec.structs import replace
+
+from lanemq.wire import HostAddress, RemoteProtocolError, SysFlag
+from lanemq.wire.message import decode_message, encode_message
+
+from ._positions import NEAR_BITS, tagged
+
+# size, queue id, flag, queue offset, position, sys flag, and what is between it and a store
+# host whose sender's address has 4 bytes
+_HEAD: Final = Struct(">i8xiiqqi24s")
+# of these, from the queue id on
+_PLACE: Final = Struct(">iiqq")
+# the same, up to a store host of 4 bytes and its port
+_PLACE_AND_HOST: Final = Struct(">iiqqi24s8s")
+_PLACE_AT: Final = 12
+_STORE_HOST_AT: Final = 64  # where the sender's address has 4 bytes, else 12 later
+_V6_EXTRA: Final = 12
+_LEAST_BYTES: Final = 91
+
+
+def rewrite_records(
+    records: bytes | memoryview,
+    *,
+    place: Callable[[int, int], tuple[int, int]],
+    tag: int,
+    store_host: bytes,
+) -> bytes:
+    """Rewrite the records of an answer for a client of logical queues.
+
+    ``place`` turns the physical queue id and offset of a record into the logical ones;
+    ``store_host`` is the packed address of the listener, ``tag`` the broker's. Raises
+    ``RemoteProtocolError`` for bytes that are no sequence of records.
+    """
+    return _rewritten(records, place, 0, 0, tag, store_host)
+
+
+def shift_records(
+    records: bytes | memoryview, *, index: int, shift: int, tag: int, store_host: bytes
+) -> bytes:
+    """Rewrite records of one segment as ``rewrite_records``: to its queue, with offsets ``shift``
+    on."""
+    return _rewritten(records, None, index, shift, tag, store_host)
+
+
+def _rewritten(
+    records: bytes | memoryview,
+    place: Callable[[int, int], tuple[int, int]] | None,
+    index: int,
+    shift: int,
+    tag: int,
+    store_host: bytes,
+) -> bytes:
+    data = bytearray(records)
+    is_v6, host_bytes = len(store_host) == 20, len(store_host)
+    store_host_v6, born_host_v6 = int(SysFlag.STORE_HOST_V6), int(SysFlag.BORN_HOST_V6)
+    hosts_v6 = store_host_v6 | born_host_v6
+    replaced: list[tuple[int, int, bytes]] = []
+    at, end = 0, len(data)
+    # A pull of many messages spends most of its time here: no call more than needed.
+    read_head, write_all = _HEAD.unpack_from, _PLACE_AND_HOST.pack_into
+    write_place = _PLACE.pack_into
+    tag_bits = tagged(tag, 0)
+    while at < end:
+        if end - at < _LEAST_BYTES:
+            raise _no_record(at, end)
+        size, queue_id, flag, queue_offset, position, sys_flag, between = read_head(data, at)
+        if not _LEAST_BYTES <= size <= end - at:
+            raise _no_record(at, end)
+        offset = queue_offset + shift
+        if place is not None:
+            index, offset = place(queue_id, queue_offset)
+        # Mostly just some bits more; a sign, or a very long log, is for ``tagged`` to judge.
+        position = tagged(tag, position) if position >> NEAR_BITS else tag_bits | position
+        where = at + _PLACE_AT
+        if not (is_v6 or sys_flag & hosts_v6):
+            write_all(data, where, index, flag, offset, position, sys_flag, between, store_host)
+            at += size
+            continue
+        write_place(data, where, index, flag, offset, position)
+        if (sys_flag & store_host_v6 != 0) is is_v6:
+            host_at = at + _STORE_HOST_AT
+            if sys_flag & born_host_v6:
+                host_at += _V6_EXTRA
+            data[host_at : host_at + host_bytes] = store_host
+        else:  # the address has another length, so the record has to be made anew
+            replaced.append((at, at + size, _with_host(bytes(data[at : at + size]), store_host)))
+        at += size
+    for begin, behind, record in reversed(replaced):
+        data[begin:behind] = record
+    return bytes(data)
+
+
+def chosen_records(
+    records: bytes | memoryview, is_chosen: Callable[[int, int], bool]
+) -> bytes | memoryview:
+    """Return the records whose physical queue id and offset are chosen. Raises
+    ``RemoteProtocolError`` as above."""
+    at, end, found = 0, len(records), []
+    while at < end:
+        size = 0 if end - at < _LEAST_BYTES else _HEAD.unpack_from(records, at)[0]
+        if not _LEAST_BYTES <= size <= end - at:
+            raise _no_record(at, end)
+        _, queue_id, _, queue_offset, *_ = _HEAD.unpack_from(records, at)
+        if is_chosen(queue_id, queue_offset):
+            found.append(records[at : at + size])
+        at += size
+    return b"".join(found)
+
+
+def _no_record(at: int, end: int) -> RemoteProtocolError:
+    return RemoteProtocolError(f"byte {at} of {end}: no record of a message begins there")
+
+
+def _with_host(record: bytes, store_host: bytes) -> bytes:
+    message = decode_message(record)
+    host = HostAddress.unpack(store_host)
+    v6 = SysFlag.STORE_HOST_V6
+    sys_flag = message.sys_flag | v6 if host.is_v6 else message.sys_flag & ~v6
+    return encode_message(replace(message, store_host=host, sys_flag=sys_flag))

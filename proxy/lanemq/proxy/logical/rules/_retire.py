@@ -1,0 +1,42 @@
+"""The end of segments: expired when their messages are gone, and later forgotten.
+
+Source: RocketMQ 5.0.0-PREVIEW, CleanFilesHook; which removes where this expires.
+"""
+
+from collections.abc import Callable, Mapping
+
+from lanemq.wire.logical import Segment, SegmentKey, SegmentState
+
+from ._mapping import TopicMapping
+
+
+def expired(mapping: TopicMapping, is_removed: Callable[[Segment], bool]) -> list[Segment]:
+    """Return own sealed segments, anywhere in their chains, whose last message is gone."""
+    return [
+        segment.with_state(SegmentState.EXPIRED)
+        for segment in mapping.own()
+        if segment.state is SegmentState.READ_ONLY and is_removed(segment)
+    ]
+
+
+def swept(
+    mapping: TopicMapping, expired_ms: Mapping[SegmentKey, int], *, before_ms: int
+) -> list[SegmentKey]:
+    """Return expired segments at the heads of their chains that are not needed any more.
+
+    An own one has to have been expired before ``before_ms``, and a newer one on its queue: the
+    last there keeps senders from writing past the logical queue. The last of a chain stays, for
+    its end is where offsets go on.
+    """
+    gone = []
+    for chain in mapping.chains.values():
+        for segment in chain.segments[:-1]:
+            if segment.state is not SegmentState.EXPIRED:
+                break
+            if mapping.is_own(segment):
+                since_ms = expired_ms.get(segment.key)
+                latest = mapping.latest(segment.queue_id)
+                if since_ms is None or since_ms >= before_ms or latest == segment:
+                    continue
+            gone.append(segment.key)
+    return gone

@@ -1,0 +1,173 @@
+"""Merging of others' views into a broker's mapping, beside the steps of a migration.
+
+Copies may be old, so they only ever move on: a segment gets its place, opens, is sealed, expires.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from lanemq.wire.logical import Chain, LogicalQueues, Segment, SegmentState
+
+from ._mapping import TopicMapping
+from ._migration import is_older
+
+_PROGRESS: Final[Mapping[SegmentState, int]] = {
+    SegmentState.WRITE_ONLY: 0,
+    SegmentState.NORMAL: 1,
+    SegmentState.READ_ONLY: 2,
+    SegmentState.EXPIRED: 3,
+}
+
+
+def progress(segment: Segment) -> tuple[bool, int]:
+    """Return a key by which the later of two states of one segment is the greater."""
+    return segment.delta >= 0, _PROGRESS[segment.state]
+
+
+def merged(mapping: TopicMapping, view: LogicalQueues) -> TopicMapping:
+    """Return the mapping updated by ``view`` for other brokers' segments in its logical queues.
+
+    ``view`` is a name server's, or that of one of those brokers. Nothing is taken away.
+    """
+    changed: list[Segment] = []
+    for index in mapping.chains:
+        for segment in view.get(index, Chain(index)):
+            if mapping.is_own(segment) or segment.delta < 0:
+                continue
+            known = mapping.find(segment.key)
+            if known is None or is_newer(segment, known):
+                changed.append(segment)
+    return mapping.put(*changed) if changed else mapping
+
+
+def is_newer(segment: Segment, known: Segment) -> bool:
+    """Return whether a copy has to replace the known one.
+
+    A segment that never had a message may be the destination of another migration later.
+    """
+    if (segment.migration or 0) > (known.migration or 0) and known.is_empty:
+        return True
+    return progress(segment) > progress(known) and not is_older(segment, known)
+
+
+def without_forgotten(mapping: TopicMapping, view: LogicalQueues) -> TopicMapping:
+    """Return the mapping in which copies that a name server does not list any more are expired.
+
+    Only where it lists all that this broker has in the logical queue, so that an answer of one
+    that was just started takes nothing away.
+    """
+    changed: list[Segment] = []
+    for index, chain in mapping.chains.items():
+        listed = {segment.key for segment in view.get(index, Chain(index))}
+        own = [segment for segment in chain if mapping.is_own(segment)]
+        if not own or any(segment.key not in listed for segment in own):
+            continue
+        changed += [
+            segment.with_state(SegmentState.EXPIRED)
+            for segment in chain
+            if segment.state is SegmentState.READ_ONLY and segment.key not in listed
+        ]
+    return mapping.put(*changed) if changed else mapping
+
+
+def rivals(mapping: TopicMapping, view: LogicalQueues) -> list[tuple[Segment, Segment]]:
+    """Iterate over own open segments, each with another broker's open one that seems to follow it.
+
+    A view may be old: whoever acts on it has to ask that broker first.
+    """
+    found = []
+    for index, chain in mapping.chains.items():
+        own = next((s for s in chain if s.state is SegmentState.NORMAL and mapping.is_own(s)), None)
+        if own is None:
+            continue
+        others = (*chain, *view.get(index, Chain(index)))
+        found += [
+            (own, other)
+            for other in others
+            if other.state is SegmentState.NORMAL
+            and not mapping.is_own(other)
+            and other.delta >= own.delta
+        ]
+    return found
+
+
+def destinations(mapping: TopicMapping, view: LogicalQueues) -> list[tuple[Segment, Segment]]:
+    """Iterate over own open segments, each with another broker's that clients write to in its
+    place.
+
+    A name server shows a destination that has no place yet only while the source is away.
+    """
+    found = []
+    for index, chain in mapping.chains.items():
+        own, target = chain.normal, view.get(index, Chain(index)).write_only
+        if own is None or target is None or target.delta >= 0:
+            continue
+        if mapping.is_own(own) and not mapping.is_own(target):
+            found.append((own, target))
+    return found
+
+
+def is_superseded(own: Segment, rival: Segment, account: Chain) -> bool:
+    """Return whether ``rival`` took over from ``own`` while this broker was away.
+
+    ``account`` is the chain as the broker of ``rival`` tells it now. At equal first offsets the
+    one that an earlier migration opened has to give way, or that the other broker holds for
+    sealed.
+    """
+    now = account.find(rival.key)
+    if now is None or now.state is not SegmentState.NORMAL:
+        return False
+    if now.delta == own.delta and (now.migration or 0) != (own.migration or 0):
+        return (now.migration or 0) > (own.migration or 0)
+    as_told = account.find(own.key)
+    return now.delta > own.delta or (as_told is not None and as_told.is_sealed)
+
+
+def superseded_end(own: Segment, others: Iterable[Segment], end_offset: int) -> tuple[int, int]:
+    """Return the end of an open segment superseded by ``others``, and the number of messages cut
+    off.
+
+    Both are physical: an offset, and the number of messages from there to ``end_offset``. Those
+    keep their place in the message queue, but their logical offsets were given to others. A segment
+    that was sealed without any message has given none.
+    """
+    begins = [
+        other.delta
+        for other in others
+        if other.delta >= own.delta and other.key != own.key and not other.is_empty
+    ]
+    limit = own.to_physical(min(begins)) if begins else end_offset
+    end = max(own.offset_delta, min(end_offset, limit))
+    return end, end_offset - end
+
+
+def reopened(
+    mapping: TopicMapping, source: Segment, target: Segment
+) -> tuple[TopicMapping, Segment]:
+    """Return the source of a called-off migration, continued behind its end.
+
+    That has a number of its own: the one of the migration may not come to pass any more.
+    What is sealed stays sealed: a new segment begins on the same message queue. Only one that
+    was empty opens again, for nothing of it was ever given out.
+    """
+    number = mapping.chain(source.logical_index).last_migration + 1
+    if source.count:
+        again = Segment(
+            source.message_queue,
+            logical_index=source.logical_index,
+            delta=source.next_delta,
+            offset_delta=source.offset_max,
+            broker_address=source.broker_address,
+            migration=number,
+        )
+    else:
+        again = replace(
+            source,
+            state=SegmentState.NORMAL,
+            offset_max=-1,
+            first_time_ms=-1,
+            last_time_ms=-1,
+            migration=number,
+        )
+    return mapping.without(target.key).put(again), again

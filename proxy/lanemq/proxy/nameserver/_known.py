@@ -1,0 +1,49 @@
+"""The brokers that a name server has ever known, which is more than those that are there."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Final, final
+
+from ._kv import write_whole
+
+LOGGER = logging.getLogger("lanemq.proxy.nameserver")
+NAMES_MAX: Final = 1024
+"""More are not told apart."""
+UNREADABLE: Final = "?"
+"""Stands for the brokers of a file that cannot be read."""
+
+
+@final
+class KnownBrokers:
+    """Names of brokers, in a small file (None: in memory only)."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._written = _read(path) if path is not None else frozenset()
+        self.names: frozenset[str] = self._written
+        """All of them."""
+
+    def note(self, name: str) -> None:
+        """Remember a broker that registers; one that cannot be written is tried again."""
+        if name not in self.names and len(self.names) < NAMES_MAX:
+            self.names |= {name}
+        if self._path is None or self._written == self.names:
+            return
+        try:
+            write_whole(self._path, json.dumps(sorted(self.names)).encode())
+        except OSError as error:
+            LOGGER.error("%s cannot be written, next try soon: %s", self._path, error)
+        else:
+            self._written = self.names
+
+
+def _read(path: Path) -> frozenset[str]:
+    try:
+        names = json.loads(path.read_bytes())
+        return frozenset(str(name) for name in names)
+    except FileNotFoundError:
+        return frozenset()
+    except (ValueError, TypeError) as error:
+        LOGGER.error("%s cannot be read: %s", path, error)
+        return frozenset({UNREADABLE})

@@ -1,0 +1,1 @@
+"""The server: ports, connections, sessions, dispatch of requests, and their limits."""

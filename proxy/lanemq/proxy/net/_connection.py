@@ -1,0 +1,334 @@
+"""One connection of a server: reads, dispatches a whole read at once, answers it with one send.
+
+The cost of a request is decided here, so the loop is flat: no task, no lock, no cancel scope
+and no timer per frame. Times are checked by the server's sweep.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import Final, final
+
+import trio
+
+from lanemq.wire import HostAddress, Refused, RemoteProtocolError, ResponseCode
+from lanemq.wire.frame import FLAG_ONEWAY, FLAG_RESPONSE, Connection, Frame, encode_frame
+
+from ._dispatch import Encoded, failure
+from ._exchange import Exchange
+from ._in_flight import InFlight, Late, drop
+from ._loop_watch import HELD_S
+from ._outbox import Outbox
+from ._session import Session
+from ._stored_reply import StoredReply
+from ._tls import HANDSHAKE, accept_tls
+from ._tls_transport import TlsBroken
+from ._transport import GONE, Transport
+
+LOGGER = logging.getLogger("lanemq.proxy.connection")
+
+# A peer that is served alone gets its next request looked for before the task sleeps (ADR 004).
+_ALONE_READS = 16
+"""Number of reads in a row that must have been this connection's."""
+_LOOKS = 25
+"""Number of looks for further requests; each takes about a microsecond and a half."""
+_READS_UNSHARED = 8
+"""Number of reads after which everything else of the process has its turn, in any case."""
+_MISS_COSTS = 4
+"""Number of reads without a look after a look that found nothing."""
+
+_TURN_S: Final = 0.02
+"""Seconds for which the requests of one peer are handled before others have their turn."""
+_MIB: Final = 1 << 20
+
+
+@final
+class ServerConnection:
+    """A connection, owned by the task in ``run``; any task may call ``write`` and ``abort``."""
+
+    def __init__(
+        self,
+        server: Exchange,
+        transport: Transport,
+        *,
+        session_id: int,
+        peer: HostAddress,
+        local_port: int,
+    ) -> None:
+        self._server = server
+        self._transport: Transport = transport
+        self._protocol = Connection(max_frame_bytes=server.limits.frame_max_bytes)
+        self._nursery: trio.Nursery | None = None
+        self._greeted = False
+        self._unshared_reads = 0
+        self._has_rest = False
+        self._has_stored = False  # among the answers to this read, one that is partly in the log
+        self._last: Frame | None = None
+        self._charged_bytes = 0
+        self.account = server.budget.open(self._relieve)
+        self.session = Session(self, session_id=session_id, peer=peer, local_port=local_port)
+        self.outbox = Outbox(server, transport, peer=peer, account=self.account, give_up=self.abort)
+        self.in_flight = InFlight(
+            server, session=self.session, account=self.account, outbox=self.outbox
+        )
+        self._active_s = trio.current_time()
+        self._frame_since_s: float | None = None
+
+    async def run(self) -> None:
+        """Serve the peer until either side ends the connection."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                self.outbox.open(nursery)
+                try:
+                    await self._read()
+                except TlsBroken as error:
+                    LOGGER.warning(
+                        "%s: broken TLS: %s; connection closed", self.session.peer, error
+                    )
+                except GONE as error:
+                    LOGGER.debug("%s: %s", self.session.peer, error)
+                nursery.cancel_scope.cancel()
+        finally:
+            self._nursery = None
+            self.outbox.close()
+            await self._transport.close()
+            self._forget()
+            self.session.ended()
+
+    async def _read(self) -> None:
+        limits, outbox, in_flight = self._server.limits, self.outbox, self.in_flight
+        while data := await self._receive():
+            if not self._greeted:
+                self._greeted = True
+                if data[0] == HANDSHAKE or self._server.tls.is_enforced:
+                    data = await self._greet(data)
+                    if not data:
+                        return
+            self._active_s = trio.current_time()
+            whole = self._process(data)
+            while self._has_rest and whole:
+                await trio.lowlevel.checkpoint()
+                await outbox.drained()
+                whole = self._process(b"")
+            if not whole:
+                await outbox.drained()
+                return
+            if outbox.unsent_bytes > limits.unsent_pause_bytes:
+                await outbox.drained()
+            if in_flight.kept_bytes > limits.in_flight_pause_bytes:
+                await in_flight.fewer()
+
+    async def _greet(self, data: bytes) -> bytes:
+        """Begin TLS, or refuse to; returns the first bytes of requests, none at the end."""
+        server, peer = self._server, self.session.peer
+        refusal = server.tls.refusal(data[0])
+        if refusal is not None:
+            LOGGER.warning("%s %s; connection closed", peer, refusal)
+            return b""
+        accepted = await accept_tls(
+            self._transport,
+            data,
+            tls=server.tls,
+            peer=peer,
+            account=self.account,
+            timeout_s=server.limits.handshake_s,
+        )
+        if accepted is None:
+            return b""
+        self._transport, data = accepted
+        self.outbox.transport = self._transport
+        return data or await self._transport.receive()
+
+    async def _receive(self) -> bytes:
+        """Receive the next bytes of the peer; none at its end."""
+        server = self._server
+        if server.served is not self:
+            server.served, server.served_reads = self, 0
+        elif server.served_reads < _ALONE_READS:
+            server.served_reads += 1
+        elif self._unshared_reads < _READS_UNSHARED:
+            try_receive = self._transport.try_receive
+            for _ in range(_LOOKS):
+                data = try_receive()
+                if data is not None:
+                    self._unshared_reads += 1
+                    return data
+            server.served_reads -= _MISS_COSTS
+        self._unshared_reads = 0
+        return await self._transport.receive()
+
+    def _process(self, data: bytes) -> bool:
+        """Answer the requests that are complete with ``data``; False when framing is lost.
+
+        It stops when there are as many answers as may be unsent, or when it has taken its time,
+        and goes on where it stopped (``_has_rest``) when it is called again.
+        """
+        server, protocol = self._server, self._protocol
+        server.watch.mark_s = started_s = perf_counter()
+        if data:
+            protocol.receive_data(data)
+        cuts, whole = protocol.cuts, True
+        replies: list[Encoded] = []
+        answered: list[Frame] = []
+        waiting: list[tuple[Awaitable[Late], Frame]] = []
+        self._has_stored = False
+        server.in_batch = True
+        try:
+            self._has_rest = self._handle(replies, answered, waiting, started_s + _TURN_S)
+        except RemoteProtocolError as error:
+            LOGGER.warning("%s: %s; connection closed", self.session.peer, error)
+            whole, self._has_rest = False, False
+        finally:
+            server.in_batch = False
+        if self._has_rest or self._charged_bytes or protocol.is_mid_frame:
+            self._note_rest(has_new=protocol.cuts != cuts)
+        try:
+            for hook in server.after_batch:
+                hook()
+        except Exception as error:  # nothing this batch did may count as done
+            replies, self._has_stored = self._refuse(answered, waiting, error), False
+        else:
+            for awaitable, request in waiting:
+                self.in_flight.start(awaitable, request, self._nursery, replies)
+        if replies:
+            self.outbox.queue(replies, has_stored=self._has_stored)
+        if server.dirty:
+            server.flush()
+        server.settle()
+        if perf_counter() - started_s > HELD_S:
+            server.watch.mark_s = started_s
+            handled = [*answered, *(request for _, request in waiting), self._last]
+            server.watch.requests_held(self.session.peer, [one.code for one in handled if one])
+        return whole
+
+    def _handle(
+        self,
+        replies: list[Encoded],
+        answered: list[Frame],
+        waiting: list[tuple[Awaitable[Late], Frame]],
+        until_s: float,
+    ) -> bool:
+        """Handle requests until ``until_s``; returns whether some may be left.
+
+        Adds to the lists the encoded answers, the requests that have one, and the handlers that
+        wait.
+        """
+        session, server = self.session, self._server
+        table, encoders = server.table, server.handlers.encoders
+        room_bytes = server.limits.unsent_pause_bytes - self.outbox.unsent_bytes
+        for frame in self._protocol.frames():
+            flag = frame.flag
+            if flag & FLAG_RESPONSE:
+                session.resolve(frame)
+                continue
+            session.version = frame.version
+            session.language = frame.language
+            self._last, handler = frame, table.get(frame.code, server.unsupported)
+            reply: Encoded | None = None
+            try:
+                answer = handler(frame, session)
+                encode = encoders.get(type(answer))  # type: ignore[arg-type] # None for others
+                if encode is not None:
+                    if not flag & FLAG_ONEWAY:
+                        reply = encode(frame, answer)
+                elif answer is not None:
+                    waiting.append((answer, frame))  # type: ignore[arg-type] # a coroutine
+            except Exception as error:  # costs one request, not the connection
+                refusal = failure(frame, session, error)
+                if not flag & FLAG_ONEWAY:
+                    reply = encode_frame(refusal)
+            if reply is not None:
+                replies.append(reply)
+                answered.append(frame)
+                room_bytes -= len(reply)
+                if type(reply) is StoredReply:
+                    self._has_stored = True
+            if room_bytes < 0 or perf_counter() > until_s:
+                return True
+        return False
+
+    def _refuse(
+        self,
+        answered: list[Frame],
+        waiting: list[tuple[Awaitable[Late], Frame]],
+        error: Exception,
+    ) -> list[Encoded]:
+        """Encode the replies to a batch whose hook failed: the same refusal to each request."""
+        if not isinstance(error, Refused):
+            LOGGER.error("a batch of %s could not be completed", self.session.peer, exc_info=error)
+            remark = "the server failed to complete its answers; its log says why"
+            error = Refused(ResponseCode.SYSTEM_ERROR, remark)
+        for awaitable, request in waiting:
+            drop(awaitable)
+            if not request.is_oneway:
+                answered.append(request)
+        return [encode_frame(failure(request, self.session, error)) for request in answered]
+
+    def _note_rest(self, *, has_new: bool) -> None:
+        """Note since when the peer has not finished a frame, and charge what is kept of it."""
+        protocol = self._protocol
+        if not protocol.is_mid_frame:
+            self._frame_since_s = None
+        elif has_new or self._frame_since_s is None:
+            self._frame_since_s = self._active_s
+        kept_bytes = protocol.kept_bytes
+        if kept_bytes != self._charged_bytes:
+            charge, self._charged_bytes = kept_bytes - self._charged_bytes, kept_bytes
+            self.account.add(charge)
+
+    def write(self, data: Encoded) -> None:
+        """Send ``data`` now, or, while a batch is being handled, with the batch's replies."""
+        if not self.outbox.is_open:
+            return  # not there any more; whoever waits for an answer has seen it close
+        self.outbox.queue([data], has_stored=isinstance(data, StoredReply))
+        if not self._server.in_batch:
+            self._active_s = trio.current_time()
+            self._server.flush()
+
+    def when_room(self, answer: Callable[[], None]) -> None:
+        """Call ``answer``, which sends something, once the peer has taken most of its answers."""
+        self.outbox.when_room(answer)
+
+    def check_times(self, now_s: float) -> None:
+        """Close the connection if one of the times of ``Limits`` has passed."""
+        limits, peer, outbox = self._server.limits, self.session.peer, self.outbox
+        active_s = max(self._active_s, outbox.wrote_s, self.in_flight.answered_s)
+        if outbox.is_writing and now_s - outbox.wrote_s > limits.write_stall_s:
+            LOGGER.warning("%s does not read its answers; connection closed", peer)
+        elif self._frame_since_s is not None and now_s - self._frame_since_s > limits.frame_s:
+            LOGGER.warning(
+                "%s did not finish a frame in %g s; connection closed", peer, limits.frame_s
+            )
+        elif now_s - active_s > limits.idle_s:
+            LOGGER.info("%s was idle for %g s; connection closed", peer, limits.idle_s)
+        else:
+            return
+        self.abort()
+
+    def abort(self) -> None:
+        """End the connection from our side. What is not sent yet is lost."""
+        if self._nursery is not None:
+            self.outbox.close()
+            self._nursery.cancel_scope.cancel()
+            self._forget()
+
+    def _forget(self) -> None:
+        """Free everything kept for the peer now, rather than when the garbage is collected.
+
+        (A connection and its session know each other.)
+        """
+        self.account.close()
+        self._protocol.clear()
+        self.outbox.close()
+
+    def _relieve(self) -> None:
+        LOGGER.warning(
+            "%s keeps %.1f MiB (unfinished requests, unread answers, clients), the most of all "
+            "peers, which may keep %.1f MiB together; connection closed",
+            self.session.peer,
+            self.account.kept_bytes / _MIB,
+            self._server.budget.limit_bytes / _MIB,
+        )
+        self.abort()
+        self.account.close()

@@ -1,0 +1,246 @@
+"""The dispatch from a request's code to the function that answers it.
+
+A handler takes a frame and the session it came on. It is a plain function where it never
+waits, and its answer leaves with the other answers of the same read; it is a coroutine
+function where it does, and the server runs it beside the connection. An answer is a value
+(``Answer``): a frame where that is the natural result, as for requests that are rare, or a
+``Result`` of hot paths. None is for no answer yet. Only a server's edge makes bytes of it, by the
+encoder for its class, so that whoever wants an answer inside the process takes it as it is.
+
+Source: RocketMQ 4.9.8, NettyRemotingAbstract.processRequestCommand.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
+
+from lanemq.wire import Refused, RemoteProtocolError, RequestCode, ResponseCode, fastjson
+from lanemq.wire.frame import Frame, encode_frame
+from lanemq.wire.headers import REQUEST_HEADERS, SendMessage, SendMessageV2
+
+from ._session import Session
+from ._stored_reply import StoredReply
+
+_HeaderT = TypeVar("_HeaderT", covariant=True)
+
+LOGGER = logging.getLogger("lanemq.proxy.dispatch")
+
+
+class Result(msgspec.Struct, frozen=True, gc=False):
+    """The base of typed results of handlers; each class of them has an encoder at the edge."""
+
+
+Answer = Frame | Result
+"""A handler's answer. A frame is the typed result of what is asked rarely; there are no bytes."""
+
+Outcome = Answer | Awaitable[Answer | None] | None
+"""The result of a handler; None, at once or later, is for an answer that it sends itself."""
+
+Encoded = bytes | StoredReply
+"""An answer on its way out; what has a large record may leave that in the log."""
+
+ResultT = TypeVar("ResultT", bound=Result)
+BODY_BYTES_MAX: Final = 512 << 10
+"""The longest body of a request that brings no message and registers no broker."""
+
+QUICK_BODY_BYTES: Final = 64 << 10
+"""A longer one has to be strict JSON without references: to read anything else takes a
+microsecond a byte. No client writes such a body."""
+
+BODY_VALUES_MAX: Final = 1 << 16
+"""Most values in a body of JSON, keys not counted: each costs some bytes to send, and up to a
+microsecond to read, to keep and to write again."""
+
+QUICK_BODY_VALUES: Final = 1 << 14
+"""A body with more has to be strict JSON without references, too."""
+
+_SHORT_BODY_BYTES: Final = QUICK_BODY_VALUES - 1
+"""A body that is no longer has none of these."""
+
+TEXT_BODIES: Final = frozenset(
+    {RequestCode.UPDATE_BROKER_CONFIG, RequestCode.UPDATE_NAMESRV_CONFIG}
+)
+"""Requests whose body is no JSON."""
+
+LONG_BODIES: Final = frozenset(
+    {
+        RequestCode.SEND_MESSAGE,
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE_V2,
+        RequestCode.PULL_MESSAGE,
+        RequestCode.LITE_PULL_MESSAGE,
+        RequestCode.REGISTER_BROKER,
+        RequestCode.KV_WRITE,
+        RequestCode.KV_MULTI_GET,
+    }
+)
+"""Requests with messages, with values, or with all topics of a broker; and hot ones, which read
+no body."""
+
+Handler = Callable[[Frame, Session], Outcome]
+
+Guard = Callable[[Frame, Session], None]
+"""A check of requests before their handlers; it raises ``Refused`` for one that it does not let
+in."""
+
+
+class _Header(Protocol[_HeaderT]):
+    """The interface of the request header classes of lanemq.wire."""
+
+    def from_fields(self, fields: Mapping[str, str], /) -> _HeaderT: ...
+
+
+def typed(
+    header: _Header[_HeaderT],
+    handler: Callable[[_HeaderT, Frame, Session], Outcome],
+) -> Handler:
+    """Wrap ``handler`` so that it gets its header as a value of class ``header``.
+
+    A field that is missing or no number is answered with SYSTEM_ERROR by the dispatcher.
+    """
+    from_fields = header.from_fields
+
+    def handle(frame: Frame, session: Session) -> Outcome:
+        return handler(from_fields(frame.fields), frame, session)
+
+    return handle
+
+
+class Handlers:
+    """The registry of one server. One code has one handler; a second one is our mistake."""
+
+    def __init__(self) -> None:
+        self.table: dict[int, Handler] = {}
+        self.encoders: dict[type[Answer], Callable[[Frame, Any], Encoded]] = {Frame: _encode}
+        """Class of an answer -> its encoder, which gets the request too."""
+
+    def add(self, code: int, handler: Handler) -> None:
+        """Answer requests of ``code`` with ``handler``.
+
+        Where the body is JSON it gets none longer than ``BODY_BYTES_MAX``, and none of more than
+        ``BODY_VALUES_MAX`` values: nobody has a use for one, and it would keep all others waiting
+        while it is read. From ``QUICK_BODY_BYTES`` or ``QUICK_BODY_VALUES`` on it has to be
+        strict JSON.
+        """
+        assert code not in self.table, f"request code {code} has a handler already"
+        if code not in LONG_BODIES:
+            handler = _with_short_body(handler, is_json=code not in TEXT_BODIES)
+        self.table[int(code)] = handler
+
+    def encode(self, result: type[ResultT], encoder: Callable[[Frame, ResultT], Encoded]) -> None:
+        """Encode answers of class ``result`` with ``encoder`` (see ``ReplyTemplate``)."""
+        assert result not in self.encoders, f"{result} has an encoder already"
+        self.encoders[result] = encoder
+
+    def encoded(self, request: Frame, answer: Answer) -> Encoded:
+        """Encode the answer to a request."""
+        return self.encoders[type(answer)](request, answer)
+
+    def codes(self) -> frozenset[int]:
+        """Return the request codes with a handler."""
+        return frozenset(self.table)
+
+
+def _with_short_body(handler: Handler, *, is_json: bool) -> Handler:
+    def handle(frame: Frame, session: Session) -> Outcome:
+        if len(frame.body) > _SHORT_BODY_BYTES:
+            check_body(frame, is_json=is_json)
+        return handler(frame, session)
+
+    return handle
+
+
+def check_body(frame: Frame, *, is_json: bool) -> None:
+    """Raise ``Refused`` (SYSTEM_ERROR) for a body that takes too long to read: see
+    ``Handlers.add``."""
+    size_bytes = len(frame.body)
+    if size_bytes > BODY_BYTES_MAX:
+        raise _too_long(f"a body of {size_bytes} bytes", f"{BODY_BYTES_MAX} are", frame)
+    if not is_json or size_bytes <= _SHORT_BODY_BYTES:
+        return
+    values = fastjson.most_values(frame.body)
+    if values > BODY_VALUES_MAX:
+        raise _too_long(f"a body of up to {values} JSON values", f"{BODY_VALUES_MAX} are", frame)
+    is_long, has_many = size_bytes > QUICK_BODY_BYTES, values > QUICK_BODY_VALUES
+    if (is_long or has_many) and not fastjson.is_quick(frame.body):
+        size = f"{size_bytes} bytes" if is_long else f"up to {values} values"
+        most = QUICK_BODY_BYTES if is_long else QUICK_BODY_VALUES
+        raise _too_long(f"a body of {size} that is no strict JSON", f"{most} of that are", frame)
+
+
+def _too_long(body: str, most: str, frame: Frame) -> Refused:
+    remark = f"{body}, at most {most} read of request {frame.code}"
+    return Refused(ResponseCode.SYSTEM_ERROR, remark)
+
+
+def guarded(handler: Handler, guard: Guard) -> Handler:
+    """Wrap ``handler`` so that it gets only what ``guard`` lets in."""
+
+    def handle(frame: Frame, session: Session) -> Outcome:
+        guard(frame, session)
+        return handler(frame, session)
+
+    return handle
+
+
+def handle_unsupported(frame: Frame, session: Session) -> Frame:
+    """Answer a request of a code without a handler."""
+    return unsupported(frame)
+
+
+def unsupported(frame: Frame) -> Frame:
+    """Return the reply to a code without a handler, with the reference's text."""
+    remark = f" request type {frame.code} not supported"
+    return frame.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
+
+
+def overloaded(frame: Frame) -> Frame:
+    """Return the reply to a request that found the in-flight budget used up."""
+    remark = "[OVERLOAD]system busy, too many requests are waiting, start flow control for a while"
+    return frame.reply(ResponseCode.SYSTEM_BUSY, remark=remark)
+
+
+def failure(frame: Frame, session: Session, error: Exception) -> Frame:
+    """Return the reply to a request whose handler raised ``error``.
+
+    Peers are told what they did wrong, or which of their wishes cannot be fulfilled and why; of
+    an error of ours that there was one. Classes, paths and tracebacks are for the log.
+    """
+    if isinstance(error, Refused):
+        return frame.reply(error.code, remark=error.remark)
+    if not isinstance(error, RemoteProtocolError):
+        error = _fault_of_fields(frame) or error
+    if isinstance(error, RemoteProtocolError):
+        LOGGER.info("request %d from %s: %s", frame.code, session.peer, error)
+        return frame.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+    if isinstance(error, OSError):  # of the disk: no bug, and peers must not see its path
+        LOGGER.error("request %d from %s failed: %s", frame.code, session.peer, error)
+        remark = f"the server could not write or read its files: {error.strerror}"
+    else:
+        LOGGER.error("request %d from %s failed", frame.code, session.peer, exc_info=error)
+        remark = f"the server failed at request {frame.code}; its log says why"
+    return frame.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+
+
+def _fault_of_fields(frame: Frame) -> RemoteProtocolError | None:
+    """Return the fault of a request's header, if it has one.
+
+    Hot paths take the fields they need without a look at the rest.
+    """
+    header = REQUEST_HEADERS.get(frame.code)
+    try:
+        if header is SendMessageV2:
+            SendMessage.from_letters(frame.fields)
+        elif header is not None:
+            header.from_fields(frame.fields)
+    except RemoteProtocolError as error:
+        return error
+    return None
+
+
+def _encode(request: Frame, reply: Frame) -> bytes:
+    return encode_frame(reply)

@@ -1,0 +1,104 @@
+"""The state that all connections of a server share: handlers, hooks, limits, answers to be sent."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import trio
+
+from ._budget import Budget
+from ._dispatch import Guard, Handler, Handlers, guarded, handle_unsupported
+from ._limits import Limits
+from ._loop_watch import loop_watch
+from ._tls import ServerTls
+
+LOGGER = logging.getLogger("lanemq.proxy.server")
+
+
+class Answering(Protocol):
+    """The answers of a connection that wait to be sent."""
+
+    def flush(self) -> None:
+        """Send them."""
+
+
+class Exchange:
+    """Requests come in, answers go out: what a connection needs of its server.
+
+    ``after_batch`` hooks run after the requests of one read are handled and before any of
+    their replies leave; a hook that raises turns all of them into that refusal. The broker
+    writes its log there. ``after_replies`` hooks run when they have left, before anything else
+    is read: work that the peer need not wait for. ``guard`` checks each request
+    before its handler, also where there is none; all handlers are registered by then.
+    """
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        *,
+        name: str,
+        after_batch: Sequence[Callable[[], None]],
+        after_replies: Sequence[Callable[[], None]],
+        limits: Limits,
+        budget: Budget,
+        guard: Guard | None,
+        tls: ServerTls,
+    ) -> None:
+        self.handlers = handlers
+        self.table: Mapping[int, Handler] = handlers.table
+        """The handlers of requests that come in here, by code; handlers within the process that
+        ask each other do so without the guard."""
+        self.unsupported: Handler = handle_unsupported
+        """The handler of any other code."""
+        if guard is not None:
+            self.table = {code: guarded(one, guard) for code, one in handlers.table.items()}
+            self.unsupported = guarded(handle_unsupported, guard)
+        self.name = name
+        self.after_batch = list(after_batch)
+        self.after_replies = list(after_replies)
+        self.limits = limits
+        self.tls = tls
+        self.watch = loop_watch()
+        self.budget = budget
+        """The budget charged for the peers; all servers of a process share one."""
+        self.in_flight = 0
+        """Number of requests whose handlers are waiting, over all connections."""
+        self.in_batch = False
+        """Whether handlers run: their answers to any peer are held back until the hooks ran."""
+        self.dirty: list[Answering] = []
+        self.served: object = None
+        """The connection whose bytes were read last."""
+        self.served_reads = 0
+        """The number of its reads in a row before that (up to a bound)."""
+        self._flushes_soon = False
+
+    def settle(self) -> None:
+        """Run the ``after_replies`` hooks, and send their answers."""
+        self.in_batch = True
+        try:
+            for hook in self.after_replies:
+                hook()
+        except Exception:  # a bug of ours; the replies have left, the connection goes on
+            LOGGER.exception("%s could not finish a batch", self.name)
+        finally:
+            self.in_batch = False
+        if self.dirty:
+            self.flush()
+
+    async def flush_soon(self) -> None:
+        """Schedule one ``flush`` for all handlers that end now.
+
+        What they waited for often came for many of them at once, such as a sync of the log, or
+        a read from another broker: to send each answer by itself would cost more than the rest.
+        """
+        if not self._flushes_soon:
+            self._flushes_soon = True
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            self._flushes_soon = False
+            self.flush()
+
+    def flush(self) -> None:
+        """Send the answers that handlers have queued, one send per connection."""
+        dirty, self.dirty = self.dirty, []
+        for connection in dirty:
+            connection.flush()

@@ -1,0 +1,115 @@
+"""The requests of one connection whose handlers wait, and run beside it."""
+
+import inspect
+from collections.abc import Awaitable
+from typing import Final, final
+
+import trio
+
+from lanemq.wire.frame import Frame, encode_frame
+
+from ._budget import Account
+from ._dispatch import Answer, Encoded, failure, overloaded
+from ._exchange import Exchange
+from ._loop_watch import Timed
+from ._outbox import Outbox
+from ._session import Session
+from ._stored_reply import StoredReply
+
+_REQUEST_BYTES: Final = 1024
+"""Bytes charged for a waiting request beside its body."""
+
+Late = Answer | None
+"""The answer of a handler that waits; None where it answers itself."""
+
+
+@final
+class InFlight:
+    """The waiting requests of one connection, within the bounds of the server."""
+
+    def __init__(
+        self, server: Exchange, *, session: Session, account: Account, outbox: Outbox
+    ) -> None:
+        self._server = server
+        self._session = session
+        self._account = account
+        self._outbox = outbox
+        self._count = 0
+        self._fewer: trio.Event | None = None
+        self.kept_bytes = 0
+        self.answered_s = trio.current_time()
+        """Time of the last answer among them."""
+
+    def start(
+        self,
+        awaitable: Awaitable[Late],
+        request: Frame,
+        nursery: trio.Nursery | None,
+        replies: list[Encoded],
+    ) -> None:
+        """Run a handler that waits; where there are too many already, add the refusal to
+        ``replies``."""
+        server, limits = self._server, self._server.limits
+        size_bytes = _REQUEST_BYTES + len(request.body)
+        if (
+            self._count >= limits.in_flight_per_connection
+            or server.in_flight >= limits.in_flight_total
+            or nursery is None
+            or not self._account.admits(size_bytes)
+        ):
+            drop(awaitable)
+            if not request.is_oneway:
+                replies.append(encode_frame(overloaded(request)))
+            return
+        self._count += 1
+        server.in_flight += 1
+        self.kept_bytes += size_bytes
+        self._account.add(size_bytes)
+        nursery.start_soon(self._finish, awaitable, request, size_bytes)
+
+    async def _finish(self, awaitable: Awaitable[Late], request: Frame, size_bytes: int) -> None:
+        data: Encoded | None = None
+        try:
+            answer = await Timed(awaitable, self._server.watch, _Request(request, self._session))
+            if answer is not None and not request.is_oneway:
+                data = self._server.handlers.encoded(request, answer)
+        except Exception as error:  # costs one request, not the connection
+            data = encode_frame(failure(request, self._session, error))
+        finally:
+            self._count -= 1
+            self._server.in_flight -= 1
+            self.kept_bytes -= size_bytes
+            self._account.add(-size_bytes)
+            if self._fewer is not None:
+                self._fewer.set()
+        if data is not None and not request.is_oneway and self._outbox.is_open:
+            self._outbox.queue([data], has_stored=isinstance(data, StoredReply))
+            self.answered_s = trio.current_time()
+            await self._server.flush_soon()
+
+    async def fewer(self) -> None:
+        """Wait until the waiting requests are within their limit of bytes."""
+        while self.kept_bytes > self._server.limits.in_flight_pause_bytes:
+            self._fewer = trio.Event()
+            await self._fewer.wait()
+        self._fewer = None
+
+
+def drop(awaitable: Awaitable[Late]) -> None:
+    """Give up a handler that has not begun to wait."""
+    if inspect.iscoroutine(awaitable):
+        awaitable.close()
+
+
+@final
+class _Request:
+    """A request that is handled beside the connection, described for the log."""
+
+    __slots__ = ("_frame", "_session")
+
+    def __init__(self, frame: Frame, session: Session) -> None:
+        self._frame = frame
+        self._session = session
+
+    def __str__(self) -> str:
+        return f"request {self._frame.code} of {self._session.peer}"

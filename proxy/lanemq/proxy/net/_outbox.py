@@ -1,0 +1,190 @@
+"""The answers on their way to one peer: sent at once as far as it takes them, the rest by a task.
+
+What is in the log only counts towards what is unsent, but not towards what is kept in memory.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import final
+
+import trio
+
+from lanemq.wire import HostAddress
+
+from ._budget import Account
+from ._dispatch import Encoded
+from ._exchange import Exchange
+from ._stored_reply import RecordGone, StoredReply
+from ._transport import GONE, Transport
+
+LOGGER = logging.getLogger("lanemq.proxy.connection")
+
+
+@final
+class Outbox:
+    """The unsent answers of one connection; nothing is sent but between ``open`` and ``close``."""
+
+    def __init__(
+        self,
+        server: Exchange,
+        transport: Transport,
+        *,
+        peer: HostAddress,
+        account: Account,
+        give_up: Callable[[], None],
+    ) -> None:
+        self._server = server
+        self.transport = transport
+        """The sender of the answers; it is replaced before there are any."""
+        self._peer = peer
+        self._account = account
+        self._give_up = give_up
+        self._nursery: trio.Nursery | None = None
+        self._pieces: list[Encoded | memoryview] = []
+        self._later: deque[Callable[[], None]] = deque()
+        self._stored_bytes = 0  # of the unsent, what is in the log only
+        self._charged_bytes = 0
+        self._dirty = False
+        self._drained: trio.Event | None = None
+        self.unsent_bytes = 0
+        self.is_writing = False
+        """Whether a task sends what the peer did not take at once."""
+        self.wrote_s = trio.current_time()
+        """Time of the peer's last read of bytes that it did not take at once."""
+
+    def open(self, nursery: trio.Nursery) -> None:
+        """Begin to send; tasks that do run in ``nursery``."""
+        self._nursery = nursery
+
+    def close(self) -> None:
+        """Throw away what is unsent, now and from now on."""
+        self._nursery = None
+        self._pieces.clear()
+        self._later.clear()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything can still be sent."""
+        return self._nursery is not None
+
+    def when_room(self, answer: Callable[[], None]) -> None:
+        """Call ``answer``, which sends something, once the peer has taken most of its answers.
+
+        That is at once where nothing much is unsent; they are called in turn, and not at all
+        when the connection ends before.
+        """
+        if self._nursery is None:
+            return
+        if not self._later and self.unsent_bytes <= self._server.limits.unsent_pause_bytes:
+            answer()
+        else:
+            self._later.append(answer)
+
+    def queue(self, pieces: list[Encoded], *, has_stored: bool = False) -> None:
+        """Put pieces behind what is unsent; the server's next ``flush`` sends them."""
+        if self._nursery is None:
+            return
+        self._pieces += pieces
+        self.unsent_bytes += sum(map(len, pieces))
+        if has_stored:
+            self._stored_bytes += sum(
+                piece.stored_bytes for piece in pieces if isinstance(piece, StoredReply)
+            )
+        if not self._dirty:
+            self._dirty = True
+            self._server.dirty.append(self)
+
+    def flush(self) -> None:
+        """Send what is unsent as far as the peer takes it at once; a task sends the rest."""
+        self._dirty = False
+        nursery = self._nursery
+        if nursery is None:
+            return
+        if self.is_writing:
+            self._check()
+            return
+        if self._stored_bytes:
+            self._begin_writing(nursery)
+            return
+        # Without stored bytes, which would be written in another way, all of them are data.
+        pieces: list[bytes | memoryview] = self._pieces  # type: ignore[assignment]
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        self._pieces = []
+        try:
+            sent = self.transport.try_send(data)
+        except GONE as error:
+            LOGGER.debug("%s: %s", self._peer, error)
+            self._give_up()
+            return
+        self.unsent_bytes -= sent
+        if sent < len(data):
+            self._pieces.append(memoryview(data)[sent:])
+        elif not self._later:
+            return
+        self._begin_writing(nursery)
+
+    async def drained(self) -> None:
+        """Wait until the peer has taken everything (or is gone)."""
+        while self.is_writing:
+            self._drained = trio.Event()
+            await self._drained.wait()
+
+    def _begin_writing(self, nursery: trio.Nursery) -> None:
+        self.wrote_s = trio.current_time()
+        self.is_writing = True
+        nursery.start_soon(self._write)
+        self._check()
+
+    def _check(self) -> None:
+        """Charge what is kept, and give the peer up that asks and does not listen."""
+        kept_bytes = self.unsent_bytes - self._stored_bytes
+        if kept_bytes > self._server.limits.unsent_max_bytes:
+            LOGGER.warning("%s does not read its answers; connection closed", self._peer)
+            self._give_up()
+        elif kept_bytes != self._charged_bytes:
+            charge, self._charged_bytes = kept_bytes - self._charged_bytes, kept_bytes
+            self._account.add(charge)
+
+    async def _write(self) -> None:
+        """Send the rest of what ``flush`` could not, and what waited for room behind it."""
+        pause_bytes = self._server.limits.unsent_pause_bytes
+        try:
+            while self._pieces or self._later:
+                pieces, self._pieces = self._pieces, []
+                for view in self._views(pieces):
+                    while view:
+                        sent = await self.transport.send(view)
+                        self.unsent_bytes -= sent
+                        self.wrote_s = trio.current_time()
+                        view = view[sent:]
+                        self._check()
+                while self._later and self.unsent_bytes <= pause_bytes:
+                    self._later.popleft()()
+                self._check()
+        except GONE as error:
+            LOGGER.debug("%s: %s", self._peer, error)
+            self._give_up()
+        except RecordGone as error:  # half of the answer has left, so nothing else can follow
+            LOGGER.warning("%s: %s; connection closed", self._peer, error)
+            self._give_up()
+        finally:
+            self.is_writing = False
+            if self._drained is not None:
+                self._drained.set()
+
+    def _views(self, pieces: list[Encoded | memoryview]) -> Iterator[memoryview]:
+        """Return the unsent bytes for as few sends as possible; stored ones are read in pieces."""
+        plain: list[bytes | memoryview] = []
+        for piece in pieces:
+            if not isinstance(piece, StoredReply):
+                plain.append(piece)
+                continue
+            chunks = piece.chunks()
+            plain.append(next(chunks))
+            yield memoryview(b"".join(plain))
+            plain = []
+            for chunk in chunks:
+                self._stored_bytes -= len(chunk)
+                yield memoryview(chunk)
+        yield memoryview(b"".join(plain))

@@ -1,0 +1,181 @@
+"""One connected peer, for handlers."""
+
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol, final
+
+import trio
+
+from lanemq.wire import HostAddress
+from lanemq.wire.frame import FLAG_ONEWAY, Frame, SerializeType, encode_frame
+
+from ._budget import Account
+from ._stored_reply import StoredReply
+
+LOGGER = logging.getLogger("lanemq.proxy.session")
+
+_OPAQUE_MAX = 0x7FFF_FFFF
+
+
+class SessionClosed(Exception):  # noqa: N818 - says what happened
+    """The peer is gone, so that a request to it cannot be answered."""
+
+
+class PeerTimedOut(Exception):  # noqa: N818 - as above
+    """The peer did not answer a request of ours in time."""
+
+
+class PeerConnection(Protocol):
+    """The connection under a session."""
+
+    @property
+    def account(self) -> Account:
+        """The account charged for the peer."""
+
+    def write(self, data: bytes | StoredReply) -> None:
+        """Send encoded frames."""
+
+    def when_room(self, answer: Callable[[], None]) -> None:
+        """Call ``answer`` once the peer has taken most of what it was sent."""
+
+    def abort(self) -> None:
+        """End the connection at once."""
+
+
+@final
+class Session:
+    """A peer's connection. All methods belong to the trio thread; only ``request`` waits."""
+
+    __slots__ = (
+        "_connection",
+        "_next_opaque",
+        "_waiting",
+        "attributes",
+        "born_host",
+        "closed",
+        "id",
+        "language",
+        "local_port",
+        "on_close",
+        "peer",
+        "version",
+    )
+
+    def __init__(
+        self, connection: PeerConnection, *, session_id: int, peer: HostAddress, local_port: int
+    ) -> None:
+        self._connection = connection
+        self._next_opaque = 0
+        self._waiting: dict[int, _Answer] = {}
+        self.id = session_id
+        """Number of the connection in its process, from 1."""
+        self.peer = peer
+        """The peer's address; an IPv4 address that came through an IPv6 socket is unwrapped."""
+        self.born_host = peer.packed
+        """The packed address of the peer, as records of its messages have it."""
+        self.local_port = local_port
+        """The port at which the peer came in (the main or the VIP port)."""
+        self.version = 0
+        """The protocol version of its last request."""
+        self.language = ""
+        """The language named in its last request."""
+        self.closed = False
+        self.on_close: list[Callable[[Session], None]] = []
+        """Callbacks for the end of the connection, called once, in order."""
+        self.attributes: dict[str, Any] = {}
+        """Values that registries remember about this peer."""
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id} {self.peer}>"
+
+    def send(self, frame: Frame) -> None:
+        """Send ``frame``, a late reply or a oneway request. To a closed peer it is dropped."""
+        self._connection.write(encode_frame(frame))
+
+    def send_bytes(self, data: bytes | StoredReply) -> None:
+        """Send an encoded frame (see ``send``)."""
+        self._connection.write(data)
+
+    def when_room(self, answer: Callable[[], None]) -> None:
+        """Call ``answer``, which sends, now or when the peer has taken what it was sent before.
+
+        Not at all when the connection ends before that.
+        """
+        self._connection.when_room(answer)
+
+    @property
+    def account(self) -> Account:
+        """The account charged for this peer."""
+        return self._connection.account
+
+    def oneway(self, frame: Frame) -> None:
+        """Send a request that has no answer, with an opaque of our own."""
+        self.send(self._ours(frame, frame.flag | FLAG_ONEWAY))
+
+    async def request(self, frame: Frame, timeout_s: float) -> Frame:
+        """Ask the peer and wait for its response.
+
+        The header is JSON whatever the peer speaks: old clients read nothing else from us.
+        Raises ``SessionClosed`` or ``PeerTimedOut``.
+        """
+        if self.closed:
+            raise SessionClosed(f"{self.peer} is not connected")
+        ours = self._ours(frame, frame.flag)
+        answer = self._waiting[ours.opaque] = _Answer()
+        try:
+            self.send(ours)
+            with trio.move_on_after(timeout_s):
+                await answer.ready.wait()
+        finally:
+            self._waiting.pop(ours.opaque, None)
+        if answer.frame is not None:
+            return answer.frame
+        if self.closed:
+            raise SessionClosed(f"{self.peer} closed its connection before it answered")
+        raise PeerTimedOut(f"{self.peer} did not answer request {frame.code} in {timeout_s} s")
+
+    def close(self) -> None:
+        """End the connection. What is not sent yet is lost."""
+        self._connection.abort()
+
+    def resolve(self, response: Frame) -> None:
+        """Hand a response to the request that waits for it; a late one is dropped."""
+        answer = self._waiting.pop(response.opaque, None)
+        if answer is not None:
+            answer.frame = response
+            answer.ready.set()
+
+    def ended(self) -> None:
+        """Wake every task that waits for this peer, and tell the registries. The server calls
+        it."""
+        self.closed = True
+        for answer in self._waiting.values():
+            answer.ready.set()
+        self._waiting.clear()
+        callbacks, self.on_close = self.on_close, []
+        for callback in callbacks:
+            try:
+                callback(self)
+            except Exception:  # the other registries still have to hear of it
+                LOGGER.exception("a registry failed on the end of %s", self)
+
+    def _ours(self, frame: Frame, flag: int) -> Frame:
+        # 0 is skipped: one client takes it for "no number" and makes up another.
+        self._next_opaque = self._next_opaque % _OPAQUE_MAX + 1
+        return Frame(
+            code=frame.code,
+            opaque=self._next_opaque,
+            flag=flag,
+            fields=frame.fields,
+            body=frame.body,
+            remark=frame.remark,
+            serialize=SerializeType.JSON,
+        )
+
+
+class _Answer:
+    __slots__ = ("frame", "ready")
+
+    def __init__(self) -> None:
+        self.frame: Frame | None = None
+        self.ready = trio.Event()

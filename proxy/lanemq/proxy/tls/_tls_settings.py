@@ -1,0 +1,152 @@
+"""The settings of TLS, under Apache's names.
+
+Source: RocketMQ 4.9.8 and 5.3.3, TlsSystemConfig, TlsHelper, NettyClientConfig. Apache takes
+``tls.server.mode`` and ``tls.enable`` from the command line alone, the others also from a file;
+here all of them may stand in either.
+"""
+
+import dataclasses
+import enum
+from pathlib import Path
+from typing import Any
+
+from .._settings import ConfigError, Settings, apache_key, parse_properties, read_file, setting
+from ..net._tls import TlsMode
+
+_PREFIX = "tls."
+_UNUSED_KEYS = frozenset({"tls.test.mode.enable"})
+
+
+class ClientAuth(enum.Enum):
+    """Whether clients are asked for certificates of their own."""
+
+    NONE = "none"
+    OPTIONAL = "optional"
+    REQUIRE = "require"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ClientAuth | None":
+        wanted = str(value).strip().lower()
+        return next((one for one in cls if one.value == wanted), None)
+
+
+@dataclasses.dataclass(kw_only=True, slots=True)
+class TlsSettings(Settings):
+    """The settings that a server of either kind has for TLS. Files are PEM."""
+
+    tls_config_file: Path | None = setting(None, key="tls.config.file")  # noqa: RUF009 - a field
+    """A file with more of these keys, which win. Apache's default is
+    ``/etc/rocketmq/tls.properties``; here there is none."""
+    tls_server_mode: TlsMode = setting(  # noqa: RUF009 - a field
+        TlsMode.PERMISSIVE, key="tls.server.mode"
+    )
+    """``disabled`` closes connections with TLS, ``enforcing`` those without."""
+    tls_server_cert_path: Path | None = setting(  # noqa: RUF009 - a field
+        None, key="tls.server.certPath"
+    )
+    """The server's certificate, and those between it and its authority. Without it nobody can
+    connect with TLS."""
+    tls_server_key_path: Path | None = setting(  # noqa: RUF009 - a field
+        None, key="tls.server.keyPath"
+    )
+    tls_server_key_password: str | None = setting(None, key="tls.server.keyPassword", secret=True)
+    tls_server_need_client_auth: ClientAuth = setting(  # noqa: RUF009 - a field
+        ClientAuth.NONE, key="tls.server.need.client.auth"
+    )
+    """``require`` lets in only clients with a certificate."""
+    tls_server_auth_client: bool = setting(False, key="tls.server.authClient")
+    """Without meaning: certificates that clients show are always checked. (Apache takes any, unless
+    this is true.)"""
+    tls_server_trust_cert_path: Path | None = setting(  # noqa: RUF009 - a field
+        None, key="tls.server.trustCertPath"
+    )
+    """The authorities of clients' certificates."""
+    tls_enable: bool | None = setting(None, key="tls.enable")
+    """Another name of ``use_tls``, which has the value."""
+    use_tls: bool | None = setting(None, key="useTLS")
+    """Whether connections to name servers and other brokers are made with TLS. Default: whether
+    ``tls_server_mode`` is ``enforcing``."""
+    tls_client_cert_path: Path | None = setting(  # noqa: RUF009 - a field
+        None, key="tls.client.certPath"
+    )
+    """The certificate to show there."""
+    tls_client_key_path: Path | None = setting(  # noqa: RUF009 - a field
+        None, key="tls.client.keyPath"
+    )
+    tls_client_key_password: str | None = setting(None, key="tls.client.keyPassword", secret=True)
+    tls_client_auth_server: bool | None = setting(None, key="tls.client.authServer")
+    """Whether the certificates of these servers are checked; as at Apache, not for whom they are.
+    Default: whether ``tls_client_trust_cert_path`` is there. (Apache's is false.)"""
+    tls_client_trust_cert_path: Path | None = setting(  # noqa: RUF009 - a field
+        None, key="tls.client.trustCertPath"
+    )
+    """The authorities of these servers. Default: the system's."""
+
+    @classmethod
+    def other_apache_keys(cls) -> frozenset[str]:
+        return _UNUSED_KEYS
+
+    @classmethod
+    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
+        path = values.get("tls_config_file")
+        if path:
+            properties = parse_properties(read_file(path), source=str(path))
+            for key in properties:
+                if not key.startswith(_PREFIX) or key == "tls.config.file":
+                    raise ConfigError(f"{path}: {key!r} does not belong in a file of TLS settings")
+            values = values | cls._values(properties, source=str(path))
+        # At Apache an empty path or password is none.
+        return {
+            name: value
+            for name, value in values.items()
+            if not name.startswith("tls_") or value not in (Path(), "")
+        }
+
+    def check(self) -> None:
+        given = {self.tls_enable, self.use_tls} - {None}
+        if len(given) > 1:
+            raise ConfigError(
+                "tls.enable and useTLS are two names of one switch, and have different values: "
+                "give one of them"
+            )
+        if given:
+            self.use_tls, self.tls_enable = True in given, None
+        for certificate, key in (
+            ("tls_server_cert_path", "tls_server_key_path"),
+            ("tls_client_cert_path", "tls_client_key_path"),
+        ):
+            if (getattr(self, certificate) is None) != (getattr(self, key) is None):
+                there, missing = certificate, key
+                if getattr(self, certificate) is None:
+                    there, missing = key, certificate
+                raise ConfigError(f"{_key(there)} needs {_key(missing)} beside it")
+        if self.tls_server_mode is TlsMode.ENFORCING and self.tls_server_cert_path is None:
+            raise ConfigError(
+                "tls.server.mode is enforcing, but there is no certificate: name one in "
+                "tls.server.certPath and its key in tls.server.keyPath; `lanemq serve --tls` makes "
+                "them for trying it out"
+            )
+        wants = self.tls_server_need_client_auth
+        if wants is not ClientAuth.NONE and self.tls_server_trust_cert_path is None:
+            raise ConfigError(
+                f"tls.server.need.client.auth is {wants.value}, but nobody says whose certificates "
+                "are good: name their authorities in tls.server.trustCertPath"
+            )
+
+    @property
+    def connects_with_tls(self) -> bool:
+        """The value of ``use_tls`` with its default applied."""
+        if self.use_tls is None:
+            return self.tls_server_mode is TlsMode.ENFORCING
+        return self.use_tls
+
+    @property
+    def checks_servers(self) -> bool:
+        """The value of ``tls_client_auth_server`` with its default applied."""
+        if self.tls_client_auth_server is None:
+            return self.tls_client_trust_cert_path is not None
+        return self.tls_client_auth_server
+
+
+def _key(name: str) -> str:
+    return next(apache_key(one) for one in dataclasses.fields(TlsSettings) if one.name == name)

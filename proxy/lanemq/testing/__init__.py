@@ -1,0 +1,10 @@
+"""A server for tests of applications: name server and broker in this process, in memory.
+
+``open_test_server`` is for blocks of any kind: ``with`` in threads, ``async with`` on trio and
+asyncio. pytest finds the fixture ``lanemq_server`` by itself. See docs/testing.md.
+"""
+
+from ._open import Opening, open_test_server
+from ._server import ServerClosed, TestServer
+
+__all__ = ["Opening", "ServerClosed", "TestServer", "open_test_server"]

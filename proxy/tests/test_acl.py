@@ -1,0 +1,280 @@
+"""A broker with ACL does nothing of what it refuses, and its accounts change while it runs."""
+
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from lanemq.proxy.acl import AccountControl, AccountFiles
+from lanemq.proxy.acl._control import LOOK_S
+from lanemq.proxy.acl._refusals import LINES_MAX, PERIOD_S
+from lanemq.proxy.broker import BrokerConfig
+from lanemq.proxy.net._dispatch import BODY_BYTES_MAX
+from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker, send_header
+from lanemq.testkit.proxy.peers import Peer
+from lanemq.testkit.simulation._logical import CLIENT_HOST, open_logical_cluster
+from lanemq.testkit.simulation._processes import LOGICAL_PORT
+from lanemq.wire import RequestCode, ResponseCode
+from lanemq.wire.bodies import KVTable
+
+CHIEF = ("chief12", "secret-of-chief")
+CLERK = ("clerk12", "secret-of-clerk")
+REMARK = "org.apache.rocketmq.acl.common.AclException: {}"
+ACCOUNTS = """
+accounts:
+  - accessKey: chief12
+    secretKey: secret-of-chief
+    admin: true
+  - accessKey: clerk12
+    secretKey: secret-of-clerk
+    topicPerms:
+      - T={}
+    groupPerms:
+      - g=SUB
+"""
+
+
+def write_accounts(home: Path, text: str = ACCOUNTS.format("PUB|SUB")) -> Path:
+    path = home / "conf" / "plain_acl.yml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[TestBroker]:
+    write_accounts(tmp_path)
+    async with open_test_broker(
+        tmp_path / "store", acl_enable=True, rocketmq_home=tmp_path
+    ) as broker:
+        yield broker
+
+
+def client_of(broker: TestBroker, account: tuple[str, str] | None) -> Client:
+    client = broker.connect()
+    client.account = account
+    return client
+
+
+async def refused_requests(broker: TestBroker) -> int:
+    answer = await client_of(broker, CHIEF).call(RequestCode.GET_BROKER_RUNTIME_INFO)
+    return int(KVTable.decode(answer.body).table["aclRefusedRequests"])
+
+
+async def test_who_has_the_permission_sends_and_reads(broker: TestBroker) -> None:
+    client = client_of(broker, CLERK)
+    assert (await client.send("T", b"mine")).code == 0
+    assert (await client.heartbeat(consumers={"g": {"T": "*"}})).code == 0
+    assert [message.body for message in await client.messages("T")] == [b"mine"]
+
+
+async def test_a_refused_request_is_answered_as_apaches_brokers_do_and_does_nothing(
+    broker: TestBroker,
+) -> None:
+    refused = [
+        (None, "No accessKey is configured"),
+        (("nobody12", "secret"), "No acl config for nobody12"),
+        (("clerk12", "guessed"), "Check signature failed for accessKey=clerk12"),
+        (CLERK, "No default permission for topic:Other"),
+    ]
+    for account, text in refused:
+        answer = await client_of(broker, account).send("Other", b"not stored")
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert answer.remark == REMARK.format(text)
+    answer = await client_of(broker, CLERK).call(RequestCode.UPDATE_AND_CREATE_TOPIC)
+    assert answer.remark == REMARK.format(
+        "Need admin permission for request code=17, but accessKey=clerk12 is not"
+    )
+    assert broker.context.topics.get("Other") is None
+    assert broker.context.store.statistics().max_position == 0
+    assert await refused_requests(broker) == len(refused) + 1
+
+
+async def test_codes_that_nobody_has_are_for_accounts_only(broker: TestBroker) -> None:
+    answer = await client_of(broker, None).call(4711)
+    assert answer.remark == REMARK.format("No accessKey is configured")
+    answer = await client_of(broker, CLERK).call(4711)
+    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+async def test_one_way_requests_are_refused_without_an_answer(broker: TestBroker) -> None:
+    client = client_of(broker, None)
+    fields = {"consumerGroup": "g", "topic": "T", "queueId": "0", "commitOffset": "7"}
+    frame = client.frame(RequestCode.UPDATE_CONSUMER_OFFSET, fields, oneway=True)
+    await client.peer.send(frame)
+    client.account = CHIEF
+    asked = {"consumerGroup": "g", "topic": "T", "queueId": "0"}
+    answer = await client.call(RequestCode.QUERY_CONSUMER_OFFSET, asked)
+    assert answer.fields["offset"] == "0"
+    assert await refused_requests(broker) == 1
+
+
+async def test_a_heartbeat_too_long_to_be_read_is_not_read_for_its_permissions(
+    broker: TestBroker,
+) -> None:
+    body = b"[" * (BODY_BYTES_MAX + 1)
+    answer = await client_of(broker, None).call(RequestCode.HEART_BEAT, body=body)
+    assert answer.remark == REMARK.format("No accessKey is configured")
+    answer = await client_of(broker, CLERK).call(RequestCode.HEART_BEAT, body=body)
+    assert answer.remark is not None
+    assert answer.remark.startswith(f"a body of {len(body)} bytes")
+
+
+async def test_a_changed_file_counts_within_seconds(
+    broker: TestBroker, autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    client = client_of(broker, CLERK)
+    assert (await client.send("T")).code == 0
+    write_accounts(tmp_path, ACCOUNTS.format("SUB"))
+    await trio.sleep(LOOK_S + 1)
+    answer = await client.send("T")
+    assert answer.remark == REMARK.format("No default permission for topic:T")
+    added = tmp_path / "conf" / "acl" / "more.yml"
+    added.parent.mkdir()
+    added.write_text("accounts:\n  - {accessKey: visitor, secretKey: of-visitor, admin: true}\n")
+    await trio.sleep(LOOK_S + 1)
+    visitor = client_of(broker, ("visitor", "of-visitor"))
+    assert (await visitor.send("T")).code == 0
+    added.unlink()
+    await trio.sleep(LOOK_S + 1)
+    assert (await visitor.send("T")).remark == REMARK.format("No acl config for visitor")
+
+
+async def test_a_file_that_cannot_be_read_changes_nothing_and_is_named_once(
+    broker: TestBroker, autojump_clock: MockClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write_accounts(tmp_path, "accounts:\n  - accessKey: clerk12\n    secretKey: 'hush\n")
+    with caplog.at_level(logging.ERROR, "lanemq.proxy.acl"):
+        await trio.sleep(4 * LOOK_S)
+    (told,) = caplog.messages
+    assert told.startswith(f"{path}, line 4, secretKey: ")
+    assert told.endswith("; the accounts read before stay in force")
+    assert "hush" not in told
+    assert (await client_of(broker, CLERK).send("T")).code == 0
+    path.unlink()
+    await trio.sleep(LOOK_S + 1)
+    assert (await client_of(broker, CLERK).send("T")).code == 0
+    write_accounts(tmp_path, ACCOUNTS.format("DENY"))
+    await trio.sleep(LOOK_S + 1)
+    assert (await client_of(broker, CLERK).send("T")).code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_refusals_are_logged_with_peer_and_account_but_not_each_of_thousands(
+    broker: TestBroker, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = client_of(broker, ("clerk12", "guessed"))
+    with caplog.at_level(logging.WARNING, "lanemq.proxy.acl"):
+        for _ in range(LINES_MAX + 25):
+            await client.send("T")
+        assert len(caplog.messages) == LINES_MAX
+        await trio.sleep(PERIOD_S)
+        await client.send("T")
+    assert caplog.messages[0] == (
+        "request 310 from 127.0.0.1:40001 with access key 'clerk12' refused: "
+        "Check signature failed for accessKey=clerk12"
+    )
+    assert caplog.messages[-1].endswith("(25 more were refused since the line before)")
+    assert not any("guessed" in line or "secret-of" in line for line in caplog.messages)
+
+
+async def test_names_that_a_peer_makes_up_do_not_spoil_the_log(
+    broker: TestBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "lanemq.proxy.acl"):
+        await client_of(broker, ("me\nERROR all is lost" + "x" * 5000, "guessed")).send("T")
+    (line,) = caplog.messages
+    assert "\n" not in line
+    assert len(line) < 600
+
+
+async def test_white_lists_are_looked_up_for_the_peers_address(tmp_path: Path) -> None:
+    white = "globalWhiteRemoteAddresses:\n  - 10.7.*.*\n"
+    write_accounts(tmp_path, white + ACCOUNTS.format("DENY"))
+    async with open_test_broker(
+        tmp_path / "store", acl_enable=True, rocketmq_home=tmp_path
+    ) as broker:
+        assert (await broker.connect("10.7.1.1").send("T")).code == 0
+        assert (await broker.connect("10.8.1.1").send("T")).code == ResponseCode.SYSTEM_ERROR
+
+
+def test_a_start_without_readable_accounts_is_refused(tmp_path: Path) -> None:
+    write_accounts(tmp_path, "accounts: 7\n")
+    with pytest.raises(ValueError, match=r"plain_acl\.yml, line 1, accounts: not a list"):
+        AccountControl(AccountFiles(tmp_path))
+
+
+def test_acl_needs_a_home_and_an_account_that_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ROCKETMQ_HOME", raising=False)
+    with pytest.raises(ValueError, match="Set rocketmqHome, or the environment variable"):
+        BrokerConfig(acl_enable=True)
+    monkeypatch.setenv("ROCKETMQ_HOME", "/opt/rocketmq")
+    assert BrokerConfig(acl_enable=True).rocketmq_home == Path("/opt/rocketmq")
+    with pytest.raises(ValueError, match="innerClientAuthenticationCredentials must be") as caught:
+        BrokerConfig(inner_client_authentication_credentials='{"accessKey":"hush-hush"}')
+    assert "hush" not in str(caught.value)
+
+
+async def test_the_brokers_own_secret_is_not_shown(tmp_path: Path) -> None:
+    write_accounts(tmp_path)
+    async with open_test_broker(
+        tmp_path / "store",
+        acl_enable=True,
+        rocketmq_home=tmp_path,
+        inner_client_authentication_credentials=(
+            '{"accessKey":"chief12","secretKey":"secret-of-chief"}'
+        ),
+    ) as broker:
+        assert "secret-of-chief" not in repr(broker.context.config)
+        client = client_of(broker, CHIEF)
+        answer = await client.call(RequestCode.GET_BROKER_CONFIG)
+        assert b"aclEnable=true" in answer.body
+        assert b"secret-of-chief" not in answer.body
+        body = b"innerClientAuthenticationCredentials=x"
+        answer = await client.call(RequestCode.UPDATE_BROKER_CONFIG, body=body)
+        assert answer.code == ResponseCode.NO_PERMISSION
+        answer = await client.call(RequestCode.UPDATE_BROKER_CONFIG, body=b"aclEnable=false")
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_requests_with_a_batch_are_judged_one_by_one(broker: TestBroker) -> None:
+    client = client_of(broker, CLERK)
+    frames = [
+        client.frame(310, send_header(topic).to_letters(), b"body") for topic in ("T", "Other", "T")
+    ]
+    await client.peer.send(*frames)
+    codes = {(answer := await client.peer.receive()).opaque: answer.code for _ in frames}
+    assert [codes[frame.opaque] for frame in frames] == [0, 1, 0]
+
+
+@pytest.mark.slow  # a cluster of its own
+async def test_listeners_check_clients_and_sign_what_they_pass_on(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    write_accounts(tmp_path)
+    settings: dict[str, Any] = {
+        "acl_enable": True,
+        "rocketmq_home": tmp_path,
+        "inner_client_authentication_credentials": (
+            '{"accessKey":"chief12","secretKey":"secret-of-chief"}'
+        ),
+    }
+    async with open_logical_cluster(**settings) as cluster:
+        for name in cluster.brokers:
+            (await cluster.at(name)).account = CHIEF
+        await cluster.map_all(queues=2)
+        dial = cluster.network.dialer(CLIENT_HOST)
+        client = Client(Peer(await dial(cluster.brokers["broker1"].host, LOGICAL_PORT)))
+        answer = await client.send("T", b"from nobody", queue_id=3)
+        assert answer.remark == REMARK.format("No accessKey is configured")
+        client.account = CLERK
+        for index in range(4):  # two of them are at the other broker
+            answer = await client.send("T", b"%d" % index, queue_id=index)
+            assert answer.code == 0, answer.remark
+            (message,) = await client.messages("T", queue_id=index)
+            assert message.body == b"%d" % index
+        answer = await client.send("Other")
+        assert answer.remark == REMARK.format("No default permission for topic:Other")

@@ -1,0 +1,173 @@
+"""``lanemq kv``, at a broker of lanemq."""
+
+import base64
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from lanemq.sdk.kv.cli import kv
+from lanemq.testing import open_test_server
+
+PAGE = Path(__file__).parents[2] / "docs" / "kv.md"
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    with open_test_server() as server:
+
+        def invoke(*arguments: str, status: int = 0, stdin: bytes = b"") -> Result:
+            named = ["-n", server.name_servers]
+            result = CliRunner().invoke(kv, [arguments[0], *named, *arguments[1:]], input=stdin)
+            assert result.exit_code == status, (result.output, result.exception)
+            return result
+
+        yield invoke
+
+
+def test_a_namespace_is_created_once_and_again_does_no_harm(run: Run) -> None:
+    assert run("create").stdout == "namespace default is there\n"
+    run("put", "k", "v")
+    run("create", "--broker", "test-broker")
+    assert run("get", "k").stdout == "v\n"
+    run("create", "--namespace", "jobs", "--broker", "test-broker")
+    assert json.loads(run("status", "--json", "--namespace", "jobs").stdout)["entries"] == 0
+
+
+def test_put_get_and_delete(run: Run) -> None:
+    assert run("put", "k", "v 1").stdout == "version 1\n"
+    assert run("put", "k", "-", stdin=b"\x00\xff").stdout == "version 2\n"
+    assert run("get", "k").stdout_bytes == b"\x00\xff\n"
+    assert run("get", "--raw", "k").stdout_bytes == b"\x00\xff"
+    assert run("get", "--local", "k").stdout_bytes == b"\x00\xff\n"
+    assert run("delete", "k").stdout == "deleted version 2\n"
+    assert "there is no key 'k'" in run("get", "k", status=1).stderr
+    assert "there is no key 'k'" in run("delete", "k", status=1).stderr
+
+
+def test_bytes_in_other_forms(run: Run, tmp_path: Path) -> None:
+    run("put", "--hex", "00ff", "0a0b")
+    assert run("get", "--hex", "00ff").stdout == "0a0b\n"
+    key = base64.b64encode(b"\x00\xff").decode()
+    assert run("get", "--base64", key).stdout == "Cgs=\n"
+    found = json.loads(run("get", "--hex", "--json", "00ff").stdout)
+    assert (found["key"], found["value"], found["version"]) == (key, "Cgs=", 1)
+    (tmp_path / "value").write_bytes(b"\r\n")
+    run("put", "f", f"@{tmp_path / 'value'}")
+    assert run("get", "--raw", "f").stdout_bytes == b"\r\n"
+    assert "not hexadecimal" in run("get", "--hex", "xy", status=2).stderr
+    assert "not base64" in run("get", "--base64", "x", status=2).stderr
+    assert "two ways" in run("get", "--base64", "--hex", "aa", status=2).stderr
+
+
+def test_compare_and_set(run: Run) -> None:
+    assert run("cas", "k", "1", "--version", "0").stdout == "version 1\n"
+    refused = run("cas", "k", "2", "--version", "0", status=1)
+    assert "it has version 1" in refused.stderr
+    assert run("cas", "k", "2", "--expected", "1").stdout == "version 2\n"
+    assert run("cas", "k", "--delete", "--version", "2").stdout == "deleted version 2\n"
+    assert "does not exist" in run("cas", "k", "x", "--version", "2", status=1).stderr
+    assert "give --version or --expected" in run("cas", "k", "x", status=2).stderr
+    assert "give a VALUE, or --delete" in run("cas", "k", "--version", "1", status=2).stderr
+
+
+def test_scan_watch_status_and_hash(run: Run) -> None:
+    for number in range(5):
+        run("put", f"p/{number}", f"v{number}")
+    run("put", "q", "x", "--ttl", "1000")
+    run("delete", "p/4")
+    assert run("scan", "p/", "--limit", "2").stdout == "p/0 v0\np/1 v1\n"
+    assert run("scan", "p/", "--keys-only").stdout == "p/0\np/1\np/2\np/3\n"
+    lines = run("scan", "--json").stdout.splitlines()
+    assert [base64.b64decode(json.loads(line)["key"]) for line in lines][-1] == b"q"
+    watched = run("watch", "p/", "--position", "3", "--count", "3").stdout
+    assert watched == "3 put p/3 v3\n4 put p/4 v4\n6 delete p/4\n"
+    status = json.loads(run("status", "--json").stdout)
+    assert (status["entries"], status["position"], status["engine"]) == (5, 7, "memory")
+    assert "entries:      5\n" in run("status").stdout
+    assert run("hash").stdout == f"{status['state_hash']} 7\n"
+
+
+def test_a_command_runs_with_a_lock(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "fencing"
+    code = f"import os; open({str(path)!r}, 'w').write(os.environ['LANEMQ_FENCING'])"
+    run("put", "other", "x")
+    run("lock", "l", "--ttl", "5", "--", sys.executable, "-c", code)
+    assert path.read_text() == "1"
+    failing = [sys.executable, "-c", "raise SystemExit(7)"]
+    run("lock", "l", "--", *failing, status=7)
+    run("put", "l", "somebody")
+    assert "was not free within" in run("lock", "l", "--wait", "0.2", "true", status=1).stderr
+
+
+def test_an_export_is_imported_with_versions_and_times(run: Run, tmp_path: Path) -> None:
+    for number in range(1500):
+        if number % 500 == 0:
+            run("put", f"k{number}", "old")
+    run("put", "k0", "new")
+    file = str(tmp_path / "snapshot")
+    assert "3 entries at position 4, checksum " in run("export", file).stdout
+    assert "is there already" in run("export", file, status=2).stderr
+    run("export", "--force", file)
+    before = [json.loads(line) for line in run("scan", "--json").stdout.splitlines()]
+    assert "is not empty" in run("import", file, status=2).stderr
+    run("put", "more", "x")
+    assert "3 entries imported" in run("import", "--replace", file).stdout
+    run("import", "--namespace", "copy", file)
+    for namespace in ("default", "copy"):
+        lines = run("scan", "--json", "--namespace", namespace).stdout.splitlines()
+        after = [json.loads(line) for line in lines]
+        for one in (*before, *after):
+            one.pop("modified", None)
+        assert after == before
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "later", "rubbish", "longer"])
+def test_a_damaged_snapshot_changes_nothing(run: Run, tmp_path: Path, damage: str) -> None:
+    run("put", "k", "v")
+    file = tmp_path / "snapshot"
+    run("export", str(file))
+    data = bytearray(file.read_bytes())
+    if damage == "cut":
+        del data[-5:]
+    elif damage == "flip":
+        data[len(data) - 60] ^= 1
+    elif damage == "later":
+        data[7] = 9
+    elif damage == "rubbish":
+        data[:] = b"hello"
+    else:
+        data += b"x"
+    file.write_bytes(data)
+    before = run("hash").stdout
+    result = run("import", "--replace", str(file), status=2)
+    said = {"later": "a later lanemq", "rubbish": "cut off", "longer": "damaged"}
+    assert said.get(damage, "") in result.stderr
+    assert run("hash").stdout == before
+
+
+def test_what_cannot_be_done_is_one_line(run: Run) -> None:
+    assert (
+        "there is no namespace 'default' of keys at broker test-broker"
+        in run("get", "k", status=2).stderr
+    )
+    assert "letters, digits" in run("get", "--namespace", "a b", "k", status=2).stderr
+    result = CliRunner().invoke(kv, ["get", "k"], env={"NAMESRV_ADDR": ""})
+    assert (result.exit_code, "no name server" in result.stderr) == (2, True)
+    nobody = ["get", "-n", "127.0.0.1:1", "--timeout", "0.2", "k"]
+    result = CliRunner().invoke(kv, nobody)
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+
+
+def test_the_page_has_every_command_and_its_options_exist() -> None:
+    text = PAGE.read_text()
+    for name, command in kv.commands.items():
+        assert f"lanemq kv {name} " in text or f"lanemq kv {name}\n" in text, name
+        assert isinstance(command, click.Command)
+        assert command.help

@@ -1,0 +1,98 @@
+"""The examples of a connector and of a pipeline, which are killed at any point."""
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lanemq.testing import open_test_server
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLE = EXAMPLES / "file_source.py"
+PIPELINE = EXAMPLES / "pipeline.py"
+LINES = 3000
+KILLS = 5
+
+
+@pytest.mark.slow
+def test_a_killed_connector_leaves_no_line_out_and_repeats_at_most_one(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    path = tmp_path / "lines"
+    lines = [b"line %d" % number for number in range(LINES)]
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    with open_test_server({"defaultTopicQueueNums": "1"}) as server:
+        command = [sys.executable, str(EXAMPLE), server.name_servers, str(path)]
+        environment = {**os.environ, "HOME": str(tmp_path)}
+        begun = 0
+        for _ in range(KILLS):
+            with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
+                deadline_s = time.monotonic() + 60
+                wanted = begun + rng.randint(1, 150)
+                while len(server.messages("FileSourceTopic")) < wanted:
+                    assert process.poll() is None
+                    assert time.monotonic() < deadline_s
+                process.kill()
+            begun = len(server.messages("FileSourceTopic"))
+        assert begun < LINES, "it was not killed in the middle"
+        done = subprocess.run(command, env=environment, capture_output=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        sent = [message.body for message in server.messages("FileSourceTopic")]
+    distinct = [line for at, line in enumerate(sent) if at == 0 or line != sent[at - 1]]
+    assert distinct == lines
+    assert len(sent) - len(distinct) <= KILLS
+
+
+def without_repeats(bodies: list[bytes]) -> list[bytes]:
+    return [line for at, line in enumerate(bodies) if at == 0 or line != bodies[at - 1]]
+
+
+@pytest.mark.slow
+def test_a_pipeline_whose_steps_are_killed_loses_nothing_and_repeats_at_most_what_was_under_way(
+    tmp_path: Path,
+) -> None:
+    """Source and second step are killed in turn, each in the middle of what the other sends."""
+    rng = random.Random(11)
+    path = tmp_path / "lines"
+    lines = [b"line %d" % number for number in range(LINES)]
+    lines[LINES // 2] = b""
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    topics = {"source": "PipelineLines", "shout": "PipelineShouted"}
+    with open_test_server() as server:  # with as many queues as topics have by default
+        environment = {**os.environ, "HOME": str(tmp_path)}
+
+        def begin(step: str) -> "subprocess.Popen[bytes]":
+            file = [str(path)] if step == "source" else []
+            command = [sys.executable, str(PIPELINE), server.name_servers, step, *file]
+            return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+
+        def kill_soon(step: str) -> None:
+            topic = topics[step]
+            wanted = len(server.messages(topic)) + rng.randint(1, 120)
+            with begin(step) as process:
+                deadline_s = time.monotonic() + 60
+                while len(server.messages(topic)) < wanted:
+                    assert process.poll() is None, process.stderr and process.stderr.read()
+                    assert time.monotonic() < deadline_s
+                process.kill()
+
+        kill_soon("source")
+        with begin("source") as source:  # and goes on while the second step is killed
+            for _ in range(KILLS):
+                kill_soon("shout")
+            source.kill()
+        killed = len(server.messages(topics["shout"]))
+        for step in topics:
+            with begin(step) as process:
+                assert process.wait(180) == 0, process.stderr and process.stderr.read()
+        messages = server.messages(topics["source"])
+        sent = [message.body for message in messages if message.tags != "end"]
+        shouted = [message.body for message in server.messages(topics["shout"])]
+    assert killed < LINES, "it was not killed in the middle"
+    assert without_repeats(sent) == lines
+    assert without_repeats(shouted) == [line.upper() for line in lines]
+    assert len(sent) - LINES <= 2, "the source was killed twice"
+    assert len(shouted) - len(sent) <= KILLS

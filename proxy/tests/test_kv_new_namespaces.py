@@ -1,0 +1,131 @@
+"""Namespaces that are made by their first writes, while everybody else is served."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from lanemq.storage import KvEngine
+from lanemq.storage.kv import _opening, _rocks
+from lanemq.storage.kv._engine import Table
+from lanemq.testkit.proxy.brokers import open_test_broker
+from lanemq.wire import RequestCode, ResponseCode
+from lanemq.wire.frame import Frame
+from lanemq.wire.kv import Action, OpType, Step, WriteAnswer, decode_answer, encode_key
+from lanemq.wire.kv import encode_steps as steps
+
+RealEngine = _rocks.RocksEngine
+
+
+class Gate:
+    """Holds whoever opens a database, or makes a table, until it is opened."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.entered = threading.Event()
+        self.threads: list[str] = []
+
+    def pass_through(self, what: str) -> None:
+        here = threading.current_thread() is threading.main_thread()
+        self.threads.append(f"{what} in {'the main thread' if here else 'a thread'}")
+        self.entered.set()
+        assert here or self.open.wait(60)
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    gate = Gate()
+    make_table = RealEngine.table
+
+    def opened(directory: Path) -> _rocks.RocksEngine:
+        gate.pass_through("open")
+        return RealEngine(directory)
+
+    def table(self: _rocks.RocksEngine, name: str) -> Table:
+        gate.pass_through("table")
+        return make_table(self, name)
+
+    monkeypatch.setattr(_rocks, "RocksEngine", opened)
+    monkeypatch.setattr(RealEngine, "table", table)
+    yield gate
+    gate.open.set()
+
+
+def version(answer: Frame) -> int:
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    return decode_answer(answer.body, WriteAnswer).results[0].version
+
+
+async def test_the_database_is_opened_in_a_thread_and_others_are_answered_meanwhile(
+    tmp_path: Path, gate: Gate
+) -> None:
+    async with open_test_broker(tmp_path, kv_engine=KvEngine.ROCKSDB) as broker:
+        client, other = broker.connect(), broker.connect()
+        fields = {"opType": OpType.PUT, "createAt": "*"}
+        writes = [
+            client.frame(RequestCode.KV_WRITE, fields, steps([Step(b"k", Action.PUT, b"%d" % n)]))
+            for n in range(5)
+        ]
+        await client.peer.send(*writes[:3])
+        await trio.to_thread.run_sync(gate.entered.wait)
+        assert gate.threads == ["open in a thread"]
+        await client.peer.send(*writes[3:])
+        unknown = await other.call(RequestCode.KV_GET, {"key": encode_key(b"k")})
+        assert unknown.code == ResponseCode.KV_NAMESPACE_NOT_EXIST
+        assert (await other.send("T", b"a message")).code == ResponseCode.SUCCESS
+        gate.open.set()
+        answers = [await client.peer.receive() for _ in writes]
+        assert [one.opaque for one in answers] == [one.opaque for one in writes]
+        assert [version(one) for one in answers] == [1, 2, 3, 4, 5]
+        assert gate.threads == ["open in a thread", "table in a thread"]
+        # Another namespace needs a table only; that is not made in the event loop either.
+        jobs = {"opType": OpType.PUT, "createAt": "*", "namespace": "jobs"}
+        put = await client.call(RequestCode.KV_WRITE, jobs, steps([Step(b"k", Action.PUT, b"x")]))
+        assert version(put) == 1
+        assert gate.threads[2:] == ["table in a thread"]
+    gate.threads.clear()
+    async with open_test_broker(tmp_path, kv_engine=KvEngine.ROCKSDB) as broker:
+        got = await broker.connect().call(RequestCode.KV_GET, {"key": encode_key(b"k")})
+        assert got.code == ResponseCode.SUCCESS
+
+
+async def test_a_writer_that_hangs_up_keeps_nobody_else_from_a_new_namespace(
+    tmp_path: Path, gate: Gate
+) -> None:
+    async with open_test_broker(tmp_path, kv_engine=KvEngine.ROCKSDB) as broker:
+        first, second = broker.connect(), broker.connect()
+        fields = {"opType": OpType.PUT, "createAt": "*"}
+        body = steps([Step(b"k", Action.PUT, b"v")])
+        await first.peer.send(first.frame(RequestCode.KV_WRITE, fields, body))
+        await trio.to_thread.run_sync(gate.entered.wait)
+        await first.peer.stream.aclose()
+        frame = second.frame(RequestCode.KV_WRITE, fields, body)
+        await second.peer.send(frame)
+        gate.open.set()
+        assert version(await second.peer.receive()) in (1, 2)
+
+
+async def test_a_database_that_cannot_be_opened_refuses_all_who_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = _opening.EngineOpener.open
+
+    def full(self: _opening.EngineOpener) -> object:
+        raise OSError(28, "No space left on device")
+
+    async with open_test_broker(tmp_path, kv_engine=KvEngine.ROCKSDB) as broker:
+        client = broker.connect()
+        fields = {"opType": OpType.PUT, "createAt": "*"}
+        body = steps([Step(b"k", Action.PUT, b"v")])
+        with monkeypatch.context() as patch:
+            patch.setattr(_opening.EngineOpener, "open", full)
+            frames = [client.frame(RequestCode.KV_WRITE, fields, body) for _ in range(2)]
+            await client.peer.send(*frames)
+            for _ in frames:
+                refused = await client.peer.receive()
+                assert refused.code == ResponseCode.SYSTEM_ERROR
+                assert "No space left on device" in (refused.remark or "")
+        assert _opening.EngineOpener.open is real
+        assert version(await client.call(RequestCode.KV_WRITE, fields, body)) == 1

@@ -1,0 +1,92 @@
+"""The lock of a logical queue: one client has it, wherever the queue goes and whoever is asked."""
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from lanemq.testkit.proxy.brokers import Client
+from lanemq.testkit.proxy.peers import Peer
+from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster, open_logical_cluster
+from lanemq.testkit.simulation._processes import LOGICAL_PORT
+from lanemq.wire import RequestCode
+from lanemq.wire.bodies import LockBatch, LockBatchResult, MessageQueue
+from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, SegmentState
+
+GROUP = "orderly"
+QUEUE = MessageQueue(TOPIC, LOGICAL_QUEUE_BROKER, 0)
+NAMES = ("broker1", "broker2", "broker3", "broker4")
+TRUST_S = 30.0
+"""For so long a client goes on with a lock that it cannot renew."""
+
+
+async def gets_lock(cluster: LogicalCluster, client_id: str, at: str) -> bool:
+    """Whether a client that asks the listener of a broker gets the lock."""
+    stream = await cluster.network.dialer("10.0.9.7")(cluster.brokers[at].host, LOGICAL_PORT)
+    body = LockBatch(GROUP, client_id, (QUEUE,)).encode()
+    answer = await Client(Peer(stream)).call(RequestCode.LOCK_BATCH_MQ, body=body)
+    assert answer.code == 0, answer.remark
+    return QUEUE in LockBatchResult.decode(answer.body).lock_ok_mq_set
+
+
+@pytest.mark.parametrize("messages", [0, 3])
+async def test_a_lock_outlives_moves_that_nobody_renewed_it_between(
+    autojump_clock: MockClock, messages: int
+) -> None:
+    """The brokers in the middle have lent nothing, and know of nothing by themselves."""
+    async with open_logical_cluster(*NAMES) as cluster:
+        await cluster.map_all(queues=1)
+        assert await gets_lock(cluster, "first", "broker1")
+        for name in NAMES[1:]:
+            await cluster.fill(await cluster.normal(0), messages)
+            await cluster.migrate(0, name)
+        assert not await gets_lock(cluster, "second", "broker4")
+        assert await gets_lock(cluster, "first", "broker2")
+        assert not await gets_lock(cluster, "second", "broker4")
+
+
+async def test_a_broker_in_the_middle_that_does_not_answer_keeps_the_lock_for_as_long_as_it_counts(
+    autojump_clock: MockClock,
+) -> None:
+    async with open_logical_cluster(*NAMES) as cluster:
+        await cluster.map_all(queues=1)
+        assert await gets_lock(cluster, "first", "broker1")
+        lent_s = trio.current_time()
+        for name in NAMES[1:]:
+            await cluster.migrate(0, name)
+        await cluster.brokers["broker2"].kill()
+        while not await gets_lock(cluster, "second", "broker4"):  # noqa: ASYNC110 - nobody is told
+            await trio.sleep(1)
+        assert trio.current_time() - lent_s >= TRUST_S
+
+
+async def test_a_queue_that_was_at_a_broker_twice_is_asked_for_at_the_right_one(
+    autojump_clock: MockClock,
+) -> None:
+    async with open_logical_cluster(*NAMES) as cluster:
+        await cluster.map_all(queues=1)
+        assert await gets_lock(cluster, "first", "broker1")
+        for name in ("broker2", "broker1", "broker2", "broker3"):
+            await cluster.fill(await cluster.normal(0), 1)
+            await cluster.migrate(0, name)
+        assert not await gets_lock(cluster, "second", "broker3")
+        assert await gets_lock(cluster, "first", "broker3")
+
+
+async def test_a_broker_that_was_restarted_asks_for_what_was_lent_before_its_own_segments(
+    autojump_clock: MockClock,
+) -> None:
+    """It does not remember when these were sealed: that may have been a moment ago."""
+    async with open_logical_cluster(*NAMES) as cluster:
+        await cluster.map_all(queues=1)
+        assert await gets_lock(cluster, "first", "broker1")
+        await cluster.fill(await cluster.normal(0), 1)
+        _, opened = await cluster.migrate(0, "broker2")
+        await cluster.fill(opened, 1)
+        assert (await cluster.seal("broker2", opened.queue_id, 0)).code == 0
+        assert (await cluster.create("broker2", 0, SegmentState.NORMAL)).code == 0
+        await cluster.brokers["broker2"].kill()
+        await cluster.brokers["broker2"].restart("power")
+        cluster.forget()
+        await trio.sleep(2)
+        assert not await gets_lock(cluster, "second", "broker2")
+        assert await gets_lock(cluster, "first", "broker2")

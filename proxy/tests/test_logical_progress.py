@@ -1,0 +1,170 @@
+"""Groups' progress goes with a logical queue, and outlives every broker that it was at."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from lanemq.sdk.admin import AdminClient, open_admin
+from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster, open_logical_cluster
+from lanemq.wire import RequestCode
+from lanemq.wire.bodies import MessageQueue
+from lanemq.wire.logical import (
+    MigrateLogicalQueue,
+    Segment,
+    parse_progress_topic,
+    progress_topic,
+)
+
+GROUP = "readers"
+
+
+@pytest.fixture
+async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
+    """One queue each; logical queue 0 has 10 messages."""
+    async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
+        await cluster.map_all(queues=1)
+        await cluster.fill(await cluster.normal(0), 10)
+        yield cluster
+
+
+def tools(cluster: LogicalCluster) -> AbstractAsyncContextManager[AdminClient]:
+    address, dial = cluster.name_server.address, cluster.network.dialer("10.0.9.8")
+    return open_admin(name_servers=address, dial=dial)
+
+
+async def commit(
+    cluster: LogicalCluster, segment: Segment, offset: int, *, group: str = GROUP, delta: int = -1
+) -> None:
+    """Commit as a client does that takes ``segment`` for the end of its queue."""
+    async with tools(cluster) as admin:
+        name = progress_topic(TOPIC, segment.delta if delta < 0 else delta)
+        queue = MessageQueue(name, segment.broker_name, segment.logical_index)
+        await admin.put_offset(cluster.brokers[segment.broker_name].address, group, queue, offset)
+
+
+def kept(cluster: LogicalCluster, segment: Segment, group: str = GROUP) -> int | None:
+    """The group's offset that the broker of a segment keeps for it."""
+    tables = cluster.brokers[segment.broker_name].running.context.store.tables
+    name = progress_topic(TOPIC, segment.delta)
+    return tables.consumer_offsets.get(group, name, segment.logical_index)
+
+
+async def test_a_migration_carries_the_progress_of_groups_that_are_offline(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    first = await cluster.normal(0)
+    await commit(cluster, first, 10)
+    await commit(cluster, first, 0, group="from the beginning")
+    _, second = await cluster.migrate(0, "broker2")
+    assert kept(cluster, second) == 10
+    assert kept(cluster, second, "from the beginning") == 0
+    await cluster.fill(second, 5, first=10)
+    _, third = await cluster.migrate(0, "broker3", others=["broker1"])
+    assert kept(cluster, third) == 10
+    for name in ("broker1", "broker2"):
+        await cluster.brokers[name].kill()
+    broker = cluster.brokers["broker3"]
+    await broker.kill()
+    await broker.restart("power")  # it was durable before anybody could send there
+    assert kept(cluster, third) == 10
+
+
+async def test_progress_in_the_physical_queue_goes_along_when_it_has_become_a_logical_one(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    first = await cluster.normal(0)
+    async with tools(cluster) as admin:
+        address = cluster.brokers["broker1"].address
+        await admin.put_offset(address, GROUP, first.message_queue, 7)
+    _, second = await cluster.migrate(0, "broker2")
+    assert kept(cluster, second) == 7
+
+
+async def test_a_tool_that_carries_no_progress_is_made_up_for(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    source = await cluster.normal(0)
+    await commit(cluster, source, 10)
+    target = await cluster.destination(0, "broker2")
+    move = MigrateLogicalQueue.decode((await cluster.prepare(source, target)).body)
+    assert move.progress == {GROUP: 10}
+    assert move.source is not None
+    assert move.destination is not None
+    # As the tool of 5.0.0-PREVIEW does: it knows neither progress nor numbers.
+    opened = move.destination.with_migration(None)
+    assert (await cluster.commit(move.source, opened)).code == 0
+    assert kept(cluster, opened) == 10
+
+
+async def test_what_is_committed_at_the_old_end_is_passed_on_and_never_takes_progress_back(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    source = await cluster.normal(0)
+    await commit(cluster, source, 3)
+    target = await cluster.destination(0, "broker2")
+    move = MigrateLogicalQueue.decode((await cluster.prepare(source, target)).body)
+    assert move.source is not None
+    assert move.destination is not None
+    await commit(cluster, source, 6)  # behind the answer that has the progress
+    await cluster.commit(move.source, move.destination)
+    await cluster.notify("broker1", move.source, move.destination)
+    await trio.sleep(10)
+    opened = await cluster.normal(0)
+    assert kept(cluster, opened) == 6
+    await commit(cluster, opened, 9)
+    await commit(cluster, source, 8)
+    await trio.sleep(10)
+    assert kept(cluster, opened) == 9
+    await commit(cluster, opened, 2)  # who resets a group does it at the end
+    assert kept(cluster, opened) == 2
+
+
+async def test_what_is_committed_at_a_destination_before_it_opens_is_not_taken_back(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    source = await cluster.normal(0)
+    await commit(cluster, source, 3)
+    target = await cluster.destination(0, "broker2")
+    move = MigrateLogicalQueue.decode((await cluster.prepare(source, target)).body)
+    assert move.source is not None
+    assert move.destination is not None
+    await commit(cluster, move.destination, 8)
+    assert kept(cluster, move.destination) is None  # who looks for it asks the source then
+    await cluster.commit(move.source, move.destination)
+    assert kept(cluster, move.destination) == 8
+
+
+async def test_brokers_that_complete_a_migration_carry_progress_too(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    source = await cluster.normal(0)
+    await commit(cluster, source, 10)
+    target = await cluster.destination(0, "broker2")
+    assert (await cluster.prepare(source, target)).code == 0
+    await trio.sleep(10)
+    opened = await cluster.normal(0)
+    assert opened.broker_name == "broker2"
+    assert kept(cluster, opened) == 10
+
+
+@pytest.mark.parametrize("name", ["", "T", "%LQ%", "%LQ%1", "%LQ%x%T", "%LQ%1%", "%LQ%-1%T"])
+def test_other_names_are_no_progress_topics(name: str) -> None:
+    assert parse_progress_topic(name) is None
+
+
+def test_a_progress_topic_can_be_taken_apart() -> None:
+    assert parse_progress_topic(progress_topic("a%b", 70)) == ("a%b", 70)
+
+
+async def test_a_commit_for_a_queue_that_is_unknown_is_kept_as_it_is(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    client = await cluster.at("broker1")
+    for name in ("%LQ%", "%LQ%5%nothing"):
+        fields = {"consumerGroup": GROUP, "topic": name, "queueId": "0", "commitOffset": "4"}
+        assert (await client.call(RequestCode.UPDATE_CONSUMER_OFFSET, fields)).code == 0
+        tables = cluster.brokers["broker1"].running.context.store.tables
+        assert tables.consumer_offsets.get(GROUP, name, 0) == 4

@@ -1,0 +1,230 @@
+"""``lanemq.testing``: a server in memory for tests of applications; its page runs as it is."""
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import trio
+
+from lanemq.proxy._settings import ConfigError
+from lanemq.sdk import (
+    Message,
+    NoRoute,
+    ReceivedMessage,
+    TransactionState,
+    aio,
+    open_producer,
+    open_transaction_producer,
+)
+from lanemq.sdk.blocking import open_producer as open_blocking_producer
+from lanemq.testing import ServerClosed, TestServer, open_test_server
+
+ROOT = Path(__file__).parents[2]
+BLOCKS = re.findall(
+    r"```python\n(.*?)```", (ROOT / "docs" / "testing.md").read_text(encoding="utf-8"), re.DOTALL
+)
+
+
+def server_threads() -> list[str]:
+    return [one.name for one in threading.enumerate() if one.name == "lanemq-test-server"]
+
+
+async def test_what_was_sent_can_be_looked_at() -> None:
+    async with (
+        open_test_server() as server,
+        open_producer("g", name_servers=server.name_servers) as producer,
+    ):
+        for number in range(20):
+            await producer.send(Message(topic="T", body=b"%d" % number, tags="even"))
+        found = server.messages("T")
+        assert [message.body for message in found] == [b"%d" % n for n in range(20)]
+        assert {message.queue.queue_id for message in found} == {0, 1, 2, 3}
+        assert server.messages("nobody sent to it") == []
+
+
+def test_on_asyncio_and_in_threads() -> None:
+    async def main() -> None:
+        async with open_test_server() as server:
+            async with aio.open_producer("g", name_servers=server.name_servers) as producer:
+                await producer.send(Message(topic="T", body=b"1"))
+            assert len(server.messages("T")) == 1
+
+    asyncio.run(main())
+    with open_test_server() as server:
+        with open_blocking_producer("g", name_servers=server.name_servers) as producer:
+            producer.send(Message(topic="T", body=b"1"))
+        assert len(server.messages("T")) == 1
+    assert server_threads() == []
+
+
+async def test_a_producer_is_asked_about_its_transaction_when_the_clock_is_moved() -> None:
+    asked = trio.Event()
+
+    async def check(message: ReceivedMessage) -> TransactionState:
+        asked.set()
+        return TransactionState.COMMIT
+
+    async def forgets(message: Message, transaction_id: str) -> TransactionState:
+        return TransactionState.UNKNOWN
+
+    async with (
+        open_test_server() as server,
+        open_transaction_producer(
+            "g", check=check, name_servers=server.name_servers, topics=["T"]
+        ) as producer,
+    ):
+        await producer.send_in_transaction(Message(topic="T", body=b"half"), forgets)
+        server.advance(7)
+        with trio.fail_after(60):
+            await asked.wait()
+            while not server.messages("T"):  # noqa: ASYNC110 - the answer is under way
+                await trio.sleep(0.01)
+
+
+async def test_delayed_messages_come_when_the_clock_is_moved() -> None:
+    async with (
+        open_test_server() as server,
+        open_producer("g", name_servers=server.name_servers) as producer,
+    ):
+        for level in (18, 5, 3):  # 2 h, 1 min, 10 s
+            await producer.send(Message(topic="T", body=b"%d" % level, delay_level=level))
+        before_ms = server.now_ms
+        for seconds, bodies in ((9, []), (2, [b"3"]), (60, [b"3", b"5"])):
+            server.advance(seconds)
+            assert [message.body for message in server.messages("T")] == bodies
+        server.advance(7200)
+        assert len(server.messages("T")) == 3
+        assert server.now_ms - before_ms >= 7_271_000
+        newest = server.messages("T")[-1].stored
+        assert newest.store_timestamp_ms >= before_ms + 7_271_000
+
+
+async def test_a_topic_is_in_the_routes_as_soon_as_it_is_created() -> None:
+    async with (
+        open_test_server({"autoCreateTopicEnable": "false"}) as server,
+        open_producer("g", name_servers=server.name_servers) as producer,
+    ):
+        server.create_topic("Mine", queues=7)
+        queues = await producer.publish_queues("Mine")
+        assert len(queues) == 7
+        with pytest.raises(NoRoute):
+            await producer.send(Message(topic="Other", body=b"1"))
+
+
+def test_servers_beside_each_other_share_nothing() -> None:
+    with open_test_server() as one, open_test_server() as other:
+        assert one.name_servers != other.name_servers
+        with open_blocking_producer("g", name_servers=one.name_servers) as producer:
+            producer.send(Message(topic="T", body=b"1"))
+        other.advance(3600)
+        assert (len(one.messages("T")), len(other.messages("T"))) == (1, 0)
+        assert abs(one.now_ms - time.time() * 1000) < 60_000
+
+
+def test_nothing_can_be_asked_of_a_server_that_is_closed() -> None:
+    with open_test_server() as server:
+        pass
+    for use in (lambda: server.advance(1), lambda: server.messages("T")):
+        with pytest.raises(ServerClosed, match="use it within its block"):
+            use()
+
+
+def test_the_clock_does_not_go_back() -> None:
+    with open_test_server() as server, pytest.raises(ValueError, match="forward only"):
+        server.advance(-1)
+
+
+def test_several_threads_move_the_clock() -> None:
+    with open_test_server() as server, ThreadPoolExecutor(8) as pool:
+        before_ms = server.now_ms
+        assert list(pool.map(server.advance, [60.0] * 40)) == [None] * 40
+        assert server.now_ms - before_ms >= 2_400_000
+
+
+def test_settings_that_cannot_be_are_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="brokerName"):
+        open_test_server({"brokerName": "a b"})
+
+
+def test_a_start_that_is_cancelled_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, begun, go_on = TestServer.start, threading.Event(), threading.Event()
+
+    def slow(server: TestServer) -> None:
+        begun.set()
+        assert go_on.wait(60)
+        start(server)
+
+    monkeypatch.setattr(TestServer, "start", slow)
+
+    async def main() -> None:
+        async def use() -> None:
+            async with open_test_server():
+                raise AssertionError("the block must not begin")
+
+        task = asyncio.ensure_future(use())
+        assert await asyncio.to_thread(begun.wait, 60)
+        task.cancel()
+        await asyncio.sleep(0)
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert server_threads() == []
+
+
+async def test_an_error_in_the_block_is_the_one_that_is_seen() -> None:
+    async def fail() -> None:
+        async with open_test_server():
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+
+
+def test_a_start_takes_less_than_a_tenth_of_a_second() -> None:
+    """Of processor time, the best of five: the machine may be busy with something else."""
+    taken = []
+    for _ in range(5):
+        begun = time.process_time()
+        with open_test_server():
+            taken.append(time.process_time() - begun)
+    assert min(taken) < 0.1
+
+
+def run_pytest(path: Path) -> subprocess.CompletedProcess[str]:
+    """Run a test file as a project does that has lanemq installed, and its plugin with it."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "lanemq.pytest_plugin", str(path)]
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }
+    return subprocess.run(
+        command, cwd=path.parent, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.slow
+def test_the_documented_tests_pass(tmp_path: Path) -> None:
+    assert len(BLOCKS) >= 5
+    for number, block in enumerate(BLOCKS):
+        (tmp_path / f"test_block_{number}.py").write_text(block)
+    done = run_pytest(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(re.findall('def test_', ''.join(BLOCKS)))} passed" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_plugin_imports_nothing_for_those_who_do_not_use_it(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import sys\n\ndef test_it():\n    assert 'trio' not in sys.modules\n"
+    )
+    done = run_pytest(tmp_path / "test_it.py")
+    assert done.returncode == 0, done.stdout + done.stderr

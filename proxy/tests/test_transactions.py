@@ -1,0 +1,317 @@
+"""A half message is seen by nobody until its transaction is committed, and once then."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from lanemq.testkit.clocks import StandingClock
+from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker, send_header
+from lanemq.wire import RequestCode, SystemTopic
+from lanemq.wire.frame import Frame
+from lanemq.wire.headers import CheckTransactionState, EndTransaction
+from lanemq.wire.message import decode_message, decode_offset_id
+
+HALF, OP = SystemTopic.TRANSACTION_HALF, SystemTopic.TRANSACTION_OP_HALF
+ASIDE = SystemTopic.TRANSACTION_CHECK_MAX_TIME
+COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
+BORN_MS = 1_700_000_000_000
+PROPERTIES = {"TRAN_MSG": "true", "PGROUP": "pg", "UNIQ_KEY": "U1", "TAGS": "A"}
+TIMEOUT_MS = 6000
+
+
+async def send_half(client: Client, key: str = "U1", **changes: object) -> Frame:
+    properties = PROPERTIES | {"UNIQ_KEY": key} | changes.pop("properties", {})  # type: ignore[operator]
+    answer = await client.send("T", key.encode(), properties, sys_flag=4, **changes)
+    assert answer.code == 0, answer.remark
+    return answer
+
+
+async def end(
+    client: Client, half: Frame | CheckTransactionState, state: int, **changes: object
+) -> Frame:
+    """Ask with an answer, which clients do not want, but tests do."""
+    if isinstance(half, CheckTransactionState):
+        offset, position = half.tran_state_table_offset, half.commit_log_offset
+    else:
+        offset = int(half.fields["queueOffset"])
+        position = decode_offset_id(half.fields["msgId"])[1]
+    values: dict[str, object] = {
+        "producer_group": "pg",
+        "tran_state_table_offset": offset,
+        "commit_log_offset": position,
+        "commit_or_rollback": state,
+        "msg_id": "U1",
+        **changes,
+    }
+    return await client.call(RequestCode.END_TRANSACTION, EndTransaction(**values).to_fields())  # type: ignore[arg-type]
+
+
+async def bodies(client: Client, topic: str = "T", queue_id: int = 0) -> list[bytes]:
+    return [message.body for message in await client.messages(topic, queue_id)]
+
+
+async def check(broker: TestBroker, clock: StandingClock, *, after_ms: int = TIMEOUT_MS) -> None:
+    clock.ms += after_ms
+    await broker.broker.clock_moved()
+
+
+async def asked(client: Client) -> tuple[CheckTransactionState, Frame]:
+    """The next question of the broker."""
+    if not client.pushed:
+        with trio.fail_after(60):
+            client.pushed.append(await client.peer.receive())
+    frame = client.pushed.pop(0)
+    assert (frame.code, frame.is_oneway) == (RequestCode.CHECK_TRANSACTION_STATE, True)
+    return CheckTransactionState.from_fields(frame.fields), frame
+
+
+async def test_a_half_message_waits_in_the_half_queue(client: Client) -> None:
+    answer = await send_half(client, queue_id=2, flag=3)
+    assert (answer.fields["queueId"], answer.fields["queueOffset"]) == ("2", "0")
+    assert await bodies(client, queue_id=2) == []
+    (half,) = await client.messages(HALF)
+    assert half.offset_id == answer.fields["msgId"]
+    assert (half.body, half.flag, half.sys_flag) == (b"U1", 3, 0)
+    stored = half.properties
+    assert {name: stored[name] for name in PROPERTIES} == PROPERTIES
+    assert (stored["REAL_TOPIC"], stored["REAL_QID"]) == ("T", "2")
+
+
+async def test_a_commit_delivers_the_message_with_what_java_clients_look_at(
+    client: Client,
+) -> None:
+    half = await send_half(client, queue_id=2, flag=3)
+    assert (await end(client, half, COMMIT)).code == 0
+    (message,) = await client.messages("T", 2)
+    assert (message.body, message.flag, message.tags) == (b"U1", 3, "A")
+    assert (message.sys_flag & 12, message.born_timestamp_ms) == (COMMIT, BORN_MS)
+    _, position = decode_offset_id(half.fields["msgId"])
+    assert message.prepared_transaction_offset == position
+    expected = PROPERTIES | {"REAL_TOPIC": "T", "REAL_QID": "2"}
+    assert {name: message.properties[name] for name in expected} == expected
+    assert "TRAN_PREPARED_QUEUE_OFFSET" not in message.properties
+    (op,) = await client.messages(OP)
+    assert (op.body, op.tags) == (b"0", "d"), "as 4.x and 5.x read it"
+
+
+async def test_a_rollback_delivers_nothing(
+    broker: TestBroker, client: Client, clock: StandingClock
+) -> None:
+    half = await send_half(client)
+    assert (await end(client, half, ROLLBACK)).code == 0
+    assert [op.body for op in await client.messages(OP)] == [b"0"]
+    await check(broker, clock)
+    assert len(await client.messages(HALF)) == 1, "nothing is asked about it"
+    assert await bodies(client) == []
+
+
+@pytest.mark.parametrize("second", [COMMIT, ROLLBACK])
+@pytest.mark.parametrize("first", [COMMIT, ROLLBACK])
+async def test_only_the_first_end_of_a_transaction_counts(
+    client: Client, first: int, second: int
+) -> None:
+    half = await send_half(client)
+    assert (await end(client, half, first)).code == 0
+    assert (await end(client, half, second)).code == 0
+    assert await bodies(client) == ([b"U1"] if first == COMMIT else [])
+    assert len(await client.messages(OP)) == 1
+
+
+async def test_two_ends_in_one_read_are_one(client: Client) -> None:
+    half = await send_half(client)
+    fields = EndTransaction(
+        producer_group="pg",
+        tran_state_table_offset=0,
+        commit_log_offset=decode_offset_id(half.fields["msgId"])[1],
+        commit_or_rollback=COMMIT,
+        msg_id="U1",
+    ).to_fields()
+    frames = [client.frame(RequestCode.END_TRANSACTION, fields) for _ in range(2)]
+    await client.peer.send(*frames)
+    assert [(await client.peer.receive()).code for _ in frames] == [0, 0]
+    assert await bodies(client) == [b"U1"]
+
+
+async def test_an_end_for_something_else_touches_nothing(client: Client) -> None:
+    plain = await client.send("T", b"plain", {"PGROUP": "pg"})
+    half = await send_half(client)
+    _, position = decode_offset_id(half.fields["msgId"])
+    for named, changes, remark in (
+        (plain, {}, "Find prepared transaction message failed"),
+        (half, {"commit_log_offset": position + 1}, "Find prepared transaction message failed"),
+        (half, {"commit_log_offset": 1 << 60}, "Find prepared transaction message failed"),
+        (half, {"commit_log_offset": -1}, "Find prepared transaction message failed"),
+        (half, {"producer_group": "others"}, "The producer group wrong"),
+        (half, {"tran_state_table_offset": 7}, "The transaction state table offset wrong"),
+    ):
+        answer = await end(client, named, COMMIT, **changes)
+        assert (answer.code, answer.remark) == (1, remark)
+    assert await bodies(client) == [b"plain"]
+    assert await client.messages(OP) == []
+    assert (await end(client, half, COMMIT)).code == 0
+
+
+async def test_an_unknown_state_is_not_answered(client: Client) -> None:
+    half = await send_half(client)
+    fields = EndTransaction("pg", 0, 0, UNKNOWN, "U1").to_fields()
+    await client.peer.send(client.frame(RequestCode.END_TRANSACTION, fields))
+    assert (await end(client, half, ROLLBACK)).code == 0, "the next answer is the next one's"
+
+
+async def test_a_producer_is_asked_and_its_answer_counts(
+    broker: TestBroker, client: Client, clock: StandingClock
+) -> None:
+    half = await send_half(client, queue_id=1)
+    await client.heartbeat("producer", producers=("pg",))
+    await check(broker, clock, after_ms=TIMEOUT_MS - 1)
+    assert len(await client.messages(HALF)) == 1, "it has six seconds"
+    await check(broker, clock, after_ms=1)
+    header, frame = await asked(client)
+    message = decode_message(frame.body)
+    assert (message.topic, message.queue_id, message.body) == ("T", 1, b"U1")
+    assert (message.queue_offset, message.log_position) == (1, header.commit_log_offset)
+    assert message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+    assert header.tran_state_table_offset == 1
+    assert header.msg_id == header.transaction_id == "U1"
+    assert decode_offset_id(header.offset_msg_id or "")[1] == header.commit_log_offset
+    assert header.commit_log_offset > decode_offset_id(half.fields["msgId"])[1]
+    assert (await end(client, header, COMMIT, from_transaction_check=True)).code == 0
+    assert await bodies(client, queue_id=1) == [b"U1"]
+    await check(broker, clock)
+    assert len(await client.messages(HALF)) == 2
+
+
+@pytest.mark.parametrize("late", [COMMIT, ROLLBACK])
+async def test_an_end_that_was_on_its_way_while_the_broker_asked_ends_it_once(
+    broker: TestBroker, client: Client, clock: StandingClock, late: int
+) -> None:
+    half = await send_half(client)
+    await client.heartbeat("producer", producers=("pg",))
+    await check(broker, clock)
+    first, _ = await asked(client)
+    await check(broker, clock)
+    second, _ = await asked(client)
+    assert (await end(client, half, late)).code == 0
+    for header in (first, second):
+        assert (await end(client, header, COMMIT, from_transaction_check=True)).code == 0
+    assert await bodies(client) == ([b"U1"] if late == COMMIT else [])
+    await check(broker, clock)
+    assert len(await client.messages(HALF)) == 3, "nobody is asked again"
+
+
+async def test_any_live_producer_of_the_group_is_asked_in_turn(
+    broker: TestBroker, client: Client, clock: StandingClock
+) -> None:
+    await send_half(client)
+    others = [broker.connect() for _ in range(2)]
+    for number, other in enumerate(others):
+        await other.heartbeat(f"p{number}", producers=("pg",))
+    stranger = broker.connect()
+    await stranger.heartbeat("stranger", producers=("another",))
+    for _ in range(4):
+        await check(broker, clock)
+    for other in others:
+        answer = await other.call(RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"})
+        assert answer.code == 0
+        assert len(other.pushed) == 2
+    await stranger.call(RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"})
+    assert stranger.pushed == []
+
+
+async def test_a_transaction_that_nobody_answers_for_is_put_aside(
+    tmp_path: Path, clock: StandingClock
+) -> None:
+    async with open_test_broker(
+        tmp_path, now_ms=lambda: clock.ms, transaction_check_max=3
+    ) as broker:
+        client = broker.connect()
+        half = await send_half(client)
+        for _ in range(4):
+            await check(broker, clock)
+        assert [
+            m.properties.get("TRANSACTION_CHECK_TIMES") for m in await client.messages(HALF)
+        ] == [
+            None,
+            "1",
+            "2",
+            "3",
+        ], "dead producers count, too"
+        (aside,) = await client.messages(ASIDE)
+        assert (aside.body, aside.properties["REAL_TOPIC"]) == (b"U1", "T")
+        await check(broker, clock)
+        assert len(await client.messages(HALF)) == 4
+
+        answer = await client.call(
+            RequestCode.RESUME_CHECK_HALF_MESSAGE, {"topic": "T", "msgId": aside.offset_id}
+        )
+        assert answer.code == 0
+        assert len(await client.messages(HALF)) == 5
+        await client.heartbeat("producer", producers=("pg",))
+        await check(broker, clock)
+        header, _ = await asked(client)
+        assert (await end(client, header, COMMIT)).code == 0
+        assert await bodies(client) == [b"U1"]
+        assert half.code == 0
+
+
+async def test_a_half_message_older_than_the_log_is_put_aside(
+    broker: TestBroker, client: Client, clock: StandingClock
+) -> None:
+    await send_half(client, born_timestamp=BORN_MS - 73 * 3_600_000)
+    await check(broker, clock, after_ms=0)
+    assert await bodies(client, ASIDE) == [b"U1"]
+
+
+async def test_a_producer_may_ask_for_more_time(
+    broker: TestBroker, client: Client, clock: StandingClock
+) -> None:
+    await send_half(client, "slow", properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": "60"})
+    await send_half(client, "quick")
+    await check(broker, clock)
+    assert [m.body for m in await client.messages(HALF)] == [b"slow", b"quick", b"quick"]
+    await check(broker, clock, after_ms=60_000)
+    assert [m.body for m in await client.messages(HALF)][3:] == [b"slow", b"quick"]
+
+
+async def test_a_message_may_be_delayed_once_it_is_committed(client: Client) -> None:
+    half = await send_half(client, properties={"DELAY": "1"})
+    assert (await end(client, half, COMMIT)).code == 0
+    assert await bodies(client) == []
+    assert await bodies(client, SystemTopic.SCHEDULE) == [b"U1"]
+
+
+async def test_transactions_go_on_after_a_restart(tmp_path: Path, clock: StandingClock) -> None:
+    async with open_test_broker(tmp_path, now_ms=lambda: clock.ms) as broker:
+        client = broker.connect()
+        halves = {key: await send_half(client, key) for key in ("done", "undone", "open", "late")}
+        await end(client, halves["done"], COMMIT)
+        await end(client, halves["undone"], ROLLBACK)
+        await check(broker, clock)
+    async with open_test_broker(tmp_path, now_ms=lambda: clock.ms) as broker:
+        client = broker.connect()
+        assert (await end(client, halves["late"], COMMIT)).code == 0
+        await client.heartbeat("producer", producers=("pg",))
+        await check(broker, clock)
+        header, frame = await asked(client)
+        assert decode_message(frame.body).body == b"open", "the others have ended"
+        assert decode_message(frame.body).properties["TRANSACTION_CHECK_TIMES"] == "2"
+        assert (await end(client, header, COMMIT)).code == 0
+        for key in ("done", "undone"):
+            await end(client, halves[key], COMMIT)
+        assert sorted(await bodies(client)) == [b"done", b"late", b"open"]
+
+
+async def test_a_broker_that_is_told_to_refuses_half_messages(tmp_path: Path) -> None:
+    async with open_test_broker(tmp_path, reject_transaction_message=True) as broker:
+        client = broker.connect()
+        answer = await client.send("T", b"half", PROPERTIES, sys_flag=4)
+        assert answer.code == 16
+        assert "sending transaction message is forbidden" in (answer.remark or "")
+        assert await client.messages(HALF) == []
+
+
+async def test_clients_cannot_write_into_the_queues_of_transactions(client: Client) -> None:
+    for topic in (HALF, OP, ASIDE):
+        fields = send_header(topic).to_letters()
+        assert (await client.call(RequestCode.SEND_MESSAGE_V2, fields, b"x")).code == 16

@@ -1,0 +1,40 @@
+"""Written after lanemq.sdk.kv._lock by sdk/tools/generate_faces.py; change it there."""
+
+from typing import final
+
+from lanemq.wire.kv import Step
+
+from ...kv import _lock as _core
+from .._bridge import Bridge
+
+
+@final
+class Lock:
+    """A lock that is held, as far as its holder can know. Made by ``lock`` and ``leader``."""
+
+    def __init__(self, core: _core.Lock, bridge: Bridge) -> None:
+        self._core = core
+        self._bridge = bridge
+
+    @property
+    def key(self) -> bytes:
+        """The key of the entry that is the lock."""
+        return self._bridge.run(lambda: self._core.key)
+
+    @property
+    def fencing(self) -> int:
+        """A number that goes with the lock: every later holder of any lock here has a higher one.
+
+        Whoever is asked on behalf of the lock can refuse a lower number than the highest seen.
+        """
+        return self._bridge.run(lambda: self._core.fencing)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is still held: it was renewed in time, and nobody removed it."""
+        return self._bridge.run(lambda: self._core.is_held)
+
+    @property
+    def check(self) -> Step:
+        """A condition for a batch: its other steps are done only while the lock is held."""
+        return self._bridge.run(lambda: self._core.check)

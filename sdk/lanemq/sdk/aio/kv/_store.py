@@ -1,0 +1,171 @@
+"""Written after lanemq.sdk.kv._store by sdk/tools/generate_faces.py; change it there."""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Literal, final
+
+from lanemq.wire.kv import Entry, LoadedEntry, NamespaceStatus, Page, Step
+
+from ...kv import _store as _core
+from ...kv._results import BatchResult, CasResult
+from .._bridge import Bridge
+from ._checkpoint import Checkpoint
+from ._lock import Lock
+from ._watch import Watch
+
+
+@final
+class KeyValueStore:
+    """Keys and values of one namespace, at a broker of lanemq. Made by ``open_kv_store``.
+
+    Any number of tasks may use it at once. A call is tried again while the broker is away or
+    busy, for ``timeout_s``; a write is done once all the same.
+    """
+
+    def __init__(self, core: _core.KeyValueStore, bridge: Bridge) -> None:
+        self._core = core
+        self._bridge = bridge
+        self.namespace: str = core.namespace
+        """The namespace."""
+
+    async def close(self) -> None:
+        """Close this client as the end of its `async with` block does; again does no harm."""
+        await self._bridge.close()
+
+    async def create(self) -> None:
+        """Make the namespace, if it is missing, at the broker that the store was opened with.
+
+        Where none was named, only a broker makes it that has never had another one beside it:
+        else the namespace may be that of a broker which is down. Raises ``NoNamespace`` then,
+        and as ``put``.
+        """
+        await self._bridge.call(
+            self._core.create,
+        )
+
+    async def put(self, key: bytes, value: bytes, *, ttl_s: float | None = None) -> int:
+        """Put a value, which is gone after ``ttl_s`` seconds, or stays; returns its version.
+
+        Raises ``KvRejected`` for what breaks a limit, ``KvNotSupported``, ``KvStateLost``,
+        ``NoNamespace`` where it is missing and is not made (see ``create``), and after
+        ``timeout_s`` ``BrokerUnreachable``, ``RequestTimedOut`` or ``RefusedByBroker``:
+        then it may have been done, or be done later.
+        """
+        return await self._bridge.call(self._core.put, key, value, ttl_s=ttl_s)
+
+    async def get(
+        self, key: bytes, *, consistency: Literal["linearizable", "local"] = "linearizable"
+    ) -> Entry | None:
+        """Return the entry of a key; None where there is none.
+
+        Raises ``NoNamespace``, and as ``put``.
+        """
+        return await self._bridge.call(self._core.get, key, consistency=consistency)
+
+    async def delete(self, key: bytes) -> int:
+        """Delete an entry; returns the version that is gone, 0 where there was none."""
+        return await self._bridge.call(self._core.delete, key)
+
+    async def compare_and_set(
+        self,
+        key: bytes,
+        value: bytes | None,
+        *,
+        version: int | None = None,
+        expected: bytes | None = None,
+        ttl_s: float | None = None,
+    ) -> CasResult:
+        """Put a value (None deletes) if the entry has a version, or a value.
+
+        ``version`` 0 is that there is no entry. One of ``version`` and ``expected`` has to be
+        given. Raises as ``put``.
+        """
+        return await self._bridge.call(
+            self._core.compare_and_set, key, value, version=version, expected=expected, ttl_s=ttl_s
+        )
+
+    async def multi_get(self, keys: Sequence[bytes]) -> list[Entry | None]:
+        """Return an entry, or None, for each of up to 1,024 keys. Raises as ``get``."""
+        return await self._bridge.call(self._core.multi_get, keys)
+
+    async def batch(self, steps: Sequence[Step]) -> BatchResult:
+        """Do several steps, each about another key, all or, where a condition fails, none.
+
+        Raises as ``put``.
+        """
+        return await self._bridge.call(self._core.batch, steps)
+
+    async def prefix(
+        self,
+        prefix: bytes = b"",
+        *,
+        limit: int = 1000,
+        cursor: bytes | None = None,
+        keys_only: bool = False,
+        snapshot: str | None = None,
+    ) -> Page:
+        """Return a page of the entries under ``prefix``, in the order of their bytes.
+
+        It has ``limit`` entries at most, 1,000, and a MiB; all are of one moment. Where many keys
+        are gone it may have none: the last one is that without a cursor. The next page
+        begins at ``page.cursor``, and may show later changes: unless this one was asked for with
+        ``snapshot="new"``, and the next with ``page.snapshot``, within a minute. Raises as
+        ``get``, and ``KvCompacted`` for a snapshot that is not there any more.
+        """
+        return await self._bridge.call(
+            self._core.prefix,
+            prefix,
+            limit=limit,
+            cursor=cursor,
+            keys_only=keys_only,
+            snapshot=snapshot,
+        )
+
+    async def status(self) -> NamespaceStatus:
+        """Return what there is in the namespace, and the hash of its state. Raises as ``get``."""
+        return await self._bridge.call(
+            self._core.status,
+        )
+
+    async def load(self, entries: Sequence[LoadedEntry]) -> None:
+        """Take over entries as they are, versions and times included. Raises as ``put``."""
+        await self._bridge.call(self._core.load, entries)
+
+    async def clear(self) -> None:
+        """Delete everything in the namespace. Raises as ``put``."""
+        await self._bridge.call(
+            self._core.clear,
+        )
+
+    def watch(self, prefix: bytes = b"", *, position: int | None = None) -> Watch:
+        """Return the changes under ``prefix``: from ``position`` on, or from now."""
+        return Watch(self._bridge.run(self._core.watch, prefix, position=position), self._bridge)
+
+    def checkpoint(self, name: str) -> Checkpoint:
+        """Return the checkpoint of a name."""
+        return Checkpoint(self._bridge.run(self._core.checkpoint, name), self._bridge)
+
+    def lock(
+        self, key: bytes, *, ttl_s: float = 15.0, wait_s: float | None = None
+    ) -> AbstractAsyncContextManager[Lock]:
+        """Hold a lock for the length of a block, for as long as this process lives.
+
+        It is renewed by itself. Whoever dies without giving it up keeps it for ``ttl_s``
+        seconds more. Nobody waits longer than ``wait_s``; None is for ever.
+
+        Raises ``LockNotAcquired``, and ``LockLost`` at the end of the block if it was not held
+        all the time: ask ``lock.is_held`` before what only the holder may do, and hand on
+        ``lock.fencing`` to whom it is done to, or ``lock.check`` in a ``batch``.
+        """
+        return self._bridge.open(Lock, self._core.lock, key, ttl_s=ttl_s, wait_s=wait_s)
+
+    def leader(
+        self, name: str, *, ttl_s: float = 15.0, wait_s: float | None = None, owner: bytes = b""
+    ) -> AbstractAsyncContextManager[Lock]:
+        """Be the leader of ``name`` for the length of a block: the lock ``leader/NAME``.
+
+        Others see ``owner`` in the value of that key. See ``lock``.
+        """
+        return self._bridge.open(
+            Lock, self._core.leader, name, ttl_s=ttl_s, wait_s=wait_s, owner=owner
+        )

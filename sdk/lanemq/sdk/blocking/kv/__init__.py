@@ -1,0 +1,64 @@
+"""lanemq.sdk.kv for programs without an event loop.
+
+Written by sdk/tools/generate_faces.py.
+"""
+
+from lanemq.wire.kv import (
+    Action,
+    Change,
+    ChangeKind,
+    Entry,
+    LoadedEntry,
+    NamespaceStatus,
+    Page,
+    Step,
+    StepResult,
+)
+
+from ...kv._errors import (
+    CheckpointMoved,
+    KvCompacted,
+    KvNotSupported,
+    KvRejected,
+    KvStateLost,
+    KvWriteForgotten,
+    LockLost,
+    LockNotAcquired,
+    NoNamespace,
+)
+from ...kv._offset_store import KvOffsetStore
+from ...kv._results import BatchResult, CasResult
+from ._checkpoint import Checkpoint
+from ._lock import Lock
+from ._open import open_kv_store
+from ._store import KeyValueStore
+from ._watch import Watch
+
+__all__ = [
+    "Action",
+    "BatchResult",
+    "CasResult",
+    "Change",
+    "ChangeKind",
+    "Checkpoint",
+    "CheckpointMoved",
+    "Entry",
+    "KeyValueStore",
+    "KvCompacted",
+    "KvNotSupported",
+    "KvOffsetStore",
+    "KvRejected",
+    "KvStateLost",
+    "KvWriteForgotten",
+    "LoadedEntry",
+    "Lock",
+    "LockLost",
+    "LockNotAcquired",
+    "NamespaceStatus",
+    "NoNamespace",
+    "Page",
+    "Step",
+    "StepResult",
+    "Watch",
+    "open_kv_store",
+]

@@ -1,0 +1,38 @@
+"""Written after lanemq.sdk.kv._checkpoint by sdk/tools/generate_faces.py; change it there."""
+
+from typing import final
+
+from ...kv import _checkpoint as _core
+from .._bridge import Bridge
+
+
+@final
+class Checkpoint:
+    """A value under ``checkpoint/NAME``, saved by one worker at a time. Made by ``checkpoint``.
+
+    A worker that was replaced, and does not know it, cannot overwrite what its successor saved.
+    """
+
+    def __init__(self, core: _core.Checkpoint, bridge: Bridge) -> None:
+        self._core = core
+        self._bridge = bridge
+        self.name: str = core.name
+        """Its name."""
+
+    def load(self) -> bytes | None:
+        """Return what was saved last; None where nothing was.
+
+        A namespace that is missing is made first, since it may be another broker's that is down:
+        what cannot be read is not nothing. Raises as ``KeyValueStore.put``.
+        """
+        return self._bridge.call(
+            self._core.load,
+        )
+
+    def save(self, value: bytes) -> None:
+        """Replace what this worker loaded or saved last; without either, load first.
+
+        Raises ``CheckpointMoved`` where somebody else saved meanwhile, and as
+        ``KeyValueStore.put``.
+        """
+        self._bridge.call(self._core.save, value)

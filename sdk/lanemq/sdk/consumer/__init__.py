@@ -1,0 +1,1 @@
+"""Consumers: membership of a group, progress, push and lite pull."""

@@ -1,0 +1,224 @@
+"""The common core of push and lite pull consumers: membership, progress, life.
+
+Source: RocketMQ 4.9.8, DefaultMQPushConsumerImpl, DefaultLitePullConsumerImpl.
+"""
+
+from functools import partial
+from typing import final
+
+import trio
+
+from lanemq.wire import retry_topic
+from lanemq.wire.bodies import (
+    ConsumerData,
+    ConsumeType,
+    ExpressionType,
+    MessageQueue,
+    SubscriptionData,
+)
+
+from .._errors import BrokerUnreachable, RequestTimedOut
+from .._options import ConsumerOptions, MessageModel
+from ..net._client import Client
+from ..observe._consume_stats import TopicStats
+from ..observe._log import get_logger
+from ._expressions import Expression, subscription
+from ._group_calls import GroupCalls
+from ._membership import Membership
+from ._offset_store import StoreCommits
+from ._offsets import GroupOffsets, LocalOffsets, Offsets
+from ._queue_changes import QueueChanges
+from .pulls._held_queue import HeldQueue
+from .pulls._pauses import Pauses
+from .pulls._pull_loop import Deliver, Progress, PullLoop
+
+LOGGER = get_logger("lanemq.sdk.consumer")
+
+# Seconds for reporting progress when a consumer ends. It is shielded from cancellation.
+PERSIST_TIMEOUT_S = 3.0
+
+
+def _terms(wanted: SubscriptionData) -> tuple[str, str]:
+    """Return what a subscription asks for, whenever it was made."""
+    return wanted.expression_type, wanted.sub_string
+
+
+@final
+class ConsumerCore:
+    """The parts of one consumer, put together."""
+
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        options: ConsumerOptions,
+        nursery: trio.Nursery,
+        *,
+        consume_type: ConsumeType,
+        batch: int,
+        deliver: Deliver,
+        progress: Progress | None = None,
+        offsets: Offsets | None = None,
+        commit_in_passing: bool = True,
+    ) -> None:
+        self.client = client
+        self.group = group
+        self.options = options
+        self.nursery = nursery
+        self.consume_type = consume_type
+        self.subscriptions: dict[str, SubscriptionData] = {}
+        self.stats: dict[str, TopicStats] = {}
+        self.started_ms = client.clock_ms()
+        self.calls = GroupCalls(client, group)
+        self.pauses = Pauses()
+        self._changing = trio.Lock()  # subscriptions change one after the other
+        self.broadcasting = options.message_model is MessageModel.BROADCASTING
+        self.offsets: Offsets = offsets or (
+            LocalOffsets(options.offsets_dir / options.client.instance / f"{group}.json")
+            if self.broadcasting
+            else GroupOffsets(
+                self.calls if options.offset_store is None else StoreCommits(options.offset_store)
+            )
+        )
+        self.changes = QueueChanges(options.on_queues_changed, options.client.namespace)
+        self.membership = Membership(
+            client, self.calls, self.offsets, options, self.subscriptions, self.changes, nursery
+        )
+        active = consume_type is ConsumeType.ACTIVELY
+        self.membership.pull_with(
+            PullLoop(
+                client,
+                self.calls,
+                self.offsets,
+                options,
+                batch=batch,
+                # A lite pull consumer may read queues that its heartbeat does not speak of.
+                post_subscription=active,
+                commit_in_passing=commit_in_passing and not active and not self.broadcasting,
+                deliver=deliver,
+                progress=progress or self.progress,
+                stats=self.topic_stats,
+                correct=self._correct,
+                pauses=self.pauses,
+                queues_held=self.membership.count,
+            )
+        )
+        client.add_consumer(group, self.describe)
+        client.routes.on_change(self.membership.wake)
+
+    def describe(self) -> ConsumerData:
+        """Describe the consumer for heartbeats."""
+        return ConsumerData(
+            group_name=self.group,
+            consume_type=self.consume_type.value,
+            message_model=self.options.message_model.value,
+            consume_from_where=self.options.consume_from.value,
+            subscription_data_set=tuple(self.subscriptions.values()),
+        )
+
+    def subscribe(self, topic: str, expression: Expression) -> None:
+        """Read ``topic`` from the next division on. Raises ``InvalidName``."""
+        self._subscribe(self._subscription(topic, expression))
+
+    def _subscription(self, topic: str, expression: Expression) -> SubscriptionData:
+        known = self.subscriptions.get(topic)
+        # Brokers take what has a higher version, and the clock counts milliseconds only.
+        version_ms = max(self.client.clock_ms(), known.sub_version + 1 if known else 0)
+        return subscription(topic, expression, version_ms)
+
+    def _subscribe(self, wanted: SubscriptionData) -> None:
+        self.subscriptions[wanted.topic] = wanted
+        self.client.routes.watch(wanted.topic)
+
+    def subscribe_retries(self) -> None:
+        """Read what the group asked to have again. Nobody does in a broadcasting group."""
+        if not self.broadcasting:
+            self.subscribe(retry_topic(self.group), "*")
+
+    async def change_subscription(self, topic: str, expression: Expression) -> None:
+        """Read ``topic`` from now on, or by another expression than before.
+
+        On return its queues are held, but for those whose listeners run with messages of the
+        expression before: what these do counts. Raises ``InvalidName`` and what ``join`` does;
+        then nothing has changed.
+        """
+        async with self._changing:
+            wanted, known = self._subscription(topic, expression), self.subscriptions.get(topic)
+            await self.client.routes.refresh(topic)
+            await self._check_expression(wanted)
+            if known is None or _terms(known) != _terms(wanted):
+                self._subscribe(wanted)
+                await self.membership.give_up(topic)
+                await self.client.heartbeat()
+            if not await self.membership.rebalance():
+                self.membership.wake()  # it goes on trying
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Read ``topic`` no longer; what listeners still do of it counts."""
+        async with self._changing:
+            if self.subscriptions.pop(topic, None) is not None:
+                self.client.routes.unwatch(topic)
+                await self.membership.give_up(topic)
+                await self.client.heartbeat()
+
+    async def join(self) -> None:
+        """Learn the routes and make the group known at the brokers.
+
+        Raises ``BrokerUnreachable`` or ``RequestTimedOut`` if no name server answers. A topic
+        without a route is no error: it may come. Raises ``RefusedByBroker`` if a broker does
+        not filter by the expression of a subscription.
+        """
+        for topic, wanted in tuple(self.subscriptions.items()):
+            await self.client.routes.refresh(topic)
+            await self._check_expression(wanted)
+        await self.client.heartbeat()
+        retries = retry_topic(self.group)
+        if retries in self.subscriptions and self.client.routes.get(retries) is None:
+            # A first heartbeat makes the topic; often the name server knows it at once.
+            await self.client.refresh_quietly(retries)
+
+    async def _check_expression(self, wanted: SubscriptionData) -> None:
+        route = self.client.routes.get(wanted.topic)
+        if wanted.expression_type == ExpressionType.TAG or route is None:
+            return
+        for broker_name in sorted(route.brokers):
+            try:
+                await self.calls.check_subscription(broker_name, wanted)
+            except (BrokerUnreachable, RequestTimedOut) as error:
+                LOGGER.warning("%s: the subscription could not be checked: %s", wanted.topic, error)
+
+    def progress(self, held: HeldQueue) -> None:
+        """Note how far ``held`` is settled."""
+        if not held.dropped:
+            self.offsets.update(held.queue, held.messages.commit_offset)
+
+    def _correct(self, held: HeldQueue, offset: int) -> None:
+        correct = partial(self.membership.correct, held.queue, offset, of=held)
+        self.nursery.start_soon(correct)
+
+    async def reset(self, offsets: dict[MessageQueue, int], topic: str) -> None:
+        """Go on from given offsets, as an operator asked for; queues of others are left out."""
+        for queue, offset in offsets.items():
+            if queue.topic == topic and queue in self.membership.held:
+                LOGGER.info("%s: reset to offset %d", queue, offset)
+                await self.membership.correct(queue, offset, reset=True)
+
+    async def persist_loop(self) -> None:
+        """Report progress every ``offset_persist_interval_s``."""
+        while True:
+            await trio.sleep(self.options.offset_persist_interval_s)
+            await self.offsets.persist(wait=False)
+
+    async def leave(self) -> None:
+        """Report progress for the last time; not to be cancelled, but bounded."""
+        with trio.move_on_after(PERSIST_TIMEOUT_S, shield=True) as scope:
+            await self.offsets.persist(wait=True, again=True)
+        if scope.cancelled_caught:
+            LOGGER.warning("%s: progress could not be reported in time", self.group)
+
+    def topic_stats(self, topic: str) -> TopicStats:
+        """Counters of a topic."""
+        stats = self.stats.get(topic)
+        if stats is None:
+            stats = self.stats[topic] = TopicStats(trio.current_time())
+        return stats

@@ -1,0 +1,190 @@
+"""Answers to the requests that brokers send to a consumer.
+
+NOTIFY_CONSUMER_IDS_CHANGED 40, RESET_CONSUMER_CLIENT_OFFSET 220, GET_CONSUMER_STATUS_FROM_CLIENT
+221, GET_CONSUMER_RUNNING_INFO 307, CONSUME_MESSAGE_DIRECTLY 309.
+Source: RocketMQ 4.9.8, ClientRemotingProcessor.
+"""
+
+from collections.abc import Callable
+from typing import final
+
+import trio
+
+from lanemq.wire import VERSION, Refused, RequestCode, ResponseCode, Version
+from lanemq.wire.bodies import (
+    ConsumeMessageDirectlyResultBody,
+    ConsumeResult,
+    ConsumerRunningInfo,
+    GetConsumerStatusBody,
+    MessageQueue,
+    ProcessQueueInfo,
+    ResetOffsetBody,
+)
+from lanemq.wire.frame import Frame
+from lanemq.wire.headers import (
+    ConsumeMessageDirectly,
+    GetConsumerRunningInfo,
+    GetConsumerStatus,
+    NotifyConsumerIdsChanged,
+    ResetOffset,
+)
+from lanemq.wire.message import decode_message
+
+from .._listener import ConcurrentListener
+from .._messages import Outcome, ReceivedMessage
+from .._namespace import out_of_namespace, queue_out
+from .._ordered_listeners import OrderlyListener, StagedConcurrentListener
+from ..observe._log import get_logger
+from ..observe._task_dump import task_dump
+from ._consumer_core import ConsumerCore
+from ._listener_context import ListenerContext, takes_context
+from .pulls._held_queue import HeldQueue
+
+LOGGER = get_logger("lanemq.sdk.consumer")
+
+MIB = 1 << 20
+
+
+Listener = ConcurrentListener | OrderlyListener | StagedConcurrentListener
+
+
+def answer_brokers(
+    core: ConsumerCore,
+    listener: Listener | None,
+    *,
+    is_locked: Callable[[MessageQueue], bool] | None = None,
+    concurrency: Callable[[], int] = lambda: 0,
+) -> None:
+    """Answer the brokers' requests for ``core``; without a listener, 309 is refused.
+
+    ``is_locked`` says of an ordered consumer's queue whether its lock is held, ``concurrency``
+    how many listeners may run at once.
+    """
+    requests = _Requests(core, listener, is_locked, concurrency)
+    handle = core.client.remoting.handle
+    handle(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, requests.group_changed)
+    handle(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, requests.reset_offsets)
+    handle(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, requests.status)
+    handle(RequestCode.GET_CONSUMER_RUNNING_INFO, requests.running_info)
+    handle(RequestCode.CONSUME_MESSAGE_DIRECTLY, requests.consume_directly)
+
+
+@final
+class _Requests:
+    def __init__(
+        self,
+        core: ConsumerCore,
+        listener: Listener | None,
+        is_locked: Callable[[MessageQueue], bool] | None,
+        concurrency: Callable[[], int],
+    ) -> None:
+        self._core = core
+        self._listener = listener
+        self._is_locked = is_locked
+        self._concurrency = concurrency
+
+    def _check_group(self, group: str) -> None:
+        if group != self._core.group:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"The Consumer Group <{group}> not exist in this consumer",
+            )
+
+    def group_changed(self, frame: Frame, address: str) -> None:
+        """40: someone joined or left; divide the queues anew."""
+        header = NotifyConsumerIdsChanged.from_fields(frame.fields)
+        if header.consumer_group == self._core.group:
+            LOGGER.info("%s: group %s changed", address, header.consumer_group)
+            self._core.membership.wake()
+
+    async def reset_offsets(self, frame: Frame, address: str) -> None:
+        """220: an operator moved the group; go on from the offsets in the body."""
+        header = ResetOffset.from_fields(frame.fields)
+        self._check_group(header.group)
+        table = ResetOffsetBody.decode(frame.body).offset_table
+        LOGGER.info("%s: reset of %s, %d queues", address, header.topic, len(table))
+        await self._core.reset(dict(table), header.topic)
+
+    def status(self, frame: Frame, address: str) -> Frame:
+        """221: the offsets in memory, settled but perhaps not reported yet."""
+        header = GetConsumerStatus.from_fields(frame.fields)
+        self._check_group(header.group)
+        core = self._core
+        table = {
+            queue: offset
+            for queue in core.membership.held
+            if queue.topic == header.topic and (offset := core.offsets.get(queue)) is not None
+        }
+        return frame.reply(body=GetConsumerStatusBody(message_queue_table=table).encode())
+
+    def running_info(self, frame: Frame, address: str) -> Frame:
+        """307: everything an operator may want to know."""
+        header = GetConsumerRunningInfo.from_fields(frame.fields)
+        self._check_group(header.consumer_group)
+        core, now_s = self._core, trio.current_time()
+        listener = self._listener
+        info = ConsumerRunningInfo(
+            properties={
+                "PROP_NAMESERVER_ADDR": ";".join(core.client.routes.name_servers.addresses),
+                "PROP_CONSUME_TYPE": core.consume_type.value,
+                "PROP_CONSUMEORDERLY": str(isinstance(listener, OrderlyListener)).lower(),
+                "PROP_THREADPOOL_CORE_SIZE": str(self._concurrency()),
+                "PROP_CLIENT_VERSION": Version(VERSION).name,
+                "PROP_CONSUMER_START_TIMESTAMP": str(core.started_ms),
+            },
+            subscription_set=tuple(core.subscriptions.values()),
+            mq_table={
+                queue: self._queue_info(held) for queue, held in core.membership.held.items()
+            },
+            status_table={
+                topic: core.topic_stats(topic).status(now_s) for topic in core.subscriptions
+            },
+            jstack=task_dump() if header.jstack_enable else None,
+        )
+        return frame.reply(body=info.encode())
+
+    def _queue_info(self, held: HeldQueue) -> ProcessQueueInfo:
+        offsets = held.messages.offsets
+        return ProcessQueueInfo(
+            commit_offset=self._core.offsets.get(held.queue) or 0,
+            cached_msg_min_offset=offsets[0] if offsets else 0,
+            cached_msg_max_offset=offsets[-1] if offsets else 0,
+            cached_msg_count=len(offsets),
+            cached_msg_size_in_mib=held.messages.size_bytes // MIB,
+            last_pull_timestamp=held.last_pull_ms,
+            last_consume_timestamp=held.last_consume_ms,
+            locked=self._is_locked is not None and self._is_locked(held.queue),
+        )
+
+    async def consume_directly(self, frame: Frame, address: str) -> Frame:
+        """309: run the listener over the message in the body, and say how it went."""
+        header = ConsumeMessageDirectly.from_fields(frame.fields)
+        self._check_group(header.consumer_group)
+        if self._listener is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, "this consumer has no listener")
+        stored = decode_message(frame.body)
+        queue = MessageQueue(stored.topic, header.broker_name or "", stored.queue_id)
+        namespace = self._core.client.options.namespace
+        message = ReceivedMessage(stored, queue_out(namespace, queue), namespace)
+        started_s, remark = trio.current_time(), None
+        try:
+            handle = self._listener.handle
+            if takes_context(handle):
+                attempt = 1 + message.reconsume_times
+                group = out_of_namespace(namespace, self._core.group)
+                context = ListenerContext(group, message.queue, attempt, None)
+                outcome = await handle((message,), context)
+            else:
+                outcome = await handle((message,))
+        except Exception as error:  # the application's own
+            LOGGER.exception("the listener failed on %s, handed over by an operator", message)
+            result, remark = ConsumeResult.THROW_EXCEPTION, f"{type(error).__name__}: {error}"
+        else:
+            done = outcome is None or outcome is Outcome.SUCCESS
+            result = ConsumeResult.SUCCESS if done else ConsumeResult.LATER
+        body = ConsumeMessageDirectlyResultBody(
+            consume_result=result.value,
+            remark=remark,
+            spent_time_mills=int((trio.current_time() - started_s) * 1000),
+        )
+        return frame.reply(body=body.encode())

@@ -1,0 +1,58 @@
+"""Subscription expressions: tags, or a condition on properties.
+
+Source: RocketMQ 4.9.8, MessageSelector, FilterAPI.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+from lanemq.wire import LocalProtocolError
+from lanemq.wire.bodies import ExpressionType, SubscriptionData
+from lanemq.wire.sql92 import SqlInvalid, compile_sql
+
+from .._errors import InvalidName
+from .._validate import check_topic
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """A subscription to the messages whose properties meet a condition, in RocketMQ's SQL92.
+
+    ``Sql("price > 100 AND region IN ('eu', 'us')")``: names are properties (``TAGS`` and
+    ``KEYS`` among them), which are texts, turned into numbers where they are compared with
+    one. A property that is missing makes a comparison unknown, which does not match; ``IS
+    NULL`` asks for that. ``CONTAINS``, ``STARTSWITH`` and ``ENDSWITH`` need lanemq or 5.x.
+
+    The broker filters; one of Apache's needs ``enablePropertyFilter=true`` for it. Raises
+    ``InvalidName`` for what is no condition, with the place; also for anything behind a
+    complete one, which brokers would pass over in silence.
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        try:
+            compile_sql(self.text, strict=True)
+        except SqlInvalid as error:
+            raise InvalidName(f"not a condition in SQL: {error}") from error
+
+
+Expression: TypeAlias = str | Sql
+"""Tags, ``"A || B"`` or ``"*"`` for all; or a condition."""
+
+
+def subscription(topic: str, expression: Expression, version_ms: int) -> SubscriptionData:
+    """The subscription of ``topic`` for a heartbeat. Raises ``InvalidName``."""
+    check_topic(topic)
+    if isinstance(expression, Sql):
+        return SubscriptionData(
+            topic,
+            expression.text,
+            sub_version=version_ms,
+            expression_type=ExpressionType.SQL92.value,
+        )
+    try:
+        return SubscriptionData.of_tags(topic, expression, sub_version=version_ms)
+    except LocalProtocolError as error:
+        raise InvalidName(f"the expression for topic {topic}: {error}; write 'A || B'") from error

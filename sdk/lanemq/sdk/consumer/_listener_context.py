@@ -1,0 +1,63 @@
+"""The context of a listener's call: stage, group, attempt, queue.
+
+Source: RocketMQ 4.9.8, ConsumeConcurrentlyContext, ConsumeOrderlyContext; proposal RIP-22,
+ConsumeStagedConcurrentlyContext.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Final, TypeVar, final
+
+import msgspec
+
+from lanemq.wire.bodies import MessageQueue
+
+WANTED: Final = 2  # parameters of a listener that takes a context
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@final
+class Stage(msgspec.Struct, frozen=True):
+    """The stage of a queue that messages belong to."""
+
+    index: int
+    """Counts from 0; what follows the last stage has the number of stages."""
+    size: int | None
+    """The number of its messages; None for what follows the last stage."""
+    first_number: int
+    """The number of the first message at hand, counted in its queue from 0 since the counter was
+    reset last."""
+    strategy: str | None = None
+    """The strategy that the messages belong to; None for a listener that has no strategies."""
+
+
+@final
+class ListenerContext(msgspec.Struct, frozen=True):
+    """Circumstances of one call of a listener."""
+
+    group: str
+    queue: MessageQueue
+    """The queue that all the messages were read from."""
+    attempt: int
+    """The number of this delivery, from 1; of several messages, the highest."""
+    stage: Stage | None
+    """None but for a staged listener, and for what comes by the group's retry topic."""
+
+
+def takes_context(handle: Callable[..., object]) -> bool:
+    """Return whether ``handle`` has a second parameter that somebody has to give."""
+    try:
+        parameters = inspect.signature(handle).parameters.values()
+    except (TypeError, ValueError):  # nothing is known of some that are written in C
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    given = [p for p in parameters if p.kind in positional and p.default is p.empty]
+    return len(given) >= WANTED
+
+
+def like(handle: Callable[..., object], wrapper: F) -> F:
+    """``wrapper``, which takes what ``handle`` does and passes it on."""
+    if takes_context(handle):
+        wrapper.__signature__ = inspect.signature(handle)  # type: ignore[attr-defined] # functions do
+    return wrapper

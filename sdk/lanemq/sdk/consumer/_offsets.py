@@ -1,0 +1,215 @@
+"""A group's offsets in its queues: in memory, and now and then made to last.
+
+Source: RocketMQ 4.9.8, RemoteBrokerOffsetStore, LocalFileOffsetStore.
+"""
+
+import os
+from collections.abc import Hashable, Iterable
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol, final
+
+import trio
+
+from lanemq.wire import RemoteProtocolError
+from lanemq.wire.bodies import MessageQueue, MessageQueueOffsets
+
+from .._errors import LanemqError
+from ..observe._log import get_logger
+
+LOGGER = get_logger("lanemq.sdk.offsets")
+AGAIN_S: Final = 30.0
+"""Seconds after which an offset is committed again though it did not change. A broker writes
+offsets every 5 s: one that was killed in between has lost what it had taken."""
+NOT_COMMITTED_S: Final = 60.0
+"""Seconds for which an offset that could not be committed is remembered of a queue given up."""
+
+
+class Offsets(Protocol):
+    """Offsets count messages; one is the next that the group has to read."""
+
+    async def load(self, queue: MessageQueue) -> int | None:
+        """Return the offset that was made to last, or None if none was."""
+
+    def get(self, queue: MessageQueue) -> int | None:
+        """Return the offset in memory."""
+
+    def update(self, queue: MessageQueue, offset: int) -> None:
+        """Set it in memory, forward or back."""
+
+    def reset(self, queue: MessageQueue, offset: int) -> None:
+        """Set it because an operator wishes so, and not because messages are finished."""
+
+    def forget(self, queue: MessageQueue) -> None:
+        """Drop it from memory: the queue is another's now."""
+
+    async def persist(
+        self, queues: Iterable[MessageQueue] | None = None, *, wait: bool, again: bool = False
+    ) -> None:
+        """Make what changed last, for ``queues`` or all; failures are logged.
+
+        With ``wait`` it has happened, or failed for good, on return. ``again`` includes what did
+        not change: a broker may have lost it since, and these queues are read no more.
+        """
+
+
+class Committing(Protocol):
+    """The place of a group's offsets; the first two raise ``LanemqError``."""
+
+    async def committed_offset(self, queue: MessageQueue) -> int | None: ...
+
+    async def commit_offset(self, queue: MessageQueue, offset: int, *, wait: bool) -> None: ...
+
+    def place(self, queue: MessageQueue) -> Hashable:
+        """Return a value that is another one when the offset is kept elsewhere from now on."""
+
+
+class _Committed(NamedTuple):
+    offset: int
+    place: Hashable
+    """The place it is kept at."""
+    again_s: float
+    """Time of its next commit."""
+
+
+@final
+class GroupOffsets:
+    """Kept by each queue's broker, or a store; what the consumers of a clustering group use.
+
+    A queue whose lock ends with the connection to its broker is given up before its last offset
+    can be committed. Where the same consumer takes it again soon, it goes on from there.
+    """
+
+    def __init__(self, commits: Committing) -> None:
+        self._commits = commits
+        self._offsets: dict[MessageQueue, int] = {}
+        self._persisted: dict[MessageQueue, _Committed] = {}
+        self._not_committed: dict[MessageQueue, tuple[int, float]] = {}
+        """Offsets of queues that were given up, and the time until which they count."""
+
+    async def load(self, queue: MessageQueue) -> int | None:
+        stored = await self._commits.committed_offset(queue)
+        offset, until_s = self._not_committed.pop(queue, (0, 0.0))
+        if trio.current_time() >= until_s:
+            return stored
+        return offset if stored is None else max(stored, offset)
+
+    def get(self, queue: MessageQueue) -> int | None:
+        return self._offsets.get(queue)
+
+    def update(self, queue: MessageQueue, offset: int) -> None:
+        self._offsets[queue] = offset
+
+    def reset(self, queue: MessageQueue, offset: int) -> None:
+        self._not_committed.pop(queue, None)
+        self._offsets[queue] = offset
+
+    def forget(self, queue: MessageQueue) -> None:
+        offset, persisted = self._offsets.pop(queue, None), self._persisted.pop(queue, None)
+        if offset is not None and (persisted is None or persisted.offset != offset):
+            self._not_committed[queue] = offset, trio.current_time() + NOT_COMMITTED_S
+
+    async def persist(
+        self, queues: Iterable[MessageQueue] | None = None, *, wait: bool, again: bool = False
+    ) -> None:
+        chosen = tuple(self._offsets) if queues is None else tuple(queues)
+        changed = [
+            (queue, offset)
+            for queue in chosen
+            if (offset := self._offsets.get(queue)) is not None
+            and (again or not self._is_committed(queue, offset))
+        ]
+        # At once, and each within the time of a call: a broker that takes nothing holds up its own.
+        async with trio.open_nursery() as nursery:
+            for queue, offset in changed:
+                nursery.start_soon(self._commit, queue, offset, wait)
+
+    def _is_committed(self, queue: MessageQueue, offset: int) -> bool:
+        known = self._persisted.get(queue)
+        return (
+            known is not None
+            and known[:2] == (offset, self._commits.place(queue))
+            and trio.current_time() < known.again_s
+        )
+
+    async def _commit(self, queue: MessageQueue, offset: int, wait: bool) -> None:
+        again_s = trio.current_time() + AGAIN_S
+        place = self._commits.place(queue)
+        try:
+            await self._commits.commit_offset(queue, offset, wait=wait)
+        except LanemqError as error:
+            LOGGER.warning("cannot commit offset %d of %s: %s", offset, queue, error)
+        else:
+            if queue in self._offsets:
+                self._persisted[queue] = _Committed(offset, place, again_s)
+
+
+@final
+class LocalOffsets:
+    """Kept in a file of this machine; what a broadcasting consumer uses.
+
+    The file has the form of the Java client's, and like it a ``.bak`` of the version before.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offsets: dict[MessageQueue, int] = {}
+        self._persisted = self._read()
+
+    @property
+    def _backup(self) -> Path:
+        return self._path.with_name(self._path.name + ".bak")
+
+    def _read(self) -> dict[MessageQueue, int]:
+        for path in (self._path, self._backup):
+            try:
+                return dict(MessageQueueOffsets.decode(path.read_bytes()).offset_table)
+            except FileNotFoundError:
+                continue
+            except (OSError, RemoteProtocolError) as error:
+                LOGGER.warning("cannot read the offsets in %s: %s", path, error)
+        return {}
+
+    async def load(self, queue: MessageQueue) -> int | None:
+        return self._persisted.get(queue)
+
+    def get(self, queue: MessageQueue) -> int | None:
+        return self._offsets.get(queue)
+
+    def update(self, queue: MessageQueue, offset: int) -> None:
+        self._offsets[queue] = offset
+
+    reset = update
+
+    def forget(self, queue: MessageQueue) -> None:
+        self._offsets.pop(queue, None)
+
+    async def persist(
+        self, queues: Iterable[MessageQueue] | None = None, *, wait: bool, again: bool = False
+    ) -> None:
+        # One small file at a time: not worth a thread. Queues of other runs stay in it.
+        chosen = (
+            self._offsets
+            if queues is None
+            else {
+                queue: offset
+                for queue in queues
+                if (offset := self._offsets.get(queue)) is not None
+            }
+        )
+        merged = self._persisted | chosen
+        if merged == self._persisted:
+            return
+        try:
+            self._write(merged)
+        except OSError as error:
+            LOGGER.warning("cannot write the offsets to %s: %s", self._path, error)
+        else:
+            self._persisted = merged
+
+    def _write(self, offsets: dict[MessageQueue, int]) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self._path.with_name(self._path.name + ".tmp")
+        fresh.write_bytes(MessageQueueOffsets(offsets).encode())
+        if self._path.exists():
+            os.replace(self._path, self._backup)
+        os.replace(fresh, self._path)

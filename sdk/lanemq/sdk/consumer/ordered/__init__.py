@@ -1,0 +1,1 @@
+"""Ordered consumption: listeners, queue locks, stages and their progress."""

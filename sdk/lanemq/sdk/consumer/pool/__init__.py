@@ -1,0 +1,1 @@
+"""The worker pool that runs a listener: schedulers before it, completion behind it."""

@@ -1,0 +1,157 @@
+"""Completion of messages with an order: finished, handed over again in place, or dead letters.
+
+Source for orderly listeners: RocketMQ 4.9.8, ConsumeMessageOrderlyService.processConsumeResult.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeAlias, final
+
+import trio
+
+from lanemq.wire.bodies import MessageQueue
+
+from ..._messages import Outcome, ReceivedMessage, Retry
+from ..._ordered_listeners import AbandonMessage, OrderlyListener, StagedConcurrentListener
+from ...observe._log import get_logger
+from ..pulls._held_queue import HeldQueue
+from ._queue_consumer import Messages, OrderedScheduler, QueueConsumer
+
+LOGGER = get_logger("lanemq.sdk.listener")
+
+# A record that has to last before anything goes on could not be saved: again after this.
+SAVE_RETRY_S: Final = 1.0
+
+OrderedQueueConsumer: TypeAlias = QueueConsumer[OrderedScheduler]
+
+
+@final
+class OrderedCompletion:
+    """Completes the batches of an orderly or staged listener.
+
+    ``commit`` takes what offset is reached, ``save`` makes the record of a queue last at once,
+    and ``dead_letter`` puts a message with the dead letters; both say whether they could.
+    """
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        listener: OrderlyListener | StagedConcurrentListener,
+        *,
+        commit: Callable[[MessageQueue, int], None] | None,
+        save: Callable[[MessageQueue], Awaitable[bool]],
+        dead_letter: Callable[[ReceivedMessage], Awaitable[bool]],
+    ) -> None:
+        self._nursery = nursery
+        self._listener = listener
+        self._commit = commit
+        self._save = save
+        self._dead_letter = dead_letter
+
+    def complete(
+        self, consumer: OrderedQueueConsumer, batch: Messages, outcome: object, *, timed_out: bool
+    ) -> Awaitable[None] | None:
+        """Finish ``batch``, or have it handed over again; the worker waits for neither."""
+        if consumer.held.messages.dropped:
+            LOGGER.info("%s is not ours any more; %s may come again", consumer.held.queue, batch)
+        elif outcome is None or outcome is Outcome.SUCCESS:
+            self._finish(consumer, batch)
+        elif isinstance(outcome, AbandonMessage):
+            LOGGER.warning("the listener abandoned %s: %s", batch.messages, outcome)
+            self._nursery.start_soon(self._give_up, consumer, batch, batch.messages)
+        elif isinstance(outcome, Retry):
+            self._retry(consumer, batch, outcome)
+        else:
+            if outcome not in (Outcome.SUSPEND_CURRENT_QUEUE, Outcome.RETRY):
+                LOGGER.error("the listener returned %r, no Outcome; it comes again", outcome)
+            self._fail(consumer, batch, self._listener.suspend_s)
+        return None
+
+    def _retry(self, consumer: OrderedQueueConsumer, batch: Messages, retry: Retry) -> None:
+        """Finish what is settled; the rest comes again after the listener's own pause."""
+        if retry.delay_level:
+            LOGGER.error("Retry.delay_level is for a ConcurrentListener: %r", retry)
+        rest = len(batch.messages) - retry.settled
+        if retry.settled:
+            self._finish(consumer, batch, batch.messages[: retry.settled])
+        if rest > 0:
+            pause_s = self._listener.suspend_s if retry.suspend_s is None else retry.suspend_s
+            self._fail(consumer, batch, pause_s)
+
+    def nothing_found(self, held: HeldQueue) -> None:
+        """The queue went on past messages of other subscriptions."""
+        if self._commit is not None:
+            self._commit(held.queue, held.messages.commit_offset)
+
+    def nothing_to_take(self, consumer: OrderedQueueConsumer) -> None:
+        """Save the record of a counter that was reset, which the next message waits for."""
+        if consumer.scheduler.must_save and not consumer.saving:
+            consumer.saving = True
+            self._nursery.start_soon(self._save_reset, consumer)
+
+    async def _save_reset(self, consumer: OrderedQueueConsumer) -> None:
+        while not consumer.held.dropped and not consumer.retired:
+            waiting = consumer.scheduler.unsaved()
+            if await self._save(consumer.held.queue):
+                for scheduler in waiting:
+                    scheduler.saved()
+                consumer.saving = False
+                consumer.wake()
+                return
+            await trio.sleep(SAVE_RETRY_S)
+
+    def _finish(
+        self,
+        consumer: OrderedQueueConsumer,
+        batch: Messages,
+        messages: Sequence[ReceivedMessage] | None = None,
+    ) -> None:
+        """``messages`` of ``batch``, all of them if None, need nothing more."""
+        consumer.scheduler.finish(batch, messages)
+        held = consumer.held
+        held.release(batch.messages if messages is None else messages)
+        if self._commit is not None:
+            self._commit(held.queue, held.messages.commit_offset)
+
+    def _fail(self, consumer: OrderedQueueConsumer, batch: Messages, pause_s: float) -> None:
+        limit = self._listener.max_reconsume_times
+        over = [
+            message
+            for message in batch.messages
+            if limit is not None and message.reconsume_times >= limit
+        ]
+        for message in batch.messages:
+            if message not in over:
+                message.retries_in_place += 1
+        if over:
+            self._nursery.start_soon(self._give_up, consumer, batch, over)
+        else:
+            self._suspend(consumer, batch, pause_s)
+
+    def _suspend(self, consumer: OrderedQueueConsumer, batch: Messages, pause_s: float) -> None:
+        consumer.scheduler.suspend(batch)
+        self._nursery.start_soon(self._resume_later, consumer, batch, pause_s)
+
+    async def _resume_later(
+        self, consumer: OrderedQueueConsumer, batch: Messages, pause_s: float
+    ) -> None:
+        await trio.sleep(pause_s)
+        consumer.scheduler.resume(batch)
+        consumer.wake()
+
+    async def _give_up(
+        self, consumer: OrderedQueueConsumer, batch: Messages, messages: Sequence[ReceivedMessage]
+    ) -> None:
+        """Put ``messages`` with the dead letters, however long that takes; go on with the rest."""
+        for message in messages:
+            while not consumer.held.dropped:
+                if await self._dead_letter(message):
+                    break
+                await trio.sleep(self._listener.suspend_s)
+        if consumer.held.dropped:
+            return
+        rest = len(messages) < len(batch.messages)
+        self._finish(consumer, batch, messages)
+        if rest:
+            self._suspend(consumer, batch, self._listener.suspend_s)
+        else:
+            consumer.wake()

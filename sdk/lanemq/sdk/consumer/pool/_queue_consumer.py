@@ -1,0 +1,135 @@
+"""The state of one queue in a worker pool: its scheduler, its lock, and the calls that run."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar, Generic, Protocol, TypeVar, final
+
+import trio
+
+from ..._messages import ReceivedMessage
+from ...observe._consume_stats import TopicStats
+from .._listener_context import Stage
+from ..ordered._queue_locks import Lease
+from ..pulls._held_queue import HeldQueue
+from ._stage_scheduler import Batch, StageScheduler
+
+Messages = Batch[ReceivedMessage]
+
+
+class Scheduler(Protocol):
+    """Decides which messages of one queue may be handed to a listener next. No I/O, no clock."""
+
+    exclusive: ClassVar[bool]
+    """Whether what may run depends on what runs: then nothing starts beside calls that were
+    started when the queue was held before, and each call that ends is a reason to look again."""
+
+    def put(
+        self, messages: Iterable[ReceivedMessage], next_offset: int
+    ) -> Sequence[ReceivedMessage]:
+        """Messages arrived, behind all before; the next will not be below ``next_offset``.
+
+        Returns those that were finished when the queue was held before.
+        """
+
+    def skip_to(self, next_offset: int) -> None:
+        """Move on: nothing is wanted below ``next_offset`` but what came by ``put``."""
+
+    def take(self) -> Messages | None:
+        """Hand out the next batch, or None while there is none that may run."""
+
+    @property
+    def has_more(self) -> bool:
+        """Return whether ``take`` may have another batch, after it had one."""
+
+    def stage(self, batch: Messages) -> Stage | None:
+        """The stage of ``batch``; None where there are none."""
+
+    def discard(self) -> None:
+        """Forget what waits: the queue is not held any more."""
+
+
+class OrderedScheduler(Scheduler, Protocol):
+    """A scheduler for which it matters when a batch is finished."""
+
+    def finish(self, batch: Messages, messages: Sequence[ReceivedMessage] | None = None) -> None:
+        """``messages`` of ``batch`` (all of them if None) succeeded or were given up."""
+
+    def suspend(self, batch: Messages) -> None:
+        """The batch has to run again, later."""
+
+    def resume(self, batch: Messages) -> None:
+        """The pause is over: the batch may run again."""
+
+    @property
+    def must_save(self) -> bool:
+        """Return whether something waits for the record of the queue to be saved."""
+
+    def unsaved(self) -> "Sequence[StageScheduler[ReceivedMessage]]":
+        """Return what waits for it; ``saved`` of each is to be called."""
+
+
+S = TypeVar("S", bound=Scheduler)
+
+
+@final
+class QueueConsumer(Generic[S]):
+    """The state of one queue while it is held."""
+
+    __slots__ = (
+        "_wake",
+        "exclusive",
+        "held",
+        "idle",
+        "lease",
+        "predecessors_running",
+        "queued",
+        "retired",
+        "running",
+        "saving",
+        "scheduler",
+        "stats",
+        "successor",
+    )
+
+    def __init__(
+        self,
+        held: HeldQueue,
+        scheduler: S,
+        *,
+        lease: Lease | None,
+        stats: TopicStats,
+        wake: "Callable[[QueueConsumer[S]], None]",
+        predecessor: "QueueConsumer[S] | None",
+    ) -> None:
+        self.held = held
+        self.scheduler = scheduler
+        self.exclusive = scheduler.exclusive
+        self.lease = lease
+        """Its lock; None where nobody locks."""
+        self.stats = stats
+        self._wake = wake
+        self.running = 0
+        """Calls of the listener that run."""
+        self.predecessors_running = 0
+        """Those that still run from when the queue was held before."""
+        self.successor: QueueConsumer[S] | None = None
+        """The same queue when it was held again, if it was."""
+        self.queued = False  # among those that workers look at next
+        self.retired = False  # nothing is handed out any more
+        self.saving = False
+        self.idle: trio.Event | None = None
+        if predecessor is not None:
+            predecessor.successor = self
+            if self.exclusive:
+                self.predecessors_running = predecessor.predecessors_running + predecessor.running
+
+    def wake(self) -> None:
+        """Have a worker look at this queue now, if one is free."""
+        self._wake(self)
+
+    @property
+    def current(self) -> "QueueConsumer[S]":
+        """The consumer of this queue as it is held now."""
+        consumer = self
+        while consumer.successor is not None:
+            consumer = consumer.successor
+        return consumer

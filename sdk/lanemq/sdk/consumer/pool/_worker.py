@@ -1,0 +1,67 @@
+"""A task of a worker pool, and the call of the listener that it is at."""
+
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Generic, final
+
+import trio
+
+from ..._listener import Handle
+from ..._messages import Outcome, ReceivedMessage
+from ..._ordered_listeners import AbandonMessage
+from ...observe._consume_stats import TopicStats
+from ...observe._log import get_logger
+from ..pulls._held_queue import HeldQueue
+from ._queue_consumer import Messages, QueueConsumer, S
+
+LOGGER = get_logger("lanemq.sdk.listener")
+
+
+@final
+class Worker(Generic[S]):
+    """A task that calls the listener for one batch after the other.
+
+    A cancel scope for every message would cost as much as the rest of its way to the listener:
+    a worker keeps one as long as nobody cancels a call of it.
+    """
+
+    __slots__ = ("cancelled", "job", "outcome", "scope", "since_s")
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        self.cancelled = False  # what the scope says as well, but slowly
+        self.job: tuple[QueueConsumer[S], Messages] | None = None
+        self.outcome: object = None  # an Outcome, None or AbandonMessage, if the listener is right
+        self.since_s = inf  # when the listener was called; inf while it does not run
+
+    def cancel(self) -> None:
+        """Cancel the listener that runs."""
+        self.cancelled = True
+        self.scope.cancel()
+
+    async def run(
+        self,
+        handle: Handle,
+        held: HeldQueue,
+        messages: Sequence[ReceivedMessage],
+        *,
+        stats: TopicStats,
+        clock_ms: Callable[[], int],
+        now_s: float,
+    ) -> float:
+        """Call the listener, leave what came of it in ``outcome``, and return what time it is."""
+        held.last_consume_ms = clock_ms()
+        self.outcome = Outcome.RETRY  # what a cancellation leaves behind
+        self.since_s = started_s = now_s
+        try:
+            self.outcome = await handle(messages)
+        except AbandonMessage as error:
+            self.outcome = error
+        except Exception:  # the application's own; Cancelled is no Exception
+            LOGGER.exception("the listener failed on %s; it will have it again", messages)
+        finally:
+            self.since_s = inf
+            now_s = trio.current_time()
+            ok = self.outcome is None or self.outcome is Outcome.SUCCESS
+            stats.consumed(now_s, len(messages), now_s - started_s, ok=ok)
+        return now_s

@@ -1,0 +1,305 @@
+"""Worker pool: tasks that run one listener over what the queues' schedulers let run.
+
+Tasks start when first needed and park while nothing waits. Which messages may run is decided by
+the scheduler of their queue, what becomes of them afterwards by a completion policy.
+Source: RocketMQ 4.9.8, ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Generic, final
+
+import trio
+
+from lanemq.wire.bodies import MessageQueue
+
+from ..._listener import Handle
+from ..._messages import ReceivedMessage
+from ...observe._consume_stats import TopicStats
+from ...observe._log import get_logger
+from .._listener_context import ListenerContext, takes_context
+from ..ordered._queue_locks import Lease
+from ..pulls._held_queue import HeldQueue
+from ._completion import Completion
+from ._queue_consumer import Messages, QueueConsumer, S
+from ._worker import Worker
+
+LOGGER = get_logger("lanemq.sdk.listener")
+
+# A listener that never waits would keep its task running; after this many batches it pauses
+# for the others. trio has no other way to share the time.
+BATCHES_PER_TURN = 16
+
+
+@final
+class WorkerPool(Generic[S]):
+    """A pool of up to ``concurrency`` workers, woken one at a time while something waits.
+
+    A worker that takes something while more waits wakes the next: to wake all of them for each
+    pull would cost more than a listener that never waits.
+
+    ``schedule`` makes the scheduler of a queue that was not read before, ``lease`` gives its
+    lock (None where nobody locks).
+    """
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        handle: Handle,
+        group: str,
+        completion: Completion[S],
+        *,
+        schedule: Callable[[HeldQueue], S],
+        lease: Callable[[MessageQueue], Lease | None] = lambda _: None,
+        stats: Callable[[str], TopicStats],
+        clock_ms: Callable[[], int],
+        concurrency: int,
+        timeout_s: float,
+    ) -> None:
+        self._nursery = nursery
+        self._handle = handle
+        self._group = group  # as listeners are told it
+        self._with_context = takes_context(handle)
+        self._completion = completion
+        self._schedule = schedule
+        self._lease = lease
+        self._stats = stats
+        self._clock_ms = clock_ms
+        self._timeout_s = timeout_s
+        self.concurrency = concurrency
+        """Most listeners that run at once; ``resize`` changes it."""
+        self.workers: list[Worker[S]] = []
+        self._consumers: dict[MessageQueue, QueueConsumer[S]] = {}
+        self._turns: deque[QueueConsumer[S]] = deque()  # that have something to hand out
+        self._woken = False  # one of the workers has yet to look at what waits
+        self._closing = False
+        self._active = 0  # workers that are not parked
+        self._parked = trio.lowlevel.ParkingLot()
+        self._quiet = trio.Event()
+
+    # What pulls bring
+
+    def submit(self, held: HeldQueue, messages: Sequence[ReceivedMessage]) -> None:
+        """Have ``messages``, the next of their queue, consumed when their turn comes.
+
+        Once the pool closes nothing has a turn: what a last pull brings then comes again.
+        """
+        consumer = self._consumer(held)
+        finished = consumer.scheduler.put(messages, held.messages.next_offset)
+        if finished:
+            held.release(finished)
+        self._wake(consumer)
+
+    def passed(self, held: HeldQueue) -> None:
+        """A pull found nothing for the listener, but the next offset may have moved."""
+        if not held.dropped:
+            self._consumer(held).scheduler.skip_to(held.messages.next_offset)
+            self._completion.nothing_found(held)
+
+    def _consumer(self, held: HeldQueue) -> QueueConsumer[S]:
+        queue = held.queue
+        known = self._consumers.get(queue)
+        if known is not None and known.held is held:
+            return known
+        consumer = self._consumers[queue] = QueueConsumer(
+            held,
+            self._schedule(held),
+            lease=self._lease(queue),
+            stats=self._stats(queue.topic),
+            wake=self._wake,
+            predecessor=known,
+        )
+        return consumer
+
+    # What becomes of queues
+
+    async def retire(self, held: HeldQueue) -> None:
+        """Hand out nothing of ``held`` any more; return when its listeners have returned."""
+        consumer = self._consumers.get(held.queue)
+        if consumer is None or consumer.held is not held:
+            return  # it never had a message
+        consumer.retired = True
+        while consumer.running:
+            consumer.idle = trio.Event()
+            await consumer.idle.wait()
+        # Unless it waits for calls of when it was held before, nothing needs it any more.
+        if not consumer.predecessors_running and self._consumers.get(held.queue) is consumer:
+            del self._consumers[held.queue]
+
+    def cancel(self, held: HeldQueue) -> None:
+        """Cancel the listeners that run for a queue that was lost."""
+        assert held.dropped
+        for worker in self.workers:
+            if worker.job is not None and worker.job[0].held is held and worker.since_s != inf:
+                worker.cancel()
+
+    # Turns
+
+    def _enqueue(self, consumer: QueueConsumer[S]) -> None:
+        """Let ``consumer`` be looked at by the next worker that looks."""
+        if not (consumer.queued or consumer.retired or consumer.held.messages.dropped):
+            consumer.queued = True
+            self._turns.append(consumer)
+
+    def _wake(self, consumer: QueueConsumer[S]) -> None:
+        self._enqueue(consumer)
+        self._wake_worker()
+
+    def _next(self, now_s: float) -> tuple[QueueConsumer[S], Messages] | None:
+        """The next batch that may run, of the queues in turn."""
+        turns = self._turns
+        while turns:
+            consumer = turns[0]
+            scheduler, lease = consumer.scheduler, consumer.lease
+            batch = None
+            if consumer.held.messages.dropped:
+                scheduler.discard()
+            elif (lease is None or now_s < lease.until_s) and not (
+                consumer.predecessors_running or consumer.retired
+            ):
+                batch = scheduler.take()
+                if batch is not None and scheduler.has_more:
+                    if len(turns) > 1:
+                        turns.rotate(-1)
+                    return consumer, batch
+                self._completion.nothing_to_take(consumer)
+            turns.popleft()
+            consumer.queued = False
+            if batch is not None:
+                return consumer, batch
+        return None
+
+    # Workers
+
+    def _wake_worker(self) -> None:
+        """While something waits, have one more worker on its way, as far as allowed."""
+        if self._woken or self._closing or not self._turns:
+            return
+        if self._parked:
+            self._woken = True
+            self._active += len(self._parked.unpark(count=1))
+        elif len(self.workers) < self.concurrency:
+            self._woken = True
+            self._active += 1
+            worker = Worker[S]()
+            self.workers.append(worker)
+            self._nursery.start_soon(self._serve, worker)
+
+    def resize(self, concurrency: int) -> None:
+        """Let ``concurrency`` listeners run at once from now on; those that run finish."""
+        assert concurrency > 0
+        self.concurrency = concurrency
+        excess = len(self.workers) - concurrency
+        if excess > 0:
+            self._active += len(self._parked.unpark(count=excess))
+        self._wake_worker()
+
+    def _stays(self) -> bool:
+        """Return whether a worker that has nothing in hand goes on."""
+        return not self._closing and len(self.workers) <= self.concurrency
+
+    async def _park(self) -> float:
+        """Park the worker that runs this until it is woken; return what time it is then."""
+        self._leave()
+        await self._parked.park()
+        self._woken = False
+        return trio.current_time()
+
+    def _leave(self) -> None:
+        self._active -= 1
+        if not self._active:
+            self._quiet.set()
+
+    async def _serve(self, worker: Worker[S]) -> None:
+        self._woken = False
+        while self._stays():
+            worker.cancelled = False
+            with trio.CancelScope() as worker.scope:
+                await self._run_batches(worker)
+            if worker.cancelled:
+                assert worker.job is not None  # only a listener that runs is cancelled
+                consumer, batch = worker.job
+                outcome = worker.outcome
+                work = self._completion.complete(consumer, batch, outcome, timed_out=True)
+                if work is not None:
+                    await work
+                self._call_ended(consumer)
+        self.workers.remove(worker)
+        self._leave()
+        self._wake_worker()  # if this one was woken, or enqueued something, nobody else will look
+
+    async def _run_batches(self, worker: Worker[S]) -> None:
+        """Call the listener until the pool closes, or until a call was cancelled."""
+        handle, clock_ms, complete = self._handle, self._clock_ms, self._completion.complete
+        turn = 0
+        now_s = trio.current_time()
+        while self._stays():
+            job = worker.job = self._next(now_s)
+            if job is None:
+                now_s = await self._park()
+                continue
+            if self._turns and not self._woken:
+                self._wake_worker()
+            consumer, batch = job
+            consumer.running += 1
+            now_s = await worker.run(
+                self._in_context(consumer, batch) if self._with_context else handle,
+                consumer.held,
+                batch.messages,
+                stats=consumer.stats,
+                clock_ms=clock_ms,
+                now_s=now_s,
+            )
+            if worker.cancelled:
+                return  # too late, yet perhaps with an outcome: a new scope is needed all the same
+            work = complete(consumer, batch, worker.outcome, timed_out=False)
+            if work is not None:
+                await work
+                now_s = trio.current_time()
+            self._call_ended(consumer)
+            turn += 1
+            if turn % BATCHES_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
+                now_s = trio.current_time()
+
+    def _in_context(self, consumer: QueueConsumer[S], batch: Messages) -> Handle:
+        """The listener, given a context for ``batch``."""
+        context = ListenerContext(
+            self._group,
+            batch.messages[0].queue,
+            1 + max(message.reconsume_times for message in batch.messages),
+            consumer.scheduler.stage(batch),
+        )
+        return lambda messages: self._handle(messages, context)
+
+    def _call_ended(self, consumer: QueueConsumer[S]) -> None:
+        """Count a call less, and look again at a queue where more may run now than before."""
+        consumer.running -= 1
+        if consumer.idle is not None and not consumer.running:
+            consumer.idle.set()
+        if consumer.exclusive:
+            current = consumer.current
+            if current is not consumer:
+                current.predecessors_running -= 1
+            if not current.queued:
+                self._enqueue(current)  # the worker that calls this looks next
+
+    async def watch(self) -> None:
+        """Cancel listeners that take too long; runs until cancelled."""
+        while True:
+            oldest_s = min((worker.since_s for worker in self.workers), default=inf)
+            # One that starts after this look cannot be late before the next.
+            await trio.sleep_until(min(oldest_s, trio.current_time()) + self._timeout_s)
+            now_s = trio.current_time()
+            for worker in self.workers:
+                if now_s - worker.since_s >= self._timeout_s:
+                    LOGGER.warning("the listener took too long on %s", worker.job and worker.job[1])
+                    worker.cancel()
+
+    async def close(self) -> None:
+        """Begin nothing more, and return when the listeners that run have returned."""
+        self._closing = True
+        while self._active:
+            self._quiet = trio.Event()
+            await self._quiet.wait()

@@ -1,0 +1,1 @@
+"""Pulls of one message queue, and what was pulled of it."""

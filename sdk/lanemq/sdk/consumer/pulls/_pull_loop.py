@@ -1,0 +1,193 @@
+"""Pulls one queue, again and again, while it is ours.
+
+Source: RocketMQ 4.9.8, DefaultMQPushConsumerImpl.pullMessage.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import final
+
+import trio
+
+from lanemq.wire import ResponseCode
+from lanemq.wire.bodies import SubscriptionData
+from lanemq.wire.message import get_property
+
+from ..._errors import LanemqError, RefusedByBroker
+from ..._messages import ReceivedMessage
+from ..._namespace import queue_out
+from ..._options import ConsumerOptions
+from ...net._client import Client
+from ...observe._consume_stats import TopicStats
+from ...observe._log import get_logger
+from .._group_calls import GroupCalls
+from .._offsets import Offsets
+from .._queue_calls import FOUND, NOT_FOUND, OFFSET_ILLEGAL, Pulled, PullTerms
+from ._held_queue import HeldQueue
+from ._pauses import Pauses
+
+LOGGER = get_logger("lanemq.sdk.pull")
+
+Deliver = Callable[[HeldQueue, list[ReceivedMessage]], None]
+"""Takes what a pull found and was not held before."""
+Progress = Callable[[HeldQueue], None]
+"""Told that a pull found nothing to deliver: the next offset may have moved."""
+Correct = Callable[[HeldQueue, int], None]
+"""Told where to go on, after an offset that the broker does not have."""
+
+FLOW_CONTROL_DELAY_S = 0.02  # the broker asked for a pause
+# A broker holds a pull that finds nothing. One that answers at once cannot, and must not be
+# asked in a tight loop.
+QUICK_S = 0.05
+QUICK_DELAY_S = 0.1
+# The broker does not know this client or its subscription: it was restarted, most likely.
+UNKNOWN_CLIENT = frozenset(
+    {
+        ResponseCode.SUBSCRIPTION_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_NOT_LATEST,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        ResponseCode.FILTER_DATA_NOT_EXIST,
+        ResponseCode.FILTER_DATA_NOT_LATEST,
+    }
+)
+
+
+@final
+class PullLoop:
+    """The pulling of a consumer; ``run`` is one task for each queue.
+
+    ``queues_held`` counts the queues of a topic that the consumer has.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        calls: GroupCalls,
+        offsets: Offsets,
+        options: ConsumerOptions,
+        *,
+        batch: int,
+        post_subscription: bool,
+        commit_in_passing: bool,
+        deliver: Deliver,
+        progress: Progress,
+        stats: Callable[[str], TopicStats],
+        correct: Correct,
+        pauses: Pauses,
+        queues_held: Callable[[str], int],
+    ) -> None:
+        self._client = client
+        self._calls = calls
+        self._offsets = offsets
+        self._options = options
+        self._batch = batch
+        self._post_subscription = post_subscription
+        self._commit_in_passing = commit_in_passing
+        self._deliver = deliver
+        self._progress = progress
+        self._stats = stats
+        self._correct = correct
+        self._pauses = pauses
+        self._queues_held = queues_held
+
+    async def run(self, held: HeldQueue, subscription: SubscriptionData) -> None:
+        """Pull until ``held`` is dropped. Failures are logged and tried again."""
+        tags = {tag.encode() for tag in subscription.tags_set}
+        limits = self._options.flow
+        with held.scope:
+            while not held.dropped:
+                await self._pauses.wait(held.queue)
+                queues = self._queues_held(held.queue.topic) if limits.by_topic else 1
+                reason = limits.exceeded_by(held.messages, queues)
+                if reason is not None:
+                    LOGGER.debug("%s: not pulling: %s", held.queue, reason)
+                    await held.wait_released()
+                    continue
+                started_s = trio.current_time()
+                try:
+                    pulled = await self._pull(held, subscription)
+                except LanemqError as error:
+                    await self._after_failure(held, error)
+                    continue
+                await self._pauses.wait(held.queue)  # a pause may have begun meanwhile
+                held.broker_id = pulled.suggested_broker_id
+                held.failing = False
+                if pulled.is_gap:  # no reason to drop what was pulled before
+                    LOGGER.warning(
+                        "%s: nothing is left from offset %d to %d",
+                        held.queue,
+                        held.messages.next_offset,
+                        pulled.next_offset,
+                    )
+                elif pulled.code == OFFSET_ILLEGAL:
+                    await self._after_illegal_offset(held, pulled)
+                    return
+                self._take(held, pulled, tags)
+                now_s = trio.current_time()
+                self._stats(held.queue.topic).pulled(now_s, len(pulled.messages), now_s - started_s)
+                if pulled.code == NOT_FOUND and now_s - started_s < QUICK_S:
+                    await trio.sleep(QUICK_DELAY_S)
+
+    async def _pull(self, held: HeldQueue, subscription: SubscriptionData) -> Pulled:
+        options, queue = self._options, held.queue
+        held.last_pull_ms = self._client.clock_ms()
+        committed = self._offsets.get(queue) if self._commit_in_passing else None
+        return await self._calls.of(queue).pull(
+            queue,
+            held.messages.next_offset,
+            PullTerms(
+                subscription=subscription,
+                commit_offset=committed or None,
+                post_subscription=self._post_subscription,
+                broker_id=held.broker_id,
+                batch=self._batch,
+                suspend_s=options.pull_suspend_s,
+                timeout_s=options.pull_timeout_s,
+            ),
+        )
+
+    def _take(self, held: HeldQueue, pulled: Pulled, tags: set[bytes]) -> None:
+        queue, next_offset = held.queue, pulled.next_offset
+        if pulled.code == FOUND:
+            stored = pulled.messages
+            if tags:  # the broker compares hashes only
+                stored = [m for m in stored if get_property(m.properties_data, b"TAGS") in tags]
+            namespace, origin = self._client.options.namespace, pulled.origin
+            if namespace or origin is not None:
+                shown, shift = queue_out(namespace, queue), pulled.shift
+                if origin is not None:
+                    origin = queue_out(namespace, origin)
+                received = [ReceivedMessage(m, shown, namespace, origin, shift) for m in stored]
+            else:
+                received = [ReceivedMessage(m, queue) for m in stored]
+            fresh = held.messages.put(received, next_offset)
+            if fresh:
+                self._deliver(held, fresh)
+                return
+        held.messages.next_offset = next_offset
+        self._progress(held)
+
+    async def _after_failure(self, held: HeldQueue, error: LanemqError) -> None:
+        level = logging.DEBUG if held.failing else logging.WARNING
+        LOGGER.log(level, "pull from %s failed, trying again: %s", held.queue, error)
+        held.failing = True
+        delay_s = self._options.pull_retry_delay_s
+        if isinstance(error, RefusedByBroker):
+            if error.code == ResponseCode.FLOW_CONTROL:
+                delay_s = FLOW_CONTROL_DELAY_S
+            elif error.code in UNKNOWN_CLIENT:
+                await self._client.heartbeat([error.address])
+        await trio.sleep(delay_s)
+
+    async def _after_illegal_offset(self, held: HeldQueue, pulled: Pulled) -> None:
+        LOGGER.warning(
+            "%s: offset %d is outside the queue (%d to %d), going on from %d",
+            held.queue,
+            held.messages.next_offset,
+            pulled.min_offset,
+            pulled.max_offset,
+            pulled.next_offset,
+        )
+        # Not in a tight loop, should the correction be wrong as well.
+        await trio.sleep(self._options.pull_retry_delay_s)
+        self._correct(held, pulled.next_offset)

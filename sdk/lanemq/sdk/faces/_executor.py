@@ -1,0 +1,229 @@
+"""Execution of an application's functions outside of the core: in threads, or on an event loop."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar, final
+
+import trio
+
+from lanemq.wire.bodies import MessageQueue
+from lanemq.wire.message import StageRecord
+
+from .._errors import ClientClosed, WrongUse
+from .._listener import Handle
+from .._messages import Outcome, ReceivedMessage, Retry
+from .._options import ConsumerOptions, LitePullOptions, ProducerOptions, PushOptions
+from .._push_consumer import PushConsumer
+from ..consumer._listener_context import like
+from ..consumer.ordered._stage_offsets import (
+    BrokerStageOffsets,
+    LocalStageOffsets,
+    MemoryStageOffsets,
+    StageOffsetStore,
+)
+from ..kv import KvOffsetStore
+from ..observe._consume_hooks import ConsumeHook
+from ..observe._send_hooks import SendHook
+from ._portal import Portal
+from ._portal_calls import Callback, calling
+
+T = TypeVar("T")
+HookT = TypeVar("HookT", SendHook, ConsumeHook)
+OptionsT = TypeVar("OptionsT", ProducerOptions, PushOptions, LitePullOptions)
+
+OUR_STORES: Final = (BrokerStageOffsets, KvOffsetStore, LocalStageOffsets, MemoryStageOffsets)
+
+
+class Executor(Protocol):
+    """A place where an application's functions run."""
+
+    cancel_grace_s: float
+    """Longest time a function that was told to stop may take for it; 0 where it cannot be told."""
+
+    def start(self, callback: Callback[Any]) -> None:
+        """Begin to run it. Called in the core's thread. Raises ``ClientClosed``."""
+
+
+async def run_callback(executor: Executor, callback: Callback[T]) -> T:
+    """Have ``callback`` done there and wait; when cancelled, tell it to stop and do not wait."""
+    executor.start(callback)
+    try:
+        await callback.over.wait()
+    except trio.Cancelled:
+        callback.cancel()
+        raise
+    return callback.result()
+
+
+def in_caller(portal: Portal, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+    """A function that runs where the caller of the current call waits: its thread, its task."""
+
+    async def forwarded(*arguments: object) -> object:
+        callback: Callback[object] = Callback(portal, partial(function, *arguments))
+        calling.get().hand_over(callback)
+        await callback.over.wait()
+        return callback.result()
+
+    return forwarded
+
+
+@final
+class ListenerGate:
+    """Runs a listener elsewhere, never in more places at once than allowed.
+
+    What cannot be stopped counts as long as it runs. Where ``ordered``, nothing that may only
+    come later begins meanwhile: the core is not told before it has really ended, except when
+    the client is being closed (``leaving``).
+    """
+
+    def __init__(
+        self,
+        portal: Portal,
+        executor: Executor,
+        leaving: trio.Event,
+        *,
+        ordered: bool,
+        concurrency: int,
+    ) -> None:
+        self._portal = portal
+        self._place = executor
+        self._leaving = leaving
+        self._ordered = ordered
+        self._limiter = trio.CapacityLimiter(concurrency)
+        self._limit: Callable[[], int] = lambda: concurrency
+
+    def handle(self, handle: Callable[..., Any]) -> Handle:
+        """``handle`` for the core."""
+
+        async def forwarded(
+            messages: Sequence[ReceivedMessage], *context: object
+        ) -> Outcome | Retry | None:
+            return await self._run(partial(handle, messages, *context))
+
+        return like(handle, forwarded)
+
+    @asynccontextmanager
+    async def follow(
+        self, opening: AbstractAsyncContextManager[PushConsumer]
+    ) -> AsyncIterator[PushConsumer]:
+        """Open the consumer whose listener this is; what it allows counts from then on."""
+        async with opening as consumer:
+            self._limit = lambda: consumer.concurrency
+            yield consumer
+
+    async def _run(self, function: Callable[[], Any]) -> Outcome | Retry | None:
+        callback: Callback[Outcome | Retry | None] = Callback(self._portal, function)
+        limiter = self._limiter
+        if limiter.total_tokens != self._limit():
+            limiter.total_tokens = self._limit()
+        await limiter.acquire_on_behalf_of(callback)
+        callback.at_end(partial(limiter.release_on_behalf_of, callback))
+        try:
+            self._place.start(callback)
+        except ClientClosed:  # its loop is gone; soon its client is, and then nothing was settled
+            limiter.release_on_behalf_of(callback)
+            await trio.sleep_forever()
+        try:
+            await callback.over.wait()
+        except trio.Cancelled:
+            callback.cancel()
+            with trio.CancelScope(shield=True):
+                await self._wait_out(callback)
+            if not callback.over.is_set() or callback.was_cancelled:
+                raise
+        if callback.was_cancelled:
+            # Not by us, so probably by the end of its loop: then this client is closed now.
+            await trio.sleep(self._place.cancel_grace_s)
+        return callback.result()
+
+    async def _wait_out(self, callback: Callback[Outcome | Retry | None]) -> None:
+        if self._ordered:
+            await _first_of(callback.over, self._leaving)
+        with trio.move_on_after(self._place.cancel_grace_s):
+            await callback.over.wait()
+
+
+async def _first_of(*events: trio.Event) -> None:
+    async with trio.open_nursery() as nursery:
+
+        async def look(event: trio.Event) -> None:
+            await event.wait()
+            nursery.cancel_scope.cancel()
+
+        for event in events:
+            nursery.start_soon(look, event)
+
+
+class AnyStore(Protocol):
+    """A `StageOffsetStore`, or the like with plain functions."""
+
+    # Either kind of function.
+    def load(self, queue: MessageQueue, strategy: str = "") -> Any: ...  # noqa: ANN401
+
+    # As above.
+    def save(self, queue: MessageQueue, record: StageRecord, strategy: str = "") -> Any: ...  # noqa: ANN401
+
+
+@final
+class _ForwardedStore:
+    """An application's store, which runs elsewhere."""
+
+    def __init__(self, portal: Portal, executor: Executor, store: AnyStore) -> None:
+        self._portal, self._place, self._store = portal, executor, store
+
+    async def load(self, queue: MessageQueue, strategy: str = "") -> StageRecord | None:
+        load = partial(self._store.load, queue, *filter(None, (strategy,)))
+        callback: Callback[StageRecord | None] = Callback(self._portal, load)
+        return await run_callback(self._place, callback)
+
+    async def save(self, queue: MessageQueue, record: StageRecord, strategy: str = "") -> None:
+        save = partial(self._store.save, queue, record, *filter(None, (strategy,)))
+        callback: Callback[None] = Callback(self._portal, save)
+        await run_callback(self._place, callback)
+
+
+def forward_store(
+    portal: Portal, executor: Executor, store: AnyStore | None
+) -> StageOffsetStore | None:
+    """``store`` for the core; those of this package run there."""
+    if store is None or isinstance(store, OUR_STORES):
+        return store
+    return _ForwardedStore(portal, executor, store)
+
+
+def forward_hooks(portal: Portal, executor: Executor, options: OptionsT) -> OptionsT:
+    """``options`` whose functions that watch run elsewhere."""
+
+    def forward(watch: Callable[[Any], Any] | None) -> Callable[[Any], Awaitable[None]] | None:
+        if watch is None:
+            return None
+
+        async def forwarded(event: object) -> None:
+            callback: Callback[None] = Callback(portal, partial(watch, event))
+            await run_callback(executor, callback)
+
+        return forwarded
+
+    def forward_both(hook: HookT) -> HookT:
+        return replace(hook, before=forward(hook.before), after=forward(hook.after))
+
+    if isinstance(options, ProducerOptions | PushOptions):
+        options = replace(options, hooks=tuple(map(forward_both, options.hooks)))
+    if isinstance(options, ConsumerOptions):
+        if not isinstance(options.offset_store, KvOffsetStore | None):
+            raise WrongUse("here offset_store takes a KvOffsetStore; others run on trio")
+        options = replace(options, on_queues_changed=forward(options.on_queues_changed))
+    return options
+
+
+def watches(options: object) -> list[Callable[[Any], Any]]:
+    """The functions of ``options`` that watch."""
+    found: list[Callable[[Any], Any] | None] = []
+    if isinstance(options, ProducerOptions | PushOptions):
+        for hook in options.hooks:
+            found += (hook.before, hook.after)
+    if isinstance(options, ConsumerOptions):
+        found.append(options.on_queues_changed)
+    return [watch for watch in found if watch is not None]

@@ -1,0 +1,194 @@
+"""The one trio run that all blocking and asyncio clients of a process share.
+
+It runs in a thread of its own from the first client that opens to the last that has closed. Any
+thread posts to it what it is to do; answers come back as each face likes them. It is ended before
+the interpreter is; a process forked off has none, and starts its own when it opens a client.
+"""
+
+import atexit
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import final
+
+import trio
+
+from .._errors import ClientClosed
+
+LOGGER = logging.getLogger("lanemq.sdk.portal")
+
+# What open clients get to report their progress when the program ends without closing them.
+EXIT_GRACE_S = 5.0
+# A core that was started and then not used, its opener having been interrupted, ends after this.
+UNUSED_S = 1.0
+
+
+class PortalEnded(ClientClosed):
+    """The core has ended, or is about to. Whoever opens a client takes the next portal."""
+
+    def __init__(self) -> None:
+        super().__init__("client")
+
+
+@final
+class Portal:
+    """The thread, and the way into it. Made by `find_portal`."""
+
+    def __init__(self) -> None:
+        self.ending = False
+        """The last client has closed; whoever opens one gets another portal."""
+        self._users = 0
+        self._used = trio.Event()
+        self.at_leave: set[trio.Event] = set()
+        """The event to set before everything that runs is cancelled."""
+        self._leaving = trio.Event()
+        self.over = False
+        """Nothing runs any more."""
+        self._pid = os.getpid()
+        self._inbox: deque[Callable[[], object]] = deque()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._started = threading.Event()
+        self._at_end: list[Callable[[], object]] = []
+        # A daemon: what is not closed ends at exit, and does not keep the program from it.
+        self._thread = threading.Thread(target=self._run, name="lanemq", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread, and wait until it takes jobs."""
+        self._thread.start()
+        self._started.wait()
+
+    # Any thread
+
+    @property
+    def is_this_thread(self) -> bool:
+        """Return whether the caller is the core itself; it must not wait for itself."""
+        return threading.current_thread() is self._thread  # its number another thread may get
+
+    def post(self, job: Callable[[], object]) -> None:
+        """Have ``job`` called in the core's thread soon; jobs of one thread keep their order.
+
+        It must not raise. Raises ``ClientClosed`` in a process forked from the core's, and
+        ``PortalEnded``, which is one too, when nothing runs any more.
+        """
+        if self._pid != os.getpid():
+            raise ClientClosed("client, opened before this process was forked,")
+        self._inbox.append(job)
+        if self.over:  # looked at after the append: the last drain takes what was before
+            raise PortalEnded
+        assert self._token is not None
+        # Always, and not only if no drain is due: a signal could strike between a mark that says
+        # so and the call, and then nothing would ever wake the core again.
+        with suppress(trio.RunFinishedError):  # then the last drain is still to come
+            self._token.run_sync_soon(self._drain, idempotent=True)
+
+    def at_end(self, callback: Callable[[], object]) -> None:
+        """Have ``callback`` called, in any thread, when nothing runs any more."""
+        self._at_end.append(callback)
+        if self.over:
+            callback()
+
+    def join(self) -> None:
+        """Wait for the end, if nobody uses it any more."""
+        if self.ending and self._pid == os.getpid() and not self.is_this_thread:
+            self._thread.join()
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Return whether it is the portal of the process that this one was forked from."""
+        return self._pid != os.getpid()
+
+    def end_now(self) -> None:
+        """End whatever runs; wait for it a moment. Called when the interpreter exits."""
+        if self.is_elsewhere:
+            return
+        with suppress(ClientClosed):
+            self.post(self._leaving.set)
+        self._thread.join(EXIT_GRACE_S)
+
+    # The core's thread
+
+    def admit(self) -> None:
+        """Count one client more. Raises ``PortalEnded``."""
+        if self.ending or self.over:
+            raise PortalEnded
+        self._users += 1
+        self._used.set()
+
+    def release(self) -> None:
+        """Count one client fewer."""
+        self._users -= 1
+        if not self._users:
+            self._end()
+
+    def _end(self) -> None:
+        self._make_way()
+        self._leaving.set()
+
+    def _make_way(self) -> None:
+        global _current
+        with _lock:
+            self.ending = True
+            if _current is self:
+                _current = None
+
+    def _drain(self) -> None:
+        for _ in range(len(self._inbox)):
+            self._inbox.popleft()()
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._main)
+        except BaseException:  # nobody is above to see it
+            LOGGER.exception("the core ended by an error")
+        finally:
+            self._make_way()
+            self.over = True
+            self._started.set()
+            self._drain()
+            for callback in self._at_end:
+                callback()
+
+    async def _main(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        self._started.set()
+        with trio.move_on_after(UNUSED_S):
+            await self._used.wait()
+        if not self._used.is_set():
+            self._end()
+        await self._leaving.wait()
+        for event in tuple(self.at_leave):
+            event.set()
+        # What still runs is cancelled by trio: system tasks end with this one.
+
+
+_lock = threading.Lock()
+_current: Portal | None = None
+
+
+def find_portal() -> Portal:
+    """The portal; started if there is none. It may end before it is used."""
+    global _current
+    with _lock:
+        if _current is None:
+            portal = Portal()
+            portal.start()
+            _current = portal
+        return _current
+
+
+def _at_exit() -> None:
+    if _current is not None:
+        _current.end_now()
+
+
+def _after_fork() -> None:
+    global _lock, _current
+    _lock = threading.Lock()  # a thread that is not here may have held it
+    _current = None
+
+
+atexit.register(_at_exit)
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,223 @@
+"""Tasks of the core for callers outside of it: calls, and clients while they are open."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar, copy_context
+from typing import Any, Generic, Protocol, TypeVar, final
+
+import trio
+
+from .._errors import ClientClosed
+from ._portal import Portal, PortalEnded
+
+LOGGER = logging.getLogger("lanemq.sdk.portal")
+
+T = TypeVar("T")
+ClientT = TypeVar("ClientT")
+ResultT_contra = TypeVar("ResultT_contra", contravariant=True)
+
+# How often an open client looks whether the event loop it was opened in is still there.
+LOOK_S = 5.0
+
+
+class Caller(Protocol[ResultT_contra]):
+    """The receiver of a call's outcome. Its methods are called in the core's thread."""
+
+    def deliver(self, value: ResultT_contra | None, error: BaseException | None) -> None:
+        """The call is over. Must not block, and not raise."""
+
+    def hand_over(self, callback: "Callback[Any]") -> None:
+        """Have ``callback`` run where the caller waits."""
+
+
+calling: ContextVar[Caller[Any]] = ContextVar("calling")
+"""The waiter for the call that the current task of the core is."""
+
+
+@final
+class Call(Generic[T]):
+    """A coroutine function of the core at work for a caller outside of it."""
+
+    def __init__(
+        self, portal: Portal, function: Callable[[], Awaitable[T]], caller: Caller[T]
+    ) -> None:
+        self._portal = portal
+        self._function = function
+        self._caller = caller
+        self._scope = trio.CancelScope()
+        self._context = copy_context()  # a span that is open there is open here
+        self._begun = False
+
+    def start(self) -> None:
+        """Begin. Called in the core's thread, as everything below."""
+        self._begun = True
+        try:
+            if self._portal.over:
+                raise RuntimeError
+            trio.lowlevel.spawn_system_task(self._run, context=self._context)
+        except RuntimeError:  # so late that no task may begin any more
+            self._caller.deliver(None, ClientClosed("client"))
+
+    def cancel(self) -> None:
+        """The caller does not want the outcome any more; it is delivered all the same.
+
+        Before ``start``, where the caller was interrupted in between, there will be none.
+        """
+        if not self._begun:
+            self._caller.deliver(None, ClientClosed("client"))
+        elif not self._portal.over:
+            self._scope.cancel()
+
+    async def _run(self) -> None:
+        value: T | None = None
+        error: BaseException | None = ClientClosed("client")
+        calling.set(self._caller)
+        try:
+            with self._scope:
+                value = await self._function()
+                error = None
+        except trio.Cancelled:
+            pass  # the core ends
+        except BaseException as failure:  # it goes to the caller
+            error = failure
+        self._caller.deliver(value, error)
+
+
+@final
+class Host(Generic[ClientT]):
+    """Keeps a client of the core open: one task enters its block, stays, and leaves it."""
+
+    def __init__(
+        self,
+        portal: Portal,
+        opener: Callable[[], AbstractAsyncContextManager[ClientT]],
+        *,
+        opened: Callable[[ClientT], object],
+        ended: Callable[[BaseException | None], object],
+        is_abandoned: Callable[[], bool] = lambda: False,
+        counts: bool = True,
+    ) -> None:
+        self._portal = portal
+        self._opener = opener
+        self._opened = opened
+        self._ended = ended
+        self._is_abandoned = is_abandoned
+        self._counts = counts  # as a user of the portal
+        self._scope = trio.CancelScope()
+        self._stop = trio.Event()
+        self._context = copy_context()
+        self._begun = False
+        self.leaving = trio.Event()
+        """Set when the client is about to be closed: it waits for no listener any more."""
+
+    def start(self) -> None:
+        """Begin to open it. Called in the core's thread, as everything below."""
+        self._begun = True
+        try:
+            if self._counts:
+                self._portal.admit()
+            elif self._portal.over:
+                raise PortalEnded
+        except PortalEnded as error:
+            self._ended(error)
+            return
+        try:
+            trio.lowlevel.spawn_system_task(self._run, context=self._context)
+        except RuntimeError:  # so late that no task may begin any more
+            self._end(PortalEnded())
+
+    def leave(self) -> None:
+        """Leave the block as after its last line."""
+        self.leaving.set()
+        self._stop.set()
+
+    def cancel(self) -> None:
+        """Leave the block as by a cancellation; before ``start``, never enter it."""
+        self.leaving.set()
+        if not self._begun:
+            self._ended(ClientClosed("client"))
+        elif not self._portal.over:
+            self._scope.cancel()
+
+    async def _run(self) -> None:
+        error: BaseException | None = None
+        self._portal.at_leave.add(self.leaving)
+        try:
+            with self._scope:
+                async with self._opener() as client:
+                    self._opened(client)
+                    await self._stay()
+        except trio.Cancelled:  # the core ends
+            error = ClientClosed("client")
+        except BaseException as failure:  # it goes to whoever closes the client
+            error = failure
+        self.leaving.set()
+        self._portal.at_leave.discard(self.leaving)
+        self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        if self._counts:
+            self._portal.release()
+        self._ended(error)
+
+    async def _stay(self) -> None:
+        while not self._stop.is_set():
+            with trio.move_on_after(LOOK_S):
+                await self._stop.wait()
+            if self._is_abandoned():
+                LOGGER.warning("a client was not closed, and its event loop is gone")
+                self.cancel()
+
+
+@final
+class Callback(Generic[T]):
+    """A function of the application, at work outside of the core; a task of the core waits."""
+
+    def __init__(self, portal: Portal, function: Callable[[], Any]) -> None:
+        self._portal = portal
+        self.function = function
+        """The function to call, or, for asyncio, to call and await."""
+        self.context = copy_context()
+        """The waiting task's: what is open there, a span perhaps, is open in ``function``."""
+        self.over = trio.Event()
+        self.cancel: Callable[[], object] = lambda: None
+        """Asks whoever runs it to stop; set by them."""
+        self.was_cancelled = False
+        """It was stopped before it had an outcome."""
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self._at_end: Callable[[], object] | None = None
+
+    def at_end(self, callback: Callable[[], object]) -> None:
+        """Have ``callback`` called in the core's thread when the function has ended."""
+        self._at_end = callback
+
+    def finish(
+        self, value: T | None, error: BaseException | None, *, cancelled: bool = False
+    ) -> None:
+        """It has ended. Called in any thread."""
+
+        if error is not None and not isinstance(error, Exception):
+            # No reason for the core to end: SystemExit in a thread, a task that was cancelled.
+            failure = RuntimeError(f"the application's function ended by {error!r}")
+            failure.__cause__, error = error, failure
+
+        def settle() -> None:
+            self._value, self._error, self.was_cancelled = value, error, cancelled
+            if self._portal.over:
+                return
+            if self._at_end is not None:
+                self._at_end()
+            self.over.set()
+
+        try:
+            self._portal.post(settle)
+        except ClientClosed:
+            LOGGER.info("%s ended after its client was closed", self.function)
+
+    def result(self) -> T:
+        """Return what it returned, or raise what it raised."""
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]  # without an error there is a value

@@ -1,0 +1,58 @@
+"""A checkpoint: a small value that one worker saves again and again."""
+
+from typing import Final, final
+
+from lanemq.wire import RequestCode
+from lanemq.wire.headers import KvGet
+from lanemq.wire.kv import Action, OpType, Step, decode_entry, encode_key, encode_steps
+
+from ._calls import KvCalls
+from ._errors import CheckpointMoved, NoNamespace
+
+PREFIX: Final = b"checkpoint/"
+
+
+@final
+class Checkpoint:
+    """A value under ``checkpoint/NAME``, saved by one worker at a time. Made by ``checkpoint``.
+
+    A worker that was replaced, and does not know it, cannot overwrite what its successor saved.
+    """
+
+    def __init__(self, calls: KvCalls, name: str) -> None:
+        self._calls = calls
+        self.name: str = name
+        """Its name."""
+        self._key = PREFIX + name.encode()
+        self._version: int | None = None
+
+    async def load(self) -> bytes | None:
+        """Return what was saved last; None where nothing was.
+
+        A namespace that is missing is made first, since it may be another broker's that is down:
+        what cannot be read is not nothing. Raises as ``KeyValueStore.put``.
+        """
+        header = KvGet(key=encode_key(self._key), namespace=self._calls.namespace)
+        try:
+            body = await self._calls.ask(RequestCode.KV_GET, header)
+        except NoNamespace:
+            await self._calls.create()
+            self._version = 0
+            return None
+        entry = decode_entry(body)
+        self._version = entry.version if entry is not None else 0
+        return entry.value if entry is not None else None
+
+    async def save(self, value: bytes) -> None:
+        """Replace what this worker loaded or saved last; without either, load first.
+
+        Raises ``CheckpointMoved`` where somebody else saved meanwhile, and as
+        ``KeyValueStore.put``.
+        """
+        if self._version is None:
+            await self.load()
+        step = Step(self._key, Action.PUT, value, if_version=self._version)
+        answer = await self._calls.write(OpType.CAS, encode_steps([step]))
+        if not answer.done:
+            raise CheckpointMoved(self.name, answer.results[0].version)
+        self._version = answer.results[0].version

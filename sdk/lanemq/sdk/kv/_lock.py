@@ -1,0 +1,178 @@
+"""A lock: an entry with a ttl that its holder renews."""
+
+import math
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final, final
+
+import trio
+
+from lanemq.wire import RequestCode
+from lanemq.wire.headers import KvWatch
+from lanemq.wire.kv import (
+    Action,
+    ChangeKind,
+    Changes,
+    OpType,
+    Step,
+    decode_answer,
+    encode_key,
+    encode_steps,
+)
+
+from .._errors import LanemqError
+from .._tasks import open_quiet_nursery
+from ._calls import KvCalls
+from ._errors import KvCompacted, LockLost, LockNotAcquired
+
+RENEWALS: Final = 3
+"""Renewals within a ttl, so that one may fail."""
+LOOK_S: Final = 5.0
+RETRY_S: Final = 0.2
+
+
+@final
+class Lock:
+    """A lock that is held, as far as its holder can know. Made by ``lock`` and ``leader``."""
+
+    def __init__(self, calls: KvCalls, key: bytes, ttl_s: float, owner: bytes) -> None:
+        self._calls = calls
+        self._key = key
+        self._ttl_s = ttl_s
+        self._owner = owner
+        self._until_s = 0.0
+        self._lost = False
+        self._fencing = 0
+
+    @property
+    def key(self) -> bytes:
+        """The key of the entry that is the lock."""
+        return self._key
+
+    @property
+    def fencing(self) -> int:
+        """A number that goes with the lock: every later holder of any lock here has a higher one.
+
+        Whoever is asked on behalf of the lock can refuse a lower number than the highest seen.
+        """
+        return self._fencing
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is still held: it was renewed in time, and nobody removed it."""
+        return not self._lost and trio.current_time() < self._until_s
+
+    @property
+    def check(self) -> Step:
+        """A condition for a batch: its other steps are done only while the lock is held."""
+        return Step(self._key, Action.CHECK, if_value=self._owner)
+
+    async def _acquire(self) -> int | None:
+        """Try once; returns None, or the position from which on to wait for a change."""
+        asked_s = trio.current_time()
+        answer = await self._calls.write(OpType.CAS, self._step(if_version=0))
+        if not answer.done:
+            return answer.position
+        self._until_s = asked_s + self._ttl_s
+        self._fencing = answer.position
+        return None
+
+    async def _renew(self) -> None:
+        """Renew it until it is lost; ends then."""
+        pause_s = self._ttl_s / RENEWALS
+        while True:
+            await trio.sleep(pause_s)
+            asked_s = trio.current_time()
+            pause_s = self._ttl_s / RENEWALS
+            try:
+                with trio.move_on_at(self._until_s):
+                    step = self._step(if_value=self._owner)
+                    answer = await self._calls.write(OpType.CAS, step)
+                    if not answer.done:
+                        self._lost = True
+                        return
+                    self._until_s = asked_s + self._ttl_s
+                    continue
+            except LanemqError:
+                pause_s = min(RETRY_S, pause_s)
+            if trio.current_time() >= self._until_s:
+                self._lost = True
+                return
+
+    async def _release(self) -> None:
+        """Give it up, if it is held."""
+        step = Step(self._key, Action.DELETE, if_value=self._owner)
+        await self._calls.write(OpType.CAS, encode_steps([step]))
+
+    def _step(self, *, if_version: int | None = None, if_value: bytes | None = None) -> bytes:
+        ttl_ms = max(1, int(self._ttl_s * 1000))
+        step = Step(
+            self._key,
+            Action.PUT,
+            self._owner,
+            ttl_ms=ttl_ms,
+            if_version=if_version,
+            if_value=if_value,
+        )
+        return encode_steps([step])
+
+
+@asynccontextmanager
+async def hold_lock(
+    calls: KvCalls, key: bytes, *, ttl_s: float, wait_s: float | None, owner: bytes | None
+) -> AsyncIterator[Lock]:
+    """Hold a lock for the length of the block; see ``KeyValueStore.lock``."""
+    name = (owner or calls.namespace.encode()) + b"#" + secrets.token_hex(8).encode()
+    lock = Lock(calls, key, ttl_s, name)
+    try:
+        with trio.fail_after(math.inf if wait_s is None else wait_s):
+            while (position := await lock._acquire()) is not None:
+                await _released(calls, key, position)
+    except BaseException as error:  # the request may have been done all the same
+        await _give_up(lock)
+        if isinstance(error, trio.TooSlowError):
+            raise LockNotAcquired(key, wait_s or 0.0) from None
+        raise
+    async with open_quiet_nursery() as nursery:
+        nursery.start_soon(lock._renew)
+        try:
+            yield lock
+        finally:
+            nursery.cancel_scope.cancel()
+            was_held = lock.is_held
+            await _give_up(lock)
+    if not was_held:
+        raise LockLost(key)
+
+
+async def _give_up(lock: Lock) -> None:
+    """Release a lock, but not for long: its ttl does it as well."""
+    with trio.move_on_after(2.0, shield=True):
+        try:
+            await lock._release()
+        except LanemqError:
+            return
+
+
+async def _released(calls: KvCalls, key: bytes, position: int) -> None:
+    """Wait until a lock is removed or expires, or for some seconds."""
+    with trio.move_on_after(LOOK_S):
+        index = 0
+        while True:
+            header = KvWatch(
+                position=position,
+                index=index,
+                prefix=encode_key(key),
+                namespace=calls.namespace,
+                wait_millis=int(LOOK_S * 1000),
+            )
+            try:
+                body = await calls.ask(RequestCode.KV_WATCH, header, wait_s=LOOK_S)
+            except KvCompacted:
+                return
+            found = decode_answer(body, Changes)
+            position, index = found.next_position, found.next_index
+            for change in found.changes:
+                if change.key == key and change.kind != ChangeKind.PUT:
+                    return

@@ -1,0 +1,123 @@
+"""Positions of consumers as entries: how far a group is in each queue, and in which stage.
+
+========================================  =================================================
+key                                       value
+========================================  =================================================
+``offsets/NAME/TOPIC/BROKER/QUEUE``       the next offset to read, in decimal
+``stages/NAME/TOPIC/BROKER/QUEUE``        a stage record, as its number in decimal
+``stages/NAME/TOPIC/BROKER/QUEUE/S``      that of strategy S
+========================================  =================================================
+"""
+
+from typing import Final, Protocol, final
+
+from lanemq.wire import RequestCode
+from lanemq.wire.bodies import MessageQueue
+from lanemq.wire.headers import KvGet
+from lanemq.wire.kv import (
+    Action,
+    OpType,
+    Step,
+    client_problem,
+    decode_entry,
+    encode_key,
+    encode_steps,
+)
+from lanemq.wire.message import StageRecord
+
+from .._errors import LanemqError
+from ._errors import KvRejected, NoNamespace
+from ._store import KeyValueStore
+
+OFFSETS: Final = "offsets"
+STAGES: Final = "stages"
+
+
+class FaceOfStore(Protocol):
+    """A store of another face, which forwards to one of the core."""
+
+    _core: KeyValueStore
+
+
+@final
+class KvOffsetStore:
+    """Keeps the positions of a group as entries, for ``PushOptions.offset_store`` and
+    ``LitePullOptions.offset_store``, and for the ``store`` of a staged listener.
+
+    ``name`` is the group's, or any other that no other group has: letters, digits, ``-``, ``_``.
+    Only the position that was read last is replaced. Where another consumer has saved one
+    meanwhile, the one that is further on stays: a consumer that has lost its queue, and does not
+    know it yet, moves nobody back.
+
+    ``store`` has to be open for as long as the consumer is. The same class is for all faces.
+    """
+
+    def __init__(self, store: KeyValueStore | FaceOfStore, name: str) -> None:
+        problem = client_problem(name)
+        if problem is not None:
+            raise KvRejected(problem.replace("client id", "name of an offset store"))
+        core = store if isinstance(store, KeyValueStore) else store._core
+        self._calls = core._calls
+        self._name = name
+        self._versions: dict[bytes, int] = {}
+
+    async def load_offset(self, queue: MessageQueue) -> int | None:
+        """Return the offset that was saved last, None where none was. Raises ``LanemqError``."""
+        return await self._load(self._key(OFFSETS, queue))
+
+    async def save_offset(self, queue: MessageQueue, offset: int) -> None:
+        """Keep an offset; it lasts on return. Raises ``LanemqError``."""
+        await self._save(self._key(OFFSETS, queue), offset)
+
+    async def load(self, queue: MessageQueue, strategy: str = "") -> StageRecord | None:
+        """Return the record that was saved last, None where none was. Raises ``LanemqError``."""
+        number = await self._load(self._key(STAGES, queue, strategy))
+        return None if number is None else StageRecord.unpack(number)
+
+    async def save(self, queue: MessageQueue, record: StageRecord, strategy: str = "") -> None:
+        """Keep a record; it lasts on return. Raises ``LanemqError``."""
+        try:
+            number = record.pack()
+        except OverflowError as error:
+            raise KvRejected(f"{queue}: {error}; it cannot be consumed in stages") from error
+        await self._save(self._key(STAGES, queue, strategy), number)
+
+    def _key(self, kind: str, queue: MessageQueue, strategy: str = "") -> bytes:
+        parts = [kind, self._name, queue.topic, queue.broker_name, str(queue.queue_id)]
+        return "/".join([*parts, *filter(None, (strategy,))]).encode()
+
+    async def _load(self, key: bytes) -> int | None:
+        header = KvGet(key=encode_key(key), namespace=self._calls.namespace)
+        try:
+            body = await self._calls.ask(RequestCode.KV_GET, header)
+        except NoNamespace:
+            await self._calls.create()  # what cannot be read is not nothing
+            self._versions[key] = 0
+            return None
+        entry = decode_entry(body)
+        self._versions[key] = entry.version if entry is not None else 0
+        return None if entry is None else _number(key, entry.value)
+
+    async def _save(self, key: bytes, number: int) -> None:
+        if key not in self._versions:
+            await self._load(key)
+        while True:
+            step = Step(key, Action.PUT, b"%d" % number, if_version=self._versions[key])
+            answer = await self._calls.write(OpType.CAS, encode_steps([step]))
+            if answer.done:
+                self._versions[key] = answer.results[0].version
+                return
+            there = await self._load(key)
+            if there is not None and _queue_offset(there) >= _queue_offset(number):
+                return  # another consumer has the queue by now, and is further
+
+
+def _number(key: bytes, value: bytes) -> int:
+    if not value.isdigit() or len(value) > 19:
+        raise LanemqError(f"the entry {key!r} is no position: {value[:40]!r}")
+    return int(value)
+
+
+def _queue_offset(number: int) -> int:
+    record = StageRecord.unpack(number)
+    return number if record is None else record.queue_offset

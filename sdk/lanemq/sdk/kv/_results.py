@@ -1,0 +1,30 @@
+"""The results of a store, beside the values of ``lanemq.wire.kv``."""
+
+from dataclasses import dataclass
+from typing import final
+
+from lanemq.wire.kv import StepResult
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CasResult:
+    """The result of a compare-and-set."""
+
+    done: bool
+    """Whether the condition held, and so the value was set or deleted."""
+    version: int
+    """Done: the version set, or the one deleted. Not done: the version there is; 0 is none."""
+    value: bytes | None = None
+    """Not done: the value there is, unless the answer to a repeated request lacks it."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """The result of a batch."""
+
+    done: bool
+    """Whether all conditions held, and so all steps were done."""
+    results: tuple[StepResult, ...]
+    """One for each step, in order."""

@@ -1,0 +1,192 @@
+"""The common parts of ``lanemq kv``: options, bytes in and out, errors, exit status."""
+
+import base64
+import binascii
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NoReturn, final
+
+import click
+import trio
+
+from lanemq.wire import ProtocolError
+from lanemq.wire.kv import DEFAULT_NAMESPACE, Change, ChangeKind, Entry
+
+from ..._errors import LanemqError
+from ...admin.cli._access import access_options, take_access
+from .._store import KeyValueStore, open_kv_store
+
+ENVIRONMENT: Final = "NAMESRV_ADDR"
+EXIT_NO: Final = 1
+EXIT_FAILED: Final = 2
+KINDS: Final = {ChangeKind.PUT: "put", ChangeKind.DELETE: "delete", ChangeKind.EXPIRE: "expire"}
+Body = Callable[..., Awaitable[int]]
+"""A command: gets the store and an ``Output``, and returns the exit status."""
+
+
+class Failed(click.ClickException):
+    """It could not be done: one line, and exit status 2."""
+
+    exit_code = EXIT_FAILED
+
+
+@final
+class Output:
+    """The forms in which bytes are read and written, and the place of results."""
+
+    def __init__(self, *, as_hex: bool, as_base64: bool, as_json: bool) -> None:
+        if as_hex and as_base64:
+            raise click.UsageError("--hex and --base64 are two ways to write the same bytes")
+        self._hex = as_hex
+        self._base64 = as_base64
+        self.json = as_json
+
+    def bytes_of(self, text: str, what: str = "key") -> bytes:
+        """Read bytes of the command line. Raises ``click.UsageError``."""
+        try:
+            if self._hex:
+                return bytes.fromhex(text)
+            if self._base64:
+                return base64.b64decode(text, validate=True)
+        except (ValueError, binascii.Error) as error:
+            form = "hexadecimal" if self._hex else "base64"
+            raise click.UsageError(f"the {what} {text!r} is not {form}: {error}") from error
+        return os.fsencode(text)
+
+    def written(self, data: bytes) -> bytes:
+        """Write bytes in the form that was asked for."""
+        if self._hex:
+            return data.hex().encode()
+        return base64.b64encode(data) if self._base64 else data
+
+    def line(self, *parts: bytes) -> None:
+        """Write parts, with a blank between, as a line; nothing with ``--json``."""
+        if not self.json:
+            self.raw(b" ".join(parts) + b"\n")
+
+    def raw(self, data: bytes) -> None:
+        """Write bytes as they are."""
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+    def value(self, value: object) -> None:
+        """Write a JSON value as a line; nothing without ``--json``. Bytes are in base64."""
+        if self.json:
+            click.echo(json.dumps(value, default=_plain))
+
+
+def _plain(value: object) -> object:
+    assert isinstance(value, bytes)
+    return base64.b64encode(value).decode()
+
+
+def entry_value(entry: Entry) -> dict[str, object]:
+    """Return an entry for ``Output.value``."""
+    return {name: getattr(entry, name) for name in entry.__struct_fields__}
+
+
+def change_value(change: Change) -> dict[str, object]:
+    """Return a change for ``Output.value``."""
+    return {
+        "kind": KINDS[change.kind],
+        "key": change.key,
+        "value": change.value,
+        "version": change.version,
+        "position": change.position,
+    }
+
+
+def kv_command(name: str) -> Callable[[Body], click.Command]:
+    """Make a click command of a coroutine function; its docstring is the help."""
+
+    def make(body: Body) -> click.Command:
+        def callback(**options: Any) -> None:  # noqa: ANN401  # click passes what it parsed
+            sys.exit(_run(body, options))
+
+        params = list(reversed(getattr(body, "__click_params__", [])))
+        return click.Command(
+            name,
+            params=[*params, *_shared(), *access_options()],
+            callback=callback,
+            help=body.__doc__,
+            context_settings={"help_option_names": ["-h", "--help"]},
+        )
+
+    return make
+
+
+def _shared() -> list[click.Parameter]:
+    return [
+        click.Option(
+            ["-n", "--namesrvAddr", "name_servers"],
+            envvar=ENVIRONMENT,
+            show_envvar=True,
+            metavar="HOST:PORT;...",
+            help="Name servers, joined by semicolons.",
+        ),
+        click.Option(
+            ["--namespace"],
+            envvar="LANEMQ_KV_NAMESPACE",
+            show_envvar=True,
+            default=DEFAULT_NAMESPACE,
+            show_default=True,
+            help="The namespace.",
+        ),
+        click.Option(
+            ["--broker"], metavar="NAME", help="The broker that has, or is to have, the namespace."
+        ),
+        click.Option(["--hex", "as_hex"], is_flag=True, help="Keys and values in hexadecimal."),
+        click.Option(["--base64", "as_base64"], is_flag=True, help="Keys and values in base64."),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print JSON; bytes in base64."),
+        click.Option(
+            ["--timeout", "timeout_s"],
+            type=click.FloatRange(min=0, min_open=True),
+            default=15.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="How long to try each request.",
+        ),
+    ]
+
+
+def _run(body: Body, options: dict[str, Any]) -> int:
+    access = take_access(options)
+    name_servers = options.pop("name_servers") or ""
+    namespace, broker = options.pop("namespace"), options.pop("broker")
+    timeout_s = options.pop("timeout_s")
+    output = Output(**{name: options.pop(name) for name in ("as_hex", "as_base64", "as_json")})
+    if not name_servers.replace(";", "").strip():
+        _fail(f"no name server: give -n HOST:PORT or set {ENVIRONMENT}, as 127.0.0.1:9876")
+
+    async def main() -> int:
+        async with open_kv_store(
+            namespace=namespace,
+            name_servers=name_servers,
+            broker=broker,
+            timeout_s=timeout_s,
+            credentials=access.credentials,
+            tls=access.tls,
+        ) as store:
+            return await body(store, output, **options)
+
+    try:
+        return trio.run(main)
+    except (LanemqError, ProtocolError) as error:
+        _fail(str(error))
+    except BrokenPipeError:
+        return EXIT_FAILED
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        _fail(f"{where}{error.strerror or error}")
+    except KeyboardInterrupt:
+        return EXIT_FAILED
+
+
+def _fail(text: str) -> NoReturn:
+    raise Failed(text)
+
+
+__all__ = ["KeyValueStore", "Output", "change_value", "entry_value", "kv_command"]

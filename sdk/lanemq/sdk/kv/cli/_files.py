@@ -1,0 +1,148 @@
+"""Snapshots of a namespace as files: export, import."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import click
+
+from lanemq.wire.kv import (
+    LoadedEntry,
+    SnapshotHeader,
+    SnapshotReader,
+    SnapshotWriter,
+)
+
+from .._errors import KvStateLost, NoNamespace
+from .._store import KeyValueStore
+from ._command import Failed, Output, kv_command
+
+CHUNK_BYTES: Final = 256 << 10
+"""Bytes of a load: the broker answers nobody else while it applies one."""
+NUMBERS_BYTES: Final = 40
+PRIVATE_MODE: Final = 0o600
+
+
+@contextmanager
+def progress_bar(what: str, total: int, *, hidden: bool) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar on the standard error, if that is a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    if hidden or not console.is_terminal:
+        yield lambda count: None
+        return
+    with Progress(console=console, transient=True) as bars:
+        task = bars.add_task(what, total=total)
+        yield lambda count: bars.advance(task, count)
+
+
+@contextmanager
+def new_file(path: Path, *, force: bool) -> Iterator[BinaryIO]:
+    """Write a file, which is there as a whole at the end of the block, or not at all."""
+    if path.exists() and not force:
+        raise Failed(f"{path} is there already; --force replaces it")
+    temporary = path.with_name(f"{path.name}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_MODE)
+    try:
+        with open(descriptor, "wb") as opened:
+            yield opened
+            opened.flush()
+            os.fsync(opened.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@kv_command("export")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+async def export_command(store: KeyValueStore, output: Output, *, file: Path, force: bool) -> int:
+    """Write a snapshot of the namespace to a file: all entries of one moment, with a checksum."""
+    status = await store.status()
+    with (
+        new_file(file, force=force) as opened,
+        progress_bar("exporting", status.entries, hidden=output.json) as advance,
+    ):
+        page = await store.prefix(snapshot="new")
+        header = SnapshotHeader(
+            namespace=store.namespace, position=page.position, clock_ms=page.clock_ms
+        )
+        writer = SnapshotWriter(opened.write, header)
+        while True:
+            writer.add(
+                [
+                    LoadedEntry(
+                        one.key,
+                        one.value,
+                        one.version,
+                        one.create_time_ms,
+                        one.update_time_ms,
+                        one.expires_ms,
+                    )
+                    for one in page.entries
+                ]
+            )
+            advance(len(page.entries))
+            if page.cursor is None:
+                break
+            page = await store.prefix(cursor=page.cursor, snapshot=page.snapshot)
+        checksum = writer.finish()
+    output.value({"entries": writer.count, "position": header.position, "checksum": checksum})
+    output.line(
+        f"{writer.count:,} entries at position {header.position}, checksum {checksum}".encode()
+    )
+    return 0
+
+
+@kv_command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--replace", is_flag=True, help="Empty the namespace first, also one that was lost.")
+async def import_command(store: KeyValueStore, output: Output, *, file: Path, replace: bool) -> int:
+    """Take the entries of a snapshot over, with their versions and times, through the log.
+
+    The file is read to its end first: one that is damaged changes nothing. The namespace has to
+    be empty, unless --replace empties it.
+    """
+    with file.open("rb") as opened:
+        reader = SnapshotReader(opened.read)
+        count = sum(map(len, reader.blocks()))
+        try:
+            is_empty = (await store.status()).entries == 0
+        except (NoNamespace, KvStateLost) as error:
+            if isinstance(error, KvStateLost) and not replace:
+                raise
+            is_empty = isinstance(error, NoNamespace)
+        if not is_empty and not replace:
+            raise Failed(
+                f"namespace {store.namespace} is not empty; --replace empties it before the import"
+            )
+        if not is_empty:
+            await store.clear()
+        opened.seek(0)
+        again = SnapshotReader(opened.read)
+        with progress_bar("importing", count, hidden=output.json) as advance:
+            for block in again.blocks():
+                for chunk in chunks(block):
+                    await store.load(chunk)
+                    advance(len(chunk))
+    output.value({"entries": count, "checksum": reader.checksum})
+    output.line(f"{count:,} entries imported, checksum {reader.checksum}".encode())
+    return 0
+
+
+def chunks(entries: list[LoadedEntry]) -> Iterator[list[LoadedEntry]]:
+    """Divide entries into loads of about ``CHUNK_BYTES``."""
+    chunk: list[LoadedEntry] = []
+    size_bytes = 0
+    for entry in entries:
+        chunk.append(entry)
+        size_bytes += len(entry.key) + len(entry.value) + NUMBERS_BYTES
+        if size_bytes >= CHUNK_BYTES:
+            yield chunk
+            chunk, size_bytes = [], 0
+    if chunk:
+        yield chunk

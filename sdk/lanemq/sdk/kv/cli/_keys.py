@@ -1,0 +1,169 @@
+"""Commands about single keys and pages: get, put, delete, cas, scan, hash, status."""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from .._store import KeyValueStore
+from ._command import EXIT_NO, Output, entry_value, kv_command
+
+
+def value_of(text: str, output: Output) -> bytes:
+    """Read a value: ``-`` is standard input, ``@FILE`` a file, as they are."""
+    if text == "-":
+        return sys.stdin.buffer.read()
+    if text.startswith("@"):
+        return Path(text[1:]).read_bytes()
+    return output.bytes_of(text, "value")
+
+
+@kv_command("get")
+@click.argument("key")
+@click.option("--raw", is_flag=True, help="Print the value without a line break behind it.")
+@click.option("--local", is_flag=True, help="Do not insist on the latest value.")
+async def get(store: KeyValueStore, output: Output, *, key: str, raw: bool, local: bool) -> int:
+    """Print the value of a key."""
+    entry = await store.get(output.bytes_of(key), consistency="local" if local else "linearizable")
+    if entry is None:
+        output.value(None)
+        click.echo(f"there is no key {key!r} in namespace {store.namespace}", err=True)
+        return EXIT_NO
+    output.value(entry_value(entry))
+    if not output.json:
+        output.raw(output.written(entry.value) + (b"" if raw else b"\n"))
+    return 0
+
+
+@kv_command("put")
+@click.argument("key")
+@click.argument("value")
+@click.option("--ttl", "ttl_s", type=float, metavar="SECONDS", help="Gone after so long.")
+async def put(
+    store: KeyValueStore, output: Output, *, key: str, value: str, ttl_s: float | None
+) -> int:
+    """Put a value; VALUE may be - for standard input, or @FILE. Prints the version."""
+    version = await store.put(output.bytes_of(key), value_of(value, output), ttl_s=ttl_s)
+    output.value({"version": version})
+    output.line(b"version %d" % version)
+    return 0
+
+
+@kv_command("create")
+async def create(store: KeyValueStore, output: Output) -> int:
+    """Make the namespace at the broker --broker, if it is missing.
+
+    Writes make it as well where --broker is given, or where the broker has never had another one
+    beside it.
+    """
+    await store.create()
+    output.value({"namespace": store.namespace})
+    output.line(f"namespace {store.namespace} is there".encode())
+    return 0
+
+
+@kv_command("delete")
+@click.argument("key")
+async def delete(store: KeyValueStore, output: Output, *, key: str) -> int:
+    """Delete a key."""
+    version = await store.delete(output.bytes_of(key))
+    output.value({"existed": version > 0, "version": version})
+    if not version:
+        click.echo(f"there is no key {key!r} in namespace {store.namespace}", err=True)
+        return EXIT_NO
+    output.line(b"deleted version %d" % version)
+    return 0
+
+
+@kv_command("cas")
+@click.argument("key")
+@click.argument("value", required=False)
+@click.option("--version", type=click.IntRange(min=0), help="If this is its version; 0: no entry.")
+@click.option("--expected", metavar="VALUE", help="If this is its value.")
+@click.option("--delete", "deletes", is_flag=True, help="Delete it rather than put a value.")
+@click.option("--ttl", "ttl_s", type=float, metavar="SECONDS", help="Gone after so long.")
+async def cas(
+    store: KeyValueStore,
+    output: Output,
+    *,
+    key: str,
+    value: str | None,
+    version: int | None,
+    expected: str | None,
+    deletes: bool,
+    ttl_s: float | None,
+) -> int:
+    """Put a value, or delete, if the key has a version or a value (compare and set)."""
+    if deletes == (value is not None):
+        raise click.UsageError("give a VALUE, or --delete")
+    if version is None and expected is None:
+        raise click.UsageError("give --version or --expected to compare with")
+    result = await store.compare_and_set(
+        output.bytes_of(key),
+        None if value is None else value_of(value, output),
+        version=version,
+        expected=None if expected is None else output.bytes_of(expected, "value"),
+        ttl_s=ttl_s,
+    )
+    output.value(asdict(result))
+    if result.done:
+        output.line(b"%s %d" % (b"deleted version" if deletes else b"version", result.version))
+        return 0
+    there = f"it has version {result.version}" if result.version else "it does not exist"
+    click.echo(f"nothing was done to {key!r}: {there}", err=True)
+    return EXIT_NO
+
+
+@kv_command("scan")
+@click.argument("prefix", default="")
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many entries.")
+@click.option("--keys-only", is_flag=True, help="No values.")
+async def scan(
+    store: KeyValueStore, output: Output, *, prefix: str, limit: int | None, keys_only: bool
+) -> int:
+    """Print the entries under a prefix, in the order of bytes: a key and its value in each line.
+
+    All are of one moment.
+    """
+    cursor, snapshot, left = None, "new", limit
+    while left is None or left > 0:
+        page = await store.prefix(
+            output.bytes_of(prefix, "prefix"),
+            cursor=cursor,
+            keys_only=keys_only,
+            snapshot=snapshot,
+            limit=1000 if left is None else left,
+        )
+        for entry in page.entries:
+            output.value(entry_value(entry))
+            parts = (entry.key,) if keys_only else (entry.key, entry.value)
+            output.line(*map(output.written, parts))
+        if page.cursor is None or page.snapshot is None:
+            return 0
+        cursor, snapshot = page.cursor, page.snapshot
+        left = None if left is None else left - len(page.entries)
+    return 0
+
+
+@kv_command("hash")
+async def hash_command(store: KeyValueStore, output: Output) -> int:
+    """Print the hash of the state, and how many records of the log are in it.
+
+    The same records give the same hash, at any broker and on any engine.
+    """
+    found = await store.status()
+    output.value({"hash": found.state_hash, "position": found.position})
+    output.line(found.state_hash.encode(), b"%d" % found.position)
+    return 0
+
+
+@kv_command("status")
+async def status(store: KeyValueStore, output: Output) -> int:
+    """Print what there is in the namespace."""
+    found = await store.status()
+    named = {name: getattr(found, name) for name in found.__struct_fields__}
+    output.value(named)
+    for name, value in named.items():
+        output.line(f"{name}:".ljust(14).encode() + str(value).encode())
+    return 0

@@ -1,0 +1,79 @@
+"""Commands that last: watch, lock."""
+
+import os
+import subprocess
+
+import click
+import trio
+
+from .._errors import LockLost, LockNotAcquired
+from .._lock import Lock
+from .._store import KeyValueStore
+from ._command import EXIT_NO, KINDS, Output, change_value, kv_command
+
+LOOK_S = 0.2
+
+
+@kv_command("watch")
+@click.argument("prefix", default="")
+@click.option("--position", type=click.IntRange(min=0), help="Go on from here.  [default: now]")
+@click.option("--count", type=click.IntRange(min=1), help="End after so many changes.")
+async def watch(
+    store: KeyValueStore, output: Output, *, prefix: str, position: int | None, count: int | None
+) -> int:
+    """Print the changes under a prefix as they come: position, kind, key, and the value put."""
+    seen = 0
+    async for change in store.watch(output.bytes_of(prefix, "prefix"), position=position):
+        output.value(change_value(change))
+        head = b"%d %s" % (change.position, KINDS[change.kind].encode())
+        value = () if change.value is None else (output.written(change.value),)
+        output.line(head, output.written(change.key), *value)
+        seen += 1
+        if seen == count:
+            break
+    return 0
+
+
+@kv_command("lock")
+@click.argument("key")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--ttl", "ttl_s", type=float, default=15.0, show_default=True, metavar="SECONDS")
+@click.option("--wait", "wait_s", type=float, metavar="SECONDS", help="[default: for ever]")
+async def lock(
+    store: KeyValueStore,
+    output: Output,
+    *,
+    key: str,
+    command: tuple[str, ...],
+    ttl_s: float,
+    wait_s: float | None,
+) -> int:
+    """Run a command while holding a lock, as `lock KEY -- COMMAND ...`; its status is ours.
+
+    The command finds the lock's fencing number in LANEMQ_FENCING. If the lock is lost it is
+    terminated.
+    """
+    try:
+        async with store.lock(output.bytes_of(key), ttl_s=ttl_s, wait_s=wait_s) as held:
+            return await _run(command, held)
+    except (LockNotAcquired, LockLost) as error:
+        click.echo(str(error), err=True)
+        return EXIT_NO
+
+
+async def _run(command: tuple[str, ...], held: Lock) -> int:
+    status = EXIT_NO
+    async with trio.open_nursery() as nursery:
+
+        async def watch_lock() -> None:
+            while held.is_held:  # noqa: ASYNC110 - time alone can end it
+                await trio.sleep(LOOK_S)
+            nursery.cancel_scope.cancel()  # which terminates the command
+
+        nursery.start_soon(watch_lock)
+        done: subprocess.CompletedProcess[bytes] = await trio.run_process(
+            command, check=False, env={**os.environ, "LANEMQ_FENCING": str(held.fencing)}
+        )
+        status = done.returncode
+        nursery.cancel_scope.cancel()
+    return status if status >= 0 else 128 - status

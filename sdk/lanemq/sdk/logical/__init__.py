@@ -1,0 +1,1 @@
+"""Logical queues as a client uses them: segment by segment."""

@@ -1,0 +1,226 @@
+"""The requests of a consumer group about a logical queue, segment by segment.
+
+A logical queue is a chain of segments on physical queues. Offsets that go in and come out are
+logical; brokers are asked for physical ones, and what they answer about a whole physical queue
+is cut down to the segment.
+Source: RocketMQ 5.0.0-PREVIEW, PullAPIWrapper, MQAdminImpl.
+"""
+
+from collections.abc import Hashable
+from typing import Final, final
+
+import trio
+from msgspec.structs import replace
+
+from lanemq.wire import RemoteProtocolError
+from lanemq.wire.bodies import MASTER_ID, MessageQueue
+from lanemq.wire.frame import Frame
+from lanemq.wire.logical import REDIRECT_FIELD, Chain, ReadersPlaces, Redirect, Segment, translate
+
+from .._errors import BadAnswer, BrokerUnreachable, LanemqError, RefusedByBroker
+from ..consumer._queue_calls import (
+    FOUND,
+    NO_MATCH,
+    NOT_FOUND,
+    OFFSET_ILLEGAL,
+    Pulled,
+    PullTerms,
+    QueueCalls,
+    read_pull,
+)
+from ..net._client import Client
+from ..observe._log import get_logger
+from ._progress import LogicalProgress
+
+LOGGER = get_logger("lanemq.sdk.logical")
+
+ROUNDS_MAX: Final = 4
+"""Times one question is put to a broker, redirects included."""
+QUEUES_MAX: Final = 100_000
+"""Most queues whose places are remembered; no consumer has so many."""
+NOTHING_READABLE_S: Final = 1.0
+"""Pause before asking whether a queue without any readable segment has one."""
+
+
+async def follow_redirect(client: Client, topic: str, answer: Frame, address: str) -> None:
+    """Learn from an answer that says "ask elsewhere". Raises ``BadAnswer``, or what asking the
+    name server for the route raises where the answer does not say where."""
+    try:
+        redirect = Redirect.decode(answer.body)
+    except RemoteProtocolError as error:
+        raise BadAnswer(address, f"a request for {topic}", str(error)) from error
+    LOGGER.debug("%s redirects for %s: %s", address, topic, redirect)
+    if redirect is None:
+        await client.routes.refresh(topic)
+    else:
+        client.routes.redirected(topic, redirect)
+
+
+@final
+class LogicalCalls:
+    """Asks the brokers of a logical queue's segments. Every call may raise any ``LanemqError``."""
+
+    def __init__(self, client: Client, queues: QueueCalls) -> None:
+        self._client = client
+        self._queues = queues
+        self._progress = LogicalProgress(client, queues)
+        self._places: ReadersPlaces[MessageQueue] = ReadersPlaces(QUEUES_MAX)
+
+    def chain(self, queue: MessageQueue) -> Chain | None:
+        """The chain of ``queue``; None if that is a physical one."""
+        route = self._client.routes.get(queue.topic)
+        return None if route is None else route.chain(queue)
+
+    def _known_chain(self, queue: MessageQueue) -> Chain:
+        return self.chain(queue) or Chain(queue.queue_id)
+
+    # Progress
+
+    async def committed_offset(self, queue: MessageQueue) -> int | None:
+        """Return the logical offset where the group resumes, or None if it never committed."""
+        return await self._progress.committed_offset(queue)
+
+    async def commit_offset(self, queue: MessageQueue, offset: int, *, wait: bool) -> None:
+        """Store the group's progress; unless ``wait``, without an answer."""
+        offset = self._places.committed(queue, offset, self._known_chain(queue))
+        await self._progress.commit_offset(queue, offset, wait=wait)
+
+    def keeper(self, queue: MessageQueue) -> str:
+        """The address of the broker that keeps progress now. Raises ``BrokerUnreachable``."""
+        return self._progress.keeping(queue).address
+
+    def progress_key(self, queue: MessageQueue) -> Hashable:
+        """Under what name progress is kept: it moves along with the queue."""
+        try:
+            return self._progress.keeping(queue).queue
+        except LanemqError:
+            return None  # the commit will say what is wrong
+
+    # Pulling
+
+    async def pull(self, queue: MessageQueue, offset: int, terms: PullTerms) -> Pulled:
+        """Read from logical ``offset`` on, from one segment.
+
+        An offset that no segment has (any more) gives ``OFFSET_ILLEGAL`` with the next one that
+        can be read, and so does one that was reached behind the place at which the queue has gone
+        on elsewhere: other messages are there now. ``terms.commit_offset`` is left out: it would be
+        taken for a physical one.
+        """
+        terms = replace(terms, commit_offset=None, of_logical_queue=True)
+        is_told = False
+        for _ in range(ROUNDS_MAX):
+            chain = self._known_chain(queue)
+            place = chain.locate(offset)
+            if place is None:  # everything is gone, and what comes next cannot be read yet
+                return await self._nothing_yet(queue, offset, terms)
+            segment = place.segment
+            cut = self._places.go_on_at(queue, offset, segment, chain)
+            if cut is not None:
+                return _illegal(chain, offset, cut)
+            if place.logical_offset > offset and not is_told:
+                # A redirect may have named a segment, and others are before it: a name server
+                # shows none behind offsets that may be somewhere.
+                is_told = await self._client.routes.confirm(queue.topic)
+                if not is_told:
+                    return await self._nothing_yet(queue, offset, terms)
+                continue
+            if not place.is_legal:
+                return _illegal(chain, offset, place.logical_offset)
+            answer, address = await self._queues.pull_answer(
+                segment.message_queue, place.queue_offset, terms
+            )
+            if REDIRECT_FIELD not in answer.fields:
+                pulled = _logical(read_pull(answer, address), segment, offset)
+                self._places.note(queue, segment, pulled.next_offset)
+                return pulled
+            await follow_redirect(self._client, queue.topic, answer, address)
+            await self._client.introduce()  # it may be a broker that does not know the group yet
+        raise RefusedByBroker(NO_MATCH, f"redirect after redirect for {queue}", address)
+
+    async def _nothing_yet(self, queue: MessageQueue, offset: int, terms: PullTerms) -> Pulled:
+        await trio.sleep(min(terms.suspend_s, NOTHING_READABLE_S))
+        await self._client.routes.refresh(queue.topic)
+        return Pulled(NOT_FOUND, offset, offset, offset, MASTER_ID, [])
+
+    # Offsets
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The logical offset that the next message will get, as far as can be told now."""
+        is_fresh = False
+        for _ in range(ROUNDS_MAX):
+            chain = self._known_chain(queue)
+            segment = chain.last
+            if segment is None:
+                return chain.known_end
+            if segment.is_sealed:
+                if is_fresh:  # it is being migrated, or closed: this is its end
+                    return segment.next_delta
+                await self._client.routes.refresh(queue.topic)
+                is_fresh = True
+                continue
+            found, answer = await self._queues.max_offset_of_part(segment.message_queue)
+            if REDIRECT_FIELD not in answer.fields:
+                return translate.end_of(segment, found)
+            # It goes on elsewhere. The answer says no more; what is known may be older than it.
+            await self._client.routes.refresh(queue.topic)
+            is_fresh = True
+            if self._known_chain(queue).last == segment:
+                return segment.to_logical(max(found, segment.offset_delta))
+        raise BrokerUnreachable(str(queue), "it is on the move; its end could not be found out")
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The oldest logical offset that there is a message for; the end where there is none."""
+        chain = self._known_chain(queue)
+        for segment in chain.readable:
+            found = await self._queues.min_offset(segment.message_queue)
+            if (first := translate.first_of(segment, found)) is not None:
+                return first
+        return chain.known_end
+
+    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The logical offset of the first message stored at ``timestamp_ms`` or later, as the
+        broker of its segment finds it; the end if there is none."""
+        chain = self._known_chain(queue)
+        end = chain.known_end
+        for segment in chain.readable:
+            if segment.is_sealed and 0 < segment.last_time_ms < timestamp_ms:
+                continue
+            found = await self._queues.offset_at(segment.message_queue, timestamp_ms)
+            if (first := translate.first_of(segment, found)) is not None:
+                return first
+        return end
+
+
+def _illegal(chain: Chain, asked: int, go_on_at: int) -> Pulled:
+    seen = translate.nothing_at(go_on_at, chain)
+    return Pulled(
+        OFFSET_ILLEGAL,
+        seen.next_offset,
+        seen.min_offset,
+        seen.max_offset,
+        MASTER_ID,
+        [],
+        is_gap=seen.next_offset > asked,
+    )
+
+
+def _logical(pulled: Pulled, segment: Segment, asked: int) -> Pulled:
+    """Translate what a broker said of a physical queue to the logical one."""
+    told = translate.Numbers(pulled.next_offset, pulled.min_offset, pulled.max_offset)
+    code, seen = translate.pulled(pulled.code, told, segment, asked)
+    messages = pulled.messages
+    if code == FOUND:
+        messages = [message for message in messages if segment.keeps(message.queue_offset)]
+        if not messages:  # all that was found lies behind the segment's end
+            code = NO_MATCH
+    return Pulled(
+        code,
+        seen.next_offset,
+        seen.min_offset,
+        seen.max_offset,
+        pulled.suggested_broker_id,
+        messages,
+        segment.message_queue,
+        segment.delta - segment.offset_delta,
+        is_gap=code == OFFSET_ILLEGAL and seen.next_offset > asked,
+    )

@@ -1,0 +1,1 @@
+"""Connections, routes and identity of a client."""

@@ -1,0 +1,281 @@
+"""A connection to one server: many requests under way, answers matched by opaque.
+
+The protocol is `lanemq.wire.Connection`, which does no I/O; this module gives it a stream.
+Reproduces what NettyRemotingAbstract and NettyRemotingClient do for one channel.
+"""
+
+import itertools
+import os
+from collections.abc import Awaitable, Callable
+from typing import final
+
+import trio
+from msgspec.structs import replace
+
+from lanemq.wire import ProtocolError
+from lanemq.wire.frame import NEED_DATA, Connection, Frame, PeerClosed, encode_frame
+
+from .._errors import BrokerUnreachable, RequestTimedOut
+from ..observe._log import get_logger
+from ._timeouts import Timeouts
+from ._tls_errors import why_broken
+
+LOGGER = get_logger("lanemq.sdk.remoting")
+
+Dial = Callable[[str, int], Awaitable[trio.abc.Stream]]
+"""Opens a stream to (host, port); raises OSError."""
+
+Serve = Callable[["Link", Frame], Awaitable[None] | None]
+"""Takes a request that the server sent. What it returns to be awaited runs in a task."""
+
+RECEIVE_BYTES = 65_536
+# A writer that is this far behind makes callers wait: a stalled server must not fill memory.
+OUTGOING_HIGH_BYTES = 4 << 20
+# Server-initiated requests under way at once on one connection; past it they are refused.
+SERVED_MAX = 64
+# A call that times out on a connection on which nothing was heard for this long takes it for
+# dead and breaks it, so that the next call dials anew. (The Java client breaks it at once.)
+SILENCE_MAX_S = 10.0
+
+_NUMBERS = itertools.count(1)
+
+
+@final
+class Link:
+    """A connection that is being opened, open, or broken for good.
+
+    Writing never happens inside a caller: a frame is handed to the kernel in one call that
+    does not block, or appended to a buffer that one task writes. So a cancelled caller leaves
+    no half frame behind, and its late answer finds nobody waiting and is dropped.
+    """
+
+    def __init__(
+        self, address: str, *, serve: Serve, on_broken: Callable[["Link"], None], max_bytes: int
+    ) -> None:
+        self.address = address
+        self.number = next(_NUMBERS)
+        self.broken: str | None = None
+        self.last_heard_s = 0.0
+        self._serve = serve
+        self._on_broken = on_broken
+        self._protocol = Connection(max_frame_bytes=max_bytes)
+        self._calls = Timeouts()
+        self._opened = trio.Event()
+        self._stream: trio.abc.Stream | None = None
+        self._fd = -1
+        self._outgoing = bytearray()
+        self._writing = False
+        self._burst = False
+        self._writer = trio.lowlevel.ParkingLot()
+        self._drained = trio.lowlevel.ParkingLot()
+        self._served = 0
+        self._scope = trio.CancelScope(shield=True)
+
+    # The task that owns the connection
+
+    async def run(self, dial: Dial, host: str, port: int, *, connect_timeout_s: float) -> None:
+        """Connect, then read until the connection breaks. Never raises for the network's sake.
+
+        Shielded: a client that is cancelled still has progress to report. Only ``break_off``
+        ends it, which closing the client does.
+        """
+        with self._scope:
+            await self._run(dial, host, port, connect_timeout_s)
+        if self._stream is not None:
+            await trio.aclose_forcefully(self._stream)
+
+    async def _run(self, dial: Dial, host: str, port: int, connect_timeout_s: float) -> None:
+        reason = "the client was closed"
+        try:
+            try:
+                with trio.fail_after(connect_timeout_s):
+                    self._stream = stream = await dial(host, port)
+            except trio.TooSlowError:
+                reason = f"cannot connect within {connect_timeout_s:g} s"
+                return
+            except OSError as error:
+                cause = error.__cause__  # trio's own words leave out why
+                reason = f"cannot connect: {cause if isinstance(cause, OSError) else error}"
+                return
+            if isinstance(stream, trio.SocketStream):
+                self._fd = stream.socket.fileno()
+            self.last_heard_s = trio.current_time()
+            self._opened.set()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write_loop)
+                nursery.start_soon(self._calls.watch)
+                reason = await self._read_loop(nursery)
+                self.break_off(reason)  # before the writer, which knows less of it, fails as well
+                nursery.cancel_scope.cancel()
+        finally:
+            self.break_off(reason)
+
+    async def _read_loop(self, nursery: trio.Nursery) -> str:
+        """Read until the end; say why it ended."""
+        protocol, answer, stream = self._protocol, self._calls.answer, self._stream
+        assert stream is not None
+        try:
+            while self.broken is None:
+                if self._fd >= 0:
+                    await trio.lowlevel.wait_readable(self._fd)
+                    try:
+                        data = os.read(self._fd, RECEIVE_BYTES)
+                    except BlockingIOError:
+                        continue
+                else:
+                    data = bytes(await stream.receive_some(RECEIVE_BYTES))
+                self.last_heard_s = trio.current_time()
+                protocol.receive_data(data)
+                answers = 0
+                while (event := protocol.next_event()) is not NEED_DATA:
+                    if isinstance(event, PeerClosed):
+                        return "the server closed the connection"
+                    assert isinstance(event, Frame)
+                    if not event.is_response:
+                        self._take_request(event, nursery)
+                        continue
+                    answers += 1
+                    answer(event.opaque, event)
+                # Callers woken together will write together: let the writer join their frames.
+                self._burst = answers > 1
+        except ProtocolError as error:
+            LOGGER.warning("%s: closing the connection: %s", self.address, error)
+            return f"the server broke the protocol: {error}"
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            return f"the connection broke: {why_broken(error)}"
+        return self.broken
+
+    def _take_request(self, frame: Frame, nursery: trio.Nursery) -> None:
+        if self._served >= SERVED_MAX:
+            LOGGER.warning("%s: too many requests at once, %d dropped", self.address, frame.code)
+            if not frame.is_oneway:
+                self.post(frame.reply(2, remark="[OVERLOAD]too many requests to this client"))
+            return
+        work = self._serve(self, frame)
+        if work is not None:
+            self._served += 1
+            nursery.start_soon(self._finish_request, work)
+
+    async def _finish_request(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        finally:
+            self._served -= 1
+
+    async def _write_loop(self) -> None:
+        stream = self._stream
+        assert stream is not None
+        try:
+            while True:
+                while self._outgoing:
+                    data, self._outgoing = self._outgoing, bytearray()
+                    self._writing = True
+                    await stream.send_all(data)
+                    self._writing = False
+                self._drained.unpark_all()
+                await self._writer.park()
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            # The reader may have been told why.
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            self.break_off(f"the connection broke: {why_broken(error)}")
+
+    # What callers use
+
+    def post(self, frame: Frame) -> None:
+        """Write ``frame`` without waiting; on a broken link it is dropped."""
+        self._post(encode_frame(frame))
+
+    def _post(self, data: bytes) -> None:
+        if self.broken is not None:
+            return
+        sent = 0
+        if self._fd >= 0 and not (self._outgoing or self._writing or self._burst):
+            try:
+                sent = os.write(self._fd, data)
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                self.break_off(f"the connection broke: {error}")
+                return
+        if sent < len(data):
+            self._outgoing += data[sent:] if sent else data
+            if not self._writing:
+                self._writer.unpark_all()
+
+    async def ready(self) -> None:
+        """Wait until the link is open and its buffer has room; raise ``BrokerUnreachable``."""
+        while True:
+            if self.broken is not None:
+                raise BrokerUnreachable(self.address, self.broken)
+            if not self._opened.is_set():
+                await self._opened.wait()
+            elif len(self._outgoing) > OUTGOING_HIGH_BYTES:
+                await self._drained.park()
+            else:
+                return
+
+    async def flushed(self) -> None:
+        """Wait until everything posted so far is with the kernel, or the link is broken."""
+        while self.broken is None and (self._outgoing or self._writing):
+            await self._drained.park()
+
+    async def deliver(self, frame: Frame, timeout_s: float) -> None:
+        """Send a request that is not answered, and wait until the kernel has it.
+
+        Raises ``BrokerUnreachable``, also when that takes longer than ``timeout_s`` seconds;
+        then it may still be sent.
+        """
+        deadline_s = trio.current_time() + timeout_s
+        if not self._opened.is_set() or len(self._outgoing) > OUTGOING_HIGH_BYTES:
+            with trio.move_on_at(deadline_s) as scope:
+                await self.ready()
+            if scope.cancelled_caught:
+                raise self._took_nothing(timeout_s)
+        self.post(frame)
+        if self._outgoing or self._writing:
+            with trio.move_on_at(deadline_s) as scope:
+                await self.flushed()
+            if scope.cancelled_caught:
+                raise self._took_nothing(timeout_s)
+        if self.broken is not None:
+            raise BrokerUnreachable(self.address, self.broken)
+
+    def _took_nothing(self, timeout_s: float) -> BrokerUnreachable:
+        return BrokerUnreachable(self.address, f"its connection took nothing for {timeout_s:g} s")
+
+    async def call(self, frame: Frame, timeout_s: float) -> Frame:
+        """Send a request and wait for its answer, whatever its code.
+
+        ``frame.opaque`` is replaced by a number of this connection's own. Raises
+        ``BrokerUnreachable`` and ``RequestTimedOut``. Cancelling is clean: the connection goes
+        on, and an answer that still comes is dropped.
+        """
+        deadline_s = trio.current_time() + timeout_s
+        if not self._opened.is_set() or len(self._outgoing) > OUTGOING_HIGH_BYTES:
+            with trio.move_on_at(deadline_s) as scope:
+                await self.ready()
+            if scope.cancelled_caught:
+                raise RequestTimedOut(self.address, frame.code, timeout_s)
+        opaque = self._protocol.next_opaque()
+        self._post(encode_frame(replace(frame, opaque=opaque)))
+        if self.broken is not None:
+            raise BrokerUnreachable(self.address, self.broken)
+        # The answer cannot come before this task sleeps: the reader runs in between only.
+        answer = await self._calls.wait(opaque, deadline_s)
+        if isinstance(answer, Frame):
+            return answer
+        if trio.current_time() - self.last_heard_s > SILENCE_MAX_S:
+            self.break_off(f"nothing heard for more than {SILENCE_MAX_S:g} s")
+        raise RequestTimedOut(self.address, frame.code, timeout_s)
+
+    def break_off(self, reason: str) -> None:
+        """Refuse further use and wake everyone who waits. Idempotent."""
+        if self.broken is not None:
+            return
+        self.broken = reason
+        self._fd = -1  # never write to a number that the kernel may give to another socket
+        self._on_broken(self)
+        self._opened.set()
+        self._drained.unpark_all()
+        self._scope.cancel()
+        self._calls.fail_all(BrokerUnreachable, self.address, reason)

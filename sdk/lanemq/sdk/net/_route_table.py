@@ -1,0 +1,149 @@
+"""The route of a topic as a client uses it: pure functions of the name server's answer.
+
+Source: RocketMQ 4.9.8, MQClientInstance.topicRouteData2TopicPublishInfo and
+topicRouteData2TopicSubscribeInfo; logical queues: 5.0.0-PREVIEW.
+"""
+
+from collections.abc import Container
+from dataclasses import dataclass, replace
+
+from lanemq.wire import Permission
+from lanemq.wire.bodies import MASTER_ID, MessageQueue, RouteData
+from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, Chain, LogicalQueues, Segment
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """The route of one topic as a client uses it. Equal routes mean that nothing changed."""
+
+    topic: str
+    publish_queues: tuple[MessageQueue, ...]
+    """Queues that may be sent to: writable, and their master is there."""
+    subscribe_queues: tuple[MessageQueue, ...]
+    """Queues that may be read, sorted."""
+    brokers: dict[str, dict[int, str]]
+    """Broker name -> broker id (0 is the master) -> address."""
+    is_default: bool = False
+    """Taken from the default topic, since this one does not exist yet."""
+    chains: LogicalQueues | None = None
+    """The logical queues that the queues are, if they are: the queue id is the index."""
+
+    def chain(self, queue: MessageQueue) -> Chain | None:
+        """The chain of a queue, if that is a logical one."""
+        if self.chains is None or queue.broker_name != LOGICAL_QUEUE_BROKER:
+            return None
+        return self.chains.get(queue.queue_id) or Chain(queue.queue_id)
+
+    def has_master(self, broker_name: str) -> bool:
+        """Return whether a broker can be sent to."""
+        return MASTER_ID in self.brokers.get(broker_name, ())
+
+    def writable_segment(
+        self, queue: MessageQueue, unreachable: Container[str] = ()
+    ) -> Segment | None:
+        """Return the segment where a message for a logical queue goes.
+
+        While a migration is under way the new segment may show before it has its place in the
+        queue. As long as the old one takes messages it gets them, in their order; only if its
+        broker is gone, or among ``unreachable``, the new one does.
+        """
+        chain = self.chain(queue)
+        if chain is None:
+            return None
+        tail = chain.tail
+        if tail is None or tail is chain.writable:
+            return tail
+        away = tail.broker_name in unreachable or not self.has_master(tail.broker_name)
+        return chain.writable if away else tail
+
+
+def with_chains(route: TopicRoute, chains: LogicalQueues) -> TopicRoute:
+    """``route`` with other segments.
+
+    To send to are the queues that have a writable segment; to read those with any that is not
+    expired, so that a consumer keeps its queues whatever moves.
+    """
+    publish = (
+        route.publish_queues
+        if _is_ordered(route)
+        else tuple(
+            MessageQueue(route.topic, LOGICAL_QUEUE_BROKER, index)
+            for index, chain in chains.items()
+            if chain.writable is not None
+        )
+    )
+    subscribe = tuple(
+        MessageQueue(route.topic, LOGICAL_QUEUE_BROKER, index)
+        for index, chain in chains.items()
+        if any(segment.is_readable or segment.is_writable for segment in chain)
+    )
+    return replace(route, publish_queues=publish, subscribe_queues=subscribe, chains=chains)
+
+
+def _is_ordered(route: TopicRoute) -> bool:
+    """Return whether messages go to physical queues that an operator has named."""
+    queues = route.publish_queues
+    return (
+        route.chains is not None and bool(queues) and queues[0].broker_name != LOGICAL_QUEUE_BROKER
+    )
+
+
+def read_route(topic: str, data: RouteData, *, logical_queues: bool = False) -> TopicRoute:
+    """The route of an existing topic; with ``logical_queues`` these, where it has any.
+
+    Raises ``RemoteProtocolError`` for logical queues that cannot be read.
+    """
+    route = _read_physical(topic, data)
+    chains = LogicalQueues.of_route(data.extra) if logical_queues else None
+    if chains is None:
+        return route
+    if data.order_topic_conf:
+        route = replace(route, chains=chains)
+    return with_chains(route, chains)
+
+
+def _read_physical(topic: str, data: RouteData) -> TopicRoute:
+    brokers = {broker.broker_name: dict(broker.broker_addrs) for broker in data.broker_datas}
+    subscribe = [
+        MessageQueue(topic, queue.broker_name, queue_id)
+        for queue in data.queue_datas
+        if queue.perm & Permission.READ
+        for queue_id in range(queue.read_queue_nums)
+    ]
+    if data.order_topic_conf:
+        publish = _ordered_queues(topic, data.order_topic_conf)
+    else:
+        publish = [
+            MessageQueue(topic, queue.broker_name, queue_id)
+            for queue in sorted(data.queue_datas, key=lambda queue: queue.broker_name)
+            if queue.perm & Permission.WRITE and MASTER_ID in brokers.get(queue.broker_name, ())
+            for queue_id in range(queue.write_queue_nums)
+        ]
+    return TopicRoute(topic, tuple(publish), tuple(sorted(subscribe)), brokers)
+
+
+def _ordered_queues(topic: str, conf: str) -> list[MessageQueue]:
+    """Queues of a topic whose order is global: fixed in the name server, ``broker:n;broker:n``.
+
+    They stay the same while brokers come and go, so a message key keeps its queue.
+    """
+    queues = []
+    for part in conf.split(";"):
+        broker_name, _, count = part.partition(":")
+        if count.strip().isdigit():
+            queues += [MessageQueue(topic, broker_name, n) for n in range(int(count))]
+    return queues
+
+
+def read_default_route(topic: str, data: RouteData, *, queues_max: int) -> TopicRoute:
+    """The route for the first message of a topic: where the default topic lives.
+
+    A broker makes the topic with as many queues as the smaller of its own default and
+    ``queues_max``, so the queues counted here are the ones it will have.
+    """
+    route = read_route(topic, data)
+    counts = {
+        queue.broker_name: min(queues_max, queue.read_queue_nums) for queue in data.queue_datas
+    }
+    publish = [q for q in route.publish_queues if q.queue_id < counts.get(q.broker_name, 0)]
+    return TopicRoute(topic, tuple(publish), (), route.brokers, is_default=True)

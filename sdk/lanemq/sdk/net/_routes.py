@@ -1,0 +1,300 @@
+"""Routes of topics, from the name servers, kept fresh.
+
+One name server is asked at a time, the same one until it fails; all of them hold the same
+routes sooner or later. What was learned is kept while name servers are away.
+Source: RocketMQ 4.9.8, MQClientInstance, NettyRemotingClient.getAndCreateNameserverChannel.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import final
+
+import trio
+
+from lanemq.wire import RemoteProtocolError, RequestCode, ResponseCode
+from lanemq.wire.bodies import MASTER_ID, RouteData
+from lanemq.wire.frame import Frame, request
+from lanemq.wire.headers import GetRouteInfo
+from lanemq.wire.logical import LOGICAL_QUEUE_FLAG, Redirect
+
+from .._errors import (
+    BadAnswer,
+    BrokerUnreachable,
+    LanemqError,
+    NoRoute,
+    RefusedByBroker,
+    RequestTimedOut,
+    WrongUse,
+)
+from ..observe._log import get_logger
+from ._remoting import RemotingClient
+from ._route_table import TopicRoute, read_default_route, read_route, with_chains
+
+LOGGER = get_logger("lanemq.sdk.routes")
+
+Discover = Callable[[], Awaitable[tuple[str, ...]]]
+
+RouteListener = Callable[[str], None]
+"""Told the name of a topic whose queues or brokers changed, or that is wanted from now on."""
+
+
+@final
+class NameServers:
+    """Asks one of several name servers, and the next when one fails.
+
+    ``discover`` finds their addresses where they are not given; it is called when they are
+    first needed, and by ``refresh``.
+    """
+
+    def __init__(
+        self,
+        remoting: RemotingClient,
+        addresses: Sequence[str],
+        *,
+        timeout_s: float,
+        discover: Discover | None = None,
+    ) -> None:
+        assert addresses or discover is not None
+        self.addresses = tuple(addresses)
+        """The route known now; empty before ``discover`` was called."""
+        self.discovers = discover is not None
+        self._discover = discover
+        self._discovering = trio.Lock()
+        self._remoting = remoting
+        self._timeout_s = timeout_s
+        self._current = ""  # the one that is asked first
+
+    async def refresh(self) -> None:
+        """Find the addresses anew. What is known stays where that fails, and the error says why."""
+        assert self._discover is not None
+        async with self._discovering:
+            found = await self._discover()
+        if found != self.addresses:
+            LOGGER.info("name servers: %s", ", ".join(found))
+            self.addresses = found
+
+    async def call(self, frame: Frame) -> Frame:
+        """The first answer. Raises ``RefusedByBroker``, or the last failure if none answers."""
+        if not self.addresses:
+            await self.refresh()
+        addresses = self.addresses
+        first = addresses.index(self._current) if self._current in addresses else 0
+        for attempt in range(1, len(addresses) + 1):
+            address = addresses[(first + attempt - 1) % len(addresses)]
+            try:
+                return await self._remoting.call(address, frame, self._timeout_s)
+            except (BrokerUnreachable, RequestTimedOut) as error:
+                self._current = addresses[(first + attempt) % len(addresses)]
+                if attempt == len(addresses):
+                    error.add_note(f"name servers tried: {', '.join(addresses)}")
+                    raise
+                LOGGER.warning("name server %s failed, trying the next: %s", address, error)
+        raise AssertionError("unreachable: there is at least one name server")
+
+
+@final
+class Routes:
+    """The routes of the topics in use. Reading never blocks; finding and refreshing may."""
+
+    def __init__(
+        self,
+        name_servers: NameServers,
+        *,
+        default_topic: str = "",
+        default_topic_queues: int = 4,
+        logical_queues: bool = True,
+    ) -> None:
+        self.name_servers = name_servers
+        self._logical_queues = logical_queues
+        self._default_topic = default_topic
+        self._default_topic_queues = default_topic_queues
+        self._routes: dict[str, TopicRoute] = {}
+        self._watched: dict[str, None] = {}  # a set that keeps its order
+        self._locks: dict[str, trio.Lock] = {}
+        self._listeners: list[RouteListener] = []
+        self._watch_listeners: list[RouteListener] = []
+
+    def on_change(self, listener: RouteListener) -> None:
+        """Call ``listener`` whenever the route of a topic is new or another one.
+
+        Not for what moves inside of logical queues: these stay the same queues.
+        """
+        self._listeners.append(listener)
+
+    def on_watch(self, listener: RouteListener) -> None:
+        """Call ``listener`` whenever a topic is watched that was not."""
+        self._watch_listeners.append(listener)
+
+    def watch(self, topic: str) -> None:
+        """Include ``topic`` in ``refresh_all``, whether or not it exists yet."""
+        if topic not in self._watched:
+            self._watched[topic] = None
+            for listener in self._watch_listeners:
+                listener(topic)
+
+    def unwatch(self, topic: str) -> None:
+        """Leave ``topic`` out of ``refresh_all``; what is known of it stays."""
+        self._watched.pop(topic, None)
+
+    def is_watched(self, topic: str) -> bool:
+        """Return whether ``topic`` is refreshed."""
+        return topic in self._watched
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """Topics that are refreshed."""
+        return tuple(self._watched)
+
+    def get(self, topic: str) -> TopicRoute | None:
+        """Return the route that is known now."""
+        return self._routes.get(topic)
+
+    def brokers(self) -> dict[str, dict[int, str]]:
+        """Every broker of a known route: name -> id (0 is the master) -> address."""
+        brokers: dict[str, dict[int, str]] = {}
+        for route in self._routes.values():
+            for name, addresses in route.brokers.items():
+                brokers.setdefault(name, {}).update(addresses)
+        return brokers
+
+    def master(self, broker_name: str) -> str | None:
+        """Address of a broker's master, or None if it has none at the moment."""
+        for route in self._routes.values():
+            address = route.brokers.get(broker_name, {}).get(MASTER_ID)
+            if address is not None:
+                return address
+        return None
+
+    def reader(self, broker_name: str, broker_id: int = MASTER_ID) -> str | None:
+        """Address to read from: broker ``broker_id`` of that name, or any other of it."""
+        addresses = self.brokers().get(broker_name)
+        if not addresses:
+            return None
+        if broker_id in addresses:
+            return addresses[broker_id]
+        return addresses[min(addresses)]
+
+    async def find_for_send(self, topic: str) -> TopicRoute:
+        """The route to send by; for a topic that does not exist, that of the default topic.
+
+        Raises ``NoRoute`` if nothing can be sent to, ``BrokerUnreachable`` or
+        ``RequestTimedOut`` if no name server answers.
+        """
+        self.watch(topic)
+        route = await self.refresh(topic)
+        if route is None and self._default_topic:
+            route = await self._find_default(topic)
+        if route is None:
+            raise NoRoute(
+                topic,
+                "it does not exist, and brokers make none by themselves"
+                " (autoCreateTopicEnable=false); create it first, as with"
+                f" `lanemq admin updateTopic -n {self.name_servers.addresses[0]} -t {topic}"
+                " -c <cluster>`",
+            )
+        if not route.publish_queues:
+            raise NoRoute(topic, "none of its brokers is writable and has its master running")
+        return route
+
+    async def _find_default(self, topic: str) -> TopicRoute | None:
+        data = await self._ask(self._default_topic)
+        known = self._routes.get(topic)
+        if data is None or (known is not None and not known.is_default):
+            return known
+        route = read_default_route(topic, data, queues_max=self._default_topic_queues)
+        self._keep(route)
+        return route
+
+    async def refresh(self, topic: str) -> TopicRoute | None:
+        """Ask for the route of ``topic`` and keep it; None if the topic does not exist.
+
+        A route once known stays known when the name server has lost it: it may have been
+        restarted, and its brokers will register again. Raises as ``find_for_send``.
+        """
+        await self.confirm(topic)
+        return self._routes.get(topic)
+
+    async def confirm(self, topic: str) -> bool:
+        """``refresh`` a route; return whether it is as a name server told it just now.
+
+        It is not where a name server has lost it, and not for sure where somebody else asked at the
+        same time.
+        """
+        lock = self._locks.get(topic)
+        if lock is None:
+            lock = self._locks[topic] = trio.Lock()
+        if lock.locked():  # someone asks already: what they learn is as fresh
+            async with lock:
+                return False
+        async with lock:
+            data = await self._ask(topic)
+        if data is None:
+            return False
+        try:
+            route = read_route(topic, data, logical_queues=self._logical_queues)
+        except RemoteProtocolError as error:
+            raise _bad_route(topic, error) from error
+        self._keep(route)
+        return True
+
+    def redirected(self, topic: str, redirect: Redirect) -> None:
+        """Learn from a broker how the segments of a logical queue are by now."""
+        route = self._routes.get(topic)
+        if route is None or route.chains is None:
+            return
+        chains, brokers = route.chains, dict(route.brokers)
+        for segment in (redirect.current, redirect.following):
+            chains = chains.put_segment(segment)
+            if segment.broker_name not in brokers and segment.broker_address is not None:
+                # New here; the name server says the rest with the next look.
+                brokers[segment.broker_name] = {MASTER_ID: segment.broker_address}
+        self._keep(with_chains(replace(route, brokers=brokers), chains))
+
+    async def refresh_all(self) -> None:
+        """Refresh every watched topic; failures are logged."""
+        for topic in self.watched:
+            try:
+                await self.refresh(topic)
+            except LanemqError as error:
+                LOGGER.warning("cannot refresh the route of %s: %s", topic, error)
+
+    async def _ask(self, topic: str) -> RouteData | None:
+        flag = LOGICAL_QUEUE_FLAG if self._logical_queues else None
+        header = GetRouteInfo(topic, sys_flag=flag)
+        frame = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header.to_fields())
+        try:
+            answer = await self.name_servers.call(frame)
+        except RefusedByBroker as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                return None
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise WrongUse(
+                    f"{error.address} answers, but is no name server, probably a broker: give the"
+                    " address of a name server, which listens on port 9876 as a rule"
+                ) from error
+            raise
+        try:
+            return RouteData.decode(answer.body)
+        except RemoteProtocolError as error:
+            raise _bad_route(topic, error) from error
+
+    def _keep(self, route: TopicRoute) -> None:
+        known = self._routes.get(route.topic)
+        if known == route:
+            return
+        self._routes[route.topic] = route
+        if known is not None and replace(known, chains=route.chains) == route:
+            LOGGER.debug("logical queues of %s: %s", route.topic, route.chains)
+            return
+        LOGGER.info(
+            "route of %s: %d queues at %s",
+            route.topic,
+            len(route.subscribe_queues) or len(route.publish_queues),
+            ", ".join(sorted(route.brokers)),
+        )
+        for listener in self._listeners:
+            listener(route.topic)
+
+
+def _bad_route(topic: str, error: RemoteProtocolError) -> BadAnswer:
+    return BadAnswer("name server", f"the route of {topic}", str(error))

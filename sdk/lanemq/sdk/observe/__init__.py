@@ -1,0 +1,1 @@
+"""Observation of a client: log fields, hooks, traces, statistics, telemetry."""

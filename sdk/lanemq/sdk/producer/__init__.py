@@ -1,0 +1,1 @@
+"""Producers: queue choice, retries, batches, transactions, request-reply."""

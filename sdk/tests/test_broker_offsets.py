@@ -1,0 +1,100 @@
+"""Offsets kept by brokers: those of a queue that was given up before they could be committed."""
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from lanemq.sdk._errors import BrokerUnreachable
+from lanemq.sdk.consumer._offsets import GroupOffsets
+from lanemq.wire.bodies import MessageQueue
+
+QUEUE = MessageQueue("T", "b", 0)
+
+
+class FakeCalls:
+    """One broker, which keeps the group's offset while it is there."""
+
+    def __init__(self) -> None:
+        self.committed: int | None = 10
+        self.is_there = True
+
+    def place(self, queue: MessageQueue) -> str:
+        return "b"
+
+    async def committed_offset(self, queue: MessageQueue) -> int | None:
+        return self.committed
+
+    async def commit_offset(self, queue: MessageQueue, offset: int, *, wait: bool) -> None:
+        if not self.is_there:
+            raise BrokerUnreachable("b", "it is gone")
+        self.committed = offset
+
+
+@pytest.fixture
+def calls() -> FakeCalls:
+    return FakeCalls()
+
+
+@pytest.fixture
+async def offsets(calls: FakeCalls) -> GroupOffsets:
+    """Those of a consumer that gave up a queue at 20, of which its broker has 10."""
+    offsets = GroupOffsets(calls)
+    offsets.update(QUEUE, 20)
+    calls.is_there = False
+    await offsets.persist([QUEUE], wait=True)
+    offsets.forget(QUEUE)
+    return offsets
+
+
+async def test_the_same_consumer_goes_on_behind_what_it_handled(offsets: GroupOffsets) -> None:
+    assert await offsets.load(QUEUE) == 20
+    assert await offsets.load(QUEUE) == 10
+
+
+async def test_another_one_may_have_gone_further(offsets: GroupOffsets, calls: FakeCalls) -> None:
+    calls.committed = 30
+    assert await offsets.load(QUEUE) == 30
+
+
+async def test_where_nothing_was_ever_committed_it_goes_on_too(
+    offsets: GroupOffsets, calls: FakeCalls
+) -> None:
+    calls.committed = None
+    assert await offsets.load(QUEUE) == 20
+
+
+async def test_it_is_remembered_for_a_minute(
+    autojump_clock: MockClock, offsets: GroupOffsets
+) -> None:
+    await trio.sleep(61)
+    assert await offsets.load(QUEUE) == 10
+
+
+async def test_what_was_committed_is_the_broker_s_word(calls: FakeCalls) -> None:
+    offsets = GroupOffsets(calls)
+    offsets.update(QUEUE, 20)
+    await offsets.persist([QUEUE], wait=True)
+    offsets.forget(QUEUE)
+    calls.committed = 5  # an operator's reset
+    assert await offsets.load(QUEUE) == 5
+
+
+async def test_a_reset_counts_more(offsets: GroupOffsets) -> None:
+    offsets.reset(QUEUE, 3)
+    offsets.forget(QUEUE)
+    assert await offsets.load(QUEUE) == 10
+
+
+async def test_what_a_broker_lost_in_a_crash_is_committed_again_though_nothing_was_handled(
+    autojump_clock: MockClock, calls: FakeCalls
+) -> None:
+    """It confirms what it writes some seconds later."""
+    offsets = GroupOffsets(calls)
+    offsets.update(QUEUE, 20)
+    await offsets.persist(wait=False)
+    calls.committed = None
+    await offsets.persist(wait=False)
+    assert calls.committed is None  # not every time
+    await trio.sleep(31)
+    await offsets.persist(wait=False)
+    assert calls.committed == 20

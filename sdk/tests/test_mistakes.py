@@ -1,0 +1,263 @@
+"""The usual mistakes: each is refused at once, by an error that says what to write instead."""
+
+# ruff: noqa: ANN401 - mistakes are of any type
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from lanemq.sdk import (
+    ConcurrentListener,
+    ConsumeFrom,
+    InvalidName,
+    LanemqError,
+    LitePullOptions,
+    Message,
+    MessageRejected,
+    ProducerOptions,
+    PushOptions,
+    ReceivedMessage,
+    RequestTimedOut,
+    TransactionState,
+    WrongUse,
+    aio,
+    blocking,
+    open_lite_pull_consumer,
+    open_producer,
+    open_push_consumer,
+    open_transaction_producer,
+)
+from lanemq.testkit.sdk.cluster import FakeCluster
+from lanemq.wire import RequestCode
+
+NOWHERE = "127.0.0.1:1"
+ANY: Any = None
+ANY_NUMBER: Any = 5
+
+
+async def coroutine(messages: Sequence[ReceivedMessage]) -> None:
+    pass
+
+
+def plain(messages: Sequence[ReceivedMessage]) -> None:
+    pass
+
+
+async def test_a_function_will_do_for_a_listener(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    heard, got = list[bytes](), trio.Event()
+    cluster.broker.put("T", 0, b"x")
+
+    async def handle(messages: Sequence[ReceivedMessage]) -> None:
+        heard.extend(message.body for message in messages)
+        got.set()
+
+    async with open_push_consumer(
+        "g",
+        name_servers=cluster.name_servers,
+        subscriptions={"T": "*"},
+        listener=handle,
+        consume_from=ConsumeFrom.FIRST_OFFSET,
+        dial=cluster.dial,
+    ):
+        await got.wait()
+    assert heard == [b"x"]
+    blocking.open_push_consumer("g", subscriptions={"T": "*"}, listener=plain)
+    aio.open_push_consumer("g", subscriptions={"T": "*"}, listener=coroutine)
+
+
+@pytest.mark.parametrize("listener", [plain, ConcurrentListener(plain)])  # type: ignore[arg-type]
+async def test_a_plain_function_is_refused_on_trio_and_asyncio(listener: Any) -> None:
+    says = r"'plain' is a plain function: write `async def`.*lanemq.sdk.blocking"
+    with pytest.raises(WrongUse, match=says):
+        await open_push_consumer("g", subscriptions={"T": "*"}, listener=listener).__aenter__()
+    with pytest.raises(WrongUse, match=says):
+        aio.open_push_consumer("g", subscriptions={"T": "*"}, listener=listener)
+
+
+def test_a_listener_of_trio_is_refused_by_the_blocking_face() -> None:
+    with pytest.raises(WrongUse, match=r"sdk\.blocking import ConcurrentListener`"):
+        blocking.open_push_consumer(
+            "g",
+            subscriptions={"T": "*"},
+            listener=ConcurrentListener(coroutine),  # type: ignore[arg-type]
+        )
+    with pytest.raises(WrongUse, match="takes plain ones"):
+        blocking.open_push_consumer(
+            "g",
+            subscriptions={"T": "*"},
+            listener=coroutine,  # type: ignore[arg-type]
+        )
+
+
+@pytest.mark.parametrize("name", ["ConcurrentListener", "OrderlyListener"])
+async def test_a_listener_of_threads_is_refused_on_trio_and_asyncio(name: str) -> None:
+    listener: Any = getattr(blocking, name)(plain)
+    says = rf"is that of lanemq\.sdk\.blocking.*`from lanemq\.sdk import {name}`"
+    with pytest.raises(WrongUse, match=says):
+        await open_push_consumer("g", subscriptions={"T": "*"}, listener=listener).__aenter__()
+    with pytest.raises(WrongUse, match=says):
+        aio.open_push_consumer("g", subscriptions={"T": "*"}, listener=listener)
+
+
+@pytest.mark.parametrize("listener", [None, "print"])
+async def test_what_is_no_listener_is_refused(listener: Any) -> None:
+    with pytest.raises(WrongUse, match="listener must be one of ConcurrentListener"):
+        await open_push_consumer("g", subscriptions={"T": "*"}, listener=listener).__aenter__()
+
+
+@pytest.mark.parametrize(
+    ("subscriptions", "says"),
+    [
+        ("Orders", r"\{'Orders': '\*'\}"),
+        (["Orders"], r"\{'Orders': '\*'\}"),
+        ({}, "at least one"),
+        ({"Orders": None}, "'A || B' or"),
+        ({"Orders": ["A", "B"]}, "'A || B' or"),
+    ],
+)
+async def test_subscriptions_map_topics_to_expressions(subscriptions: Any, says: str) -> None:
+    with pytest.raises(LanemqError) as refused:
+        await open_push_consumer("g", subscriptions=subscriptions, listener=coroutine).__aenter__()
+    assert says.replace("\\", "") in str(refused.value)
+    with pytest.raises(LanemqError):
+        aio.open_push_consumer("g", subscriptions=subscriptions, listener=coroutine)
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "says"),
+    [
+        (Message(topic="T", body="text"), MessageRejected, r"body\.encode\(\)"),  # type: ignore[arg-type]
+        (Message(topic="T", body={"a": 1}), MessageRejected, "dict.*json.dumps"),  # type: ignore[arg-type]
+        (Message(topic="T", body=None), MessageRejected, "NoneType"),  # type: ignore[arg-type]
+        (Message(topic=ANY, body=b"x"), InvalidName, "not None"),
+        (Message(topic="T", body=b"x", properties={"n": ANY_NUMBER}), MessageRejected, "'n': '5'"),
+    ],
+)
+async def test_messages_are_bytes_and_texts(
+    cluster: FakeCluster, autojump_clock: MockClock, message: Message, kind: Any, says: str
+) -> None:
+    async with open_producer("pg", name_servers=NOWHERE, dial=cluster.dial) as producer:
+        with pytest.raises(kind, match=says):
+            await producer.send(message)
+        with pytest.raises(kind, match=says):
+            await producer.send_batch([message])
+
+
+async def test_options_of_another_kind_are_refused() -> None:
+    says = r"options must be ProducerOptions\(…\), not PushOptions"
+    with pytest.raises(WrongUse, match=says):
+        await open_producer("pg", options=PushOptions()).__aenter__()  # type: ignore[arg-type]
+    with pytest.raises(WrongUse, match=says):
+        aio.open_producer("pg", options=PushOptions())  # type: ignore[arg-type]
+    with pytest.raises(WrongUse, match="options must be LitePullOptions"):
+        blocking.open_lite_pull_consumer("g", options=ProducerOptions())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (
+            {"compression": "lz4"},
+            "ProducerOptions.compression must be one of Compression.ZLIB, Compression.LZ4, ",
+        ),
+        ({"retries": "3"}, "ProducerOptions.retries must be a number, not '3'"),
+        ({"send_timeout_s": None}, "ProducerOptions.send_timeout_s must be a number, not None"),
+        ({"hooks": print}, "ProducerOptions.hooks must be a tuple of hooks, not <built-in"),
+    ],
+)
+def test_values_of_another_kind_are_refused_by_name(given: Any, says: str) -> None:
+    with pytest.raises(WrongUse) as caught:
+        ProducerOptions(**given)
+    assert str(caught.value).startswith(says)
+
+
+async def test_plain_functions_of_transactions_are_refused(cluster: FakeCluster) -> None:
+    def plainly(*_: object) -> TransactionState:
+        return TransactionState.COMMIT
+
+    async def check(_: ReceivedMessage) -> TransactionState:
+        return TransactionState.UNKNOWN
+
+    wrong: Any = plainly
+    with pytest.raises(WrongUse, match=r"check '.*plainly' is a plain function: write `async def`"):
+        async with open_transaction_producer("g", check=wrong, name_servers=cluster.name_servers):
+            pass
+    async with open_transaction_producer(
+        "g", check=check, name_servers=cluster.name_servers, dial=cluster.dial
+    ) as producer:
+        with pytest.raises(WrongUse, match=r"the local transaction '.*plainly' is a plain"):
+            await producer.send_in_transaction(Message(topic="T", body=b"x"), wrong)
+    assert RequestCode.SEND_MESSAGE_V2 not in {frame.code for frame in cluster.broker.requests}
+
+
+async def test_a_message_without_a_timer_has_nothing_to_be_recalled_by(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    async with open_producer("g", name_servers=cluster.name_servers, dial=cluster.dial) as producer:
+        sent = await producer.send(Message(topic="T", body=b"x"))
+        handle: Any = sent.recall_handle
+        with pytest.raises(MessageRejected, match="no recall_handle: only a message with a timer"):
+            await producer.recall("T", handle)
+
+
+def test_each_face_says_which_one_it_takes_elsewhere() -> None:
+    async def trio_face() -> None:
+        async with open_producer("pg", name_servers=NOWHERE):
+            raise AssertionError
+
+    async def aio_face() -> None:
+        async with aio.open_producer("pg", name_servers=NOWHERE):
+            raise AssertionError
+
+    with pytest.raises(WrongUse, match=r"runs on trio.*lanemq\.sdk\.aio"):
+        asyncio.run(trio_face())
+    with pytest.raises(WrongUse, match=r"runs on asyncio.*lanemq\.sdk for trio"):
+        trio.run(aio_face)
+
+
+async def test_a_broker_given_as_a_name_server_is_told_apart(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    says = rf"{cluster.broker.address} answers, but is no name server, probably a broker"
+    broker = cluster.broker.address
+    async with open_producer("pg", name_servers=broker, dial=cluster.dial) as producer:
+        with pytest.raises(WrongUse, match=says):
+            await producer.send(Message(topic="T", body=b"x"))
+    with pytest.raises(WrongUse, match=says):
+        await open_push_consumer(
+            "g",
+            name_servers=broker,
+            subscriptions={"T": "*"},
+            listener=coroutine,
+            dial=cluster.dial,
+        ).__aenter__()
+
+
+async def test_time_outs_name_the_request(cluster: FakeCluster, autojump_clock: MockClock) -> None:
+    cluster.create_topic("T")
+    cluster.broker.mute(RequestCode.SEND_MESSAGE_V2)
+    async with open_producer(
+        "pg", name_servers=cluster.name_servers, dial=cluster.dial, retries=0
+    ) as producer:
+        with pytest.raises(RequestTimedOut, match=r"did not answer SEND_MESSAGE_V2 \(310\)"):
+            await producer.send(Message(topic="T", body=b"x"))
+    assert "GET_ROUTEINFO_BY_TOPIC (105)" in str(RequestTimedOut("a", 105, 1))
+    assert "request 4711" in str(RequestTimedOut("a", 4711, 1))
+
+
+async def test_polling_without_a_subscription_is_refused(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    async with open_lite_pull_consumer(
+        "g", name_servers=cluster.name_servers, options=LitePullOptions(), dial=cluster.dial
+    ) as consumer:
+        with pytest.raises(WrongUse, match="call `subscribe` or `assign` first"):
+            await consumer.poll()
+        with pytest.raises(WrongUse, match="call `subscribe` or `assign` first"):
+            await anext(consumer)

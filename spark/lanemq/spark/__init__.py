@@ -1,0 +1,16 @@
+"""Spark: messages as tables, stores as data.
+
+``register(spark)`` makes the sources known to a session::
+
+    from lanemq.spark import register
+
+    register(spark)
+    spark.read.format("rocketmq-store").load("/data/store").groupBy("topic").count().show()
+
+Needs ``lanemq[spark]`` and a JDK 17.
+"""
+
+from ._errors import OptionInvalid, SourceError, StoreDamaged
+from ._register import register
+
+__all__ = ["OptionInvalid", "SourceError", "StoreDamaged", "register"]

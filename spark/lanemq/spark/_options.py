@@ -1,0 +1,86 @@
+"""Options of a source: declared once, checked as a whole.
+
+Spark hands them over with names in lower case.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, final
+
+from ._errors import OptionInvalid
+
+TRUE_OR_FALSE: Final = ("true", "false")
+
+
+class Option(NamedTuple):
+    """An option: its name as users write it, its default, the values it takes where they are
+    few."""
+
+    name: str
+    default: str | None = None
+    values: tuple[str, ...] = ()
+
+
+@final
+class Options:
+    """The options given to a source of the name ``source``."""
+
+    def __init__(self, source: str, declared: Sequence[Option], given: Mapping[str, str]) -> None:
+        """Take the options given. Raises ``OptionInvalid``."""
+        self._source = source
+        self._declared = {option.name.lower(): option for option in declared}
+        self._given = {name.lower(): value for name, value in given.items()}
+        for name in given:
+            if name.lower() not in self._declared:
+                known = ", ".join(sorted(option.name for option in declared))
+                raise OptionInvalid(f"{source} has no option {name!r}; its options are {known}")
+        for option in declared:
+            self._check(option)
+
+    def _check(self, option: Option) -> None:
+        value = self._given.get(option.name.lower())
+        if value is not None and option.values:
+            folded = {one.lower() for one in option.values}
+            if value.lower() not in folded:
+                known = ", ".join(option.values)
+                raise self.wrong(option.name, f"it takes {known}")
+
+    def wrong(self, name: str, why: str) -> OptionInvalid:
+        """Make the error for the value of an option."""
+        return OptionInvalid(f"{self._source}: option {name}={self.get(name)!r}: {why}")
+
+    def get(self, name: str) -> str | None:
+        """Return the value of an option, or its default."""
+        return self._given.get(name.lower(), self._declared[name.lower()].default)
+
+    def text(self, name: str) -> str:
+        """Return the value of an option that must be there."""
+        value = self.get(name)
+        if not value:
+            raise OptionInvalid(f"{self._source} needs the option {name}")
+        return value
+
+    def choice(self, name: str) -> str:
+        """Return one of the values that an option takes, as it is declared."""
+        value = self.text(name).lower()
+        return next(one for one in self._declared[name.lower()].values if one.lower() == value)
+
+    def flag(self, name: str) -> bool:
+        """Return the value of an option of ``true`` and ``false``."""
+        return self.choice(name) == "true"
+
+    def number(self, name: str, *, least: int = 0) -> int | None:
+        """Return an option's number of ``least`` or more; None where it is not given."""
+        value = self.get(name)
+        if value is None:
+            return None
+        try:
+            number = int(value)
+        except ValueError:
+            number = least - 1
+        if number < least:
+            raise self.wrong(name, f"it takes a whole number of {least} or more")
+        return number
+
+    def listed(self, name: str) -> list[str]:
+        """Return what an option lists with commas between; none where it is not given."""
+        return [one.strip() for one in (self.get(name) or "").split(",") if one.strip()]

@@ -1,0 +1,101 @@
+"""Units of queues from two sides, compared by queue and offset."""
+
+from typing import TYPE_CHECKING, Final
+
+from .._errors import SourceError
+from .._uris import shown
+from ..store import log_begin, require_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+LOG: Final = "log"
+KEY: Final = ("topic", "queue", "queueOffset")
+UNIT: Final = ("logPosition", "storeSize", "tagsCode")
+MISSING_LEFT: Final = "missing left"
+MISSING_RIGHT: Final = "missing right"
+DIFFERENT: Final = "different"
+EXTENDED_MAX: Final = -(1 << 32)
+"""Tags codes below are addresses of extended units: nothing to compare."""
+
+
+def table(spark: "SparkSession", store: str, name: str, **options: str) -> "DataFrame":
+    """Return a table of a store. Raises ``SourceError`` where the directory is none."""
+    require_store(store)
+    reader = spark.read.format("rocketmq-store").option("table", name)
+    return reader.options(**options).load(store)
+
+
+def archive(spark: "SparkSession", source: str) -> "DataFrame":
+    """Return the rows of an archive of Parquet. Raises ``SourceError`` where there is none."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        return spark.read.parquet(source)
+    except AnalysisException as error:
+        raise SourceError(
+            f"{shown(source)} is no archive: there are no files of Parquet. It is no store"
+            " either: it has no commitlog"
+        ) from error
+
+
+def units(spark: "SparkSession", store: str, source: str) -> "DataFrame":
+    """Return the units of a store's queues as ``source`` has them: files, rocksdb, log or auto.
+
+    Units of messages that retention has removed are left out, and of the log what a queue that
+    began anew has left behind.
+    """
+    columns = ",".join((*KEY, *UNIT, "storeTimestamp"))
+    options = {"from": source, "columns": columns}
+    found = table(spark, store, "consume_queue", **options)
+    begin = log_begin(store)
+    if begin is None:
+        raise SourceError(
+            f"{shown(store)}: its log has no file, so nothing can be compared with it"
+        )
+    found = found.where(found.logPosition >= begin)
+    return _latest(found) if source == LOG else found
+
+
+def _latest(found: "DataFrame") -> "DataFrame":
+    """Leave out what is followed, in the log, by a message of its queue at the same or a smaller
+    offset."""
+    from pyspark.sql import Window, functions
+
+    queue = Window.partitionBy("topic", "queue").orderBy("logPosition")
+    later = queue.rowsBetween(1, Window.unboundedFollowing)
+    lowest = functions.min("queueOffset").over(later)
+    marked = found.withColumn("lowestLater", lowest)
+    is_last = functions.isnull("lowestLater") | (marked.lowestLater > marked.queueOffset)
+    return marked.where(is_last).drop("lowestLater")
+
+
+def differences(left: "DataFrame", right: "DataFrame") -> "DataFrame":
+    """Return a row for each offset of a queue at which two sides differ.
+
+    Columns: topic, queue, queueOffset, kind, and the units as structs ``left`` and ``right``.
+    """
+    from pyspark.sql import functions
+
+    sides = [
+        side.select(*KEY, functions.struct(*UNIT, "storeTimestamp").alias(name))
+        for side, name in ((left, "left"), (right, "right"))
+    ]
+    joined = sides[0].join(sides[1], list(KEY), "full_outer")
+    kind = (
+        functions.when(functions.isnull("left"), MISSING_LEFT)
+        .when(functions.isnull("right"), MISSING_RIGHT)
+        .when(~_same(), DIFFERENT)
+    )
+    return joined.withColumn("kind", kind).where("kind is not null")
+
+
+def _same() -> "Column":
+    from pyspark.sql import functions
+
+    left, right = functions.col("left"), functions.col("right")
+    tags = left["tagsCode"] == right["tagsCode"]
+    for side in (left, right):
+        tags |= side["tagsCode"] < EXTENDED_MAX
+    same_place = left["logPosition"] == right["logPosition"]
+    return same_place & (left["storeSize"] == right["storeSize"]) & tags

@@ -1,0 +1,29 @@
+"""The source ``rocketmq-store``: store directories as tables, without a broker."""
+
+from ._build import TablePart, build_table, table_parts
+from ._files import write_file
+from ._source import StoreSource
+from ._state import (
+    CloseState,
+    close_state,
+    is_store,
+    local_directory,
+    log_begin,
+    queue_sources,
+    require_store,
+)
+
+__all__ = [
+    "CloseState",
+    "StoreSource",
+    "TablePart",
+    "build_table",
+    "close_state",
+    "is_store",
+    "local_directory",
+    "log_begin",
+    "queue_sources",
+    "require_store",
+    "table_parts",
+    "write_file",
+]

@@ -1,0 +1,87 @@
+"""The records of a part of a log file, many at a time, and what is damaged between them."""
+
+from collections.abc import Generator, Iterator
+from typing import Final, final
+
+import numpy as np
+
+from lanemq.storage.tools import Damage, DamageKind, LogScan, find_record
+
+from ..records import Records, decode_records, sound_records, walk_sizes
+from ._log import LogFile
+
+WINDOW_BYTES: Final = 4 << 20
+SIGNATURE_BYTES: Final = 8
+NOTHING: Final = np.zeros(1, np.int64)
+
+
+@final
+class RecordReader:
+    """The records that begin in ``begin`` to ``end`` of one log file; iterate once.
+
+    Where records follow each other as they should, they are found by their sizes and checked as
+    columns. What is odd is left to ``LogScan``, which finds the next record behind it.
+    """
+
+    def __init__(self, log: LogFile, begin: int, end: int) -> None:
+        self._log = log
+        self._begin = begin
+        self._end = min(end, log.capacity_end)
+        self.damages: list[Damage] = []
+        """Bytes that are no record, as far as the iteration is."""
+
+    def __iter__(self) -> Iterator[Records]:
+        position: int | None = self._begin
+        if self._begin not in self._log.starts:
+            # What tells a record lies behind its first byte.
+            behind = min(self._end + SIGNATURE_BYTES, self._log.capacity_end)
+            position = find_record(self._log, self._begin, behind, check_crc=False)
+        while position is not None and position < self._end:
+            records = self._plain(position, self._end)
+            if len(records):
+                yield records
+                position += int(records.end[-1])
+            else:
+                position = yield from self._odd(position)
+        # Damage belongs to the part that has the record before it.
+        if position is None or position >= self._log.capacity_end:
+            return
+        if not len(self._plain(position, position + 1)):
+            yield from self._odd(position)
+
+    def _plain(self, position: int, end: int) -> Records:
+        """Return records from ``position`` to ``end``, to the first that is not plain."""
+        room = self._log.end_of(position) - position
+        window = self._log.window(position, min(WINDOW_BYTES, room))
+        size = int.from_bytes(window[:4], "big", signed=True)
+        if len(window) < size <= room:
+            window = self._log.window(position, size)
+        starts, _ = walk_sizes(window, 0, end - position)
+        records = decode_records(window, starts)
+        count = sound_records(records, position)
+        return records if count == len(records) else records.take(slice(0, count))
+
+    def _odd(self, position: int) -> Generator[Records, None, int | None]:
+        """Continue as ``LogScan`` does, up to the first record behind what was odd."""
+        log = self._log
+        scan = LogScan(log, position, log.capacity_end, check_crc=False, is_record=True)
+        scan.first = position  # what lies before the first record found is damage
+        for record in scan:
+            if record.position >= self._end:
+                self.damages += scan.damages
+                return None
+            yield decode_records(log.read(record.position, record.size_bytes), NOTHING)
+            if record.end < self._end and len(self._plain(record.end, self._end)):
+                self.damages += scan.damages
+                return record.end
+        self.damages += scan.damages
+        if scan.why:
+            self._note_remains(scan.stopped, scan.why)
+        return None
+
+    def _note_remains(self, position: int, why: str) -> None:
+        end = position
+        for at, data in self._log.data(position, self._log.capacity_end):
+            end = at + len(data)
+        if end > position:
+            self.damages.append(Damage(DamageKind.BYTES, position, end, why))

@@ -1,0 +1,104 @@
+"""Topics as a stream: Spark's checkpoint holds the offsets, and asks from there to there."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from lanemq.sdk.admin import AdminClient, queues_of
+
+from ._cluster import put_offset, queue_name
+from ._offsets import LATEST, Known, Offsets, limited, merged, ranges, resolve, split
+from ._plan import Plan
+from ._read import RangePart, RangeReader
+
+
+@final
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The stream of a query.
+
+    Offsets are ``{topic: {queue: offset}}`` in its checkpoint. A queue that comes while it runs is
+    read from its first message on; one that is gone keeps its offset.
+    """
+
+    def __init__(
+        self, plan: Plan, reader: RangeReader, *, least: int, most: int | None, group: str | None
+    ) -> None:
+        self._plan = plan
+        self._reader = reader
+        self._least = least
+        self._most = most
+        self._group = group
+        self._target: Offsets | None = None
+
+    def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
+        return self._plan.cluster.run(self._start)
+
+    async def _start(self, admin: AdminClient) -> Offsets:
+        return await self._plan.start(admin, await self._plan.known(admin))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        return ReadAllAvailable() if self._most is None else ReadMaxRows(self._most)
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - pyspark's name
+        known = self._known()
+        end = resolve(LATEST, known, otherwise=LATEST)
+        if self._target is not None:
+            end = {
+                topic: {
+                    queue: min(offset, end.get(topic, {}).get(queue, offset))
+                    for queue, offset in queues.items()
+                }
+                for topic, queues in self._target.items()
+            }
+        if isinstance(limit, ReadMaxRows):
+            end = limited(_with_new(start, known), end, limit.max_rows)
+        return merged(start, end)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Take what there is now as the end of the query."""
+        self._target = resolve(LATEST, self._known(), otherwise=LATEST)
+
+    def reportLatestOffset(self) -> Offsets:  # noqa: N802 - Spark's name
+        return resolve(LATEST, self._known(), otherwise=LATEST)
+
+    def _known(self) -> Known:
+        return self._plan.cluster.run(self._plan.known)
+
+    def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
+        if any(queue not in start.get(topic, {}) for topic in end for queue in end[topic]):
+            start = _with_new(start, self._known())
+        return [RangePart(one) for one in split(ranges(start, end), self._least)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        if not isinstance(partition, RangePart):
+            return iter(())
+        return self._reader.read(partition.wanted)
+
+    def commit(self, end: Offsets) -> None:
+        """Tell the brokers how far the group ``groupId`` is, for tools that show its lag."""
+        if self._group is not None:
+            self._plan.cluster.run(partial(_put_offsets, group=self._group, end=end))
+
+
+def _with_new(start: Offsets, known: Known) -> Offsets:
+    """Return ``start`` with the first offsets of the queues that it lacks."""
+    result = {topic: dict(queues) for topic, queues in start.items()}
+    for topic, queues in known.items():
+        for queue, bounds in queues.items():
+            result.setdefault(topic, {}).setdefault(queue, bounds.first)
+    return result
+
+
+async def _put_offsets(admin: AdminClient, group: str, end: Offsets) -> None:
+    for topic, queues in end.items():
+        for address, queue in queues_of(await admin.route(topic), topic):
+            if queue_name(queue) in queues:
+                await put_offset(admin, address, group, queue, queues[queue_name(queue)])

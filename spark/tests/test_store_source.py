@@ -1,0 +1,163 @@
+"""Real Spark reads recorded stores, and finds what the brokers that wrote them reported."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lanemq.testkit.spark import require_packages
+
+require_packages()
+
+from pyspark.errors import PySparkException  # noqa: E402
+
+from lanemq.wire import SysFlag  # noqa: E402
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.slow, pytest.mark.peers]
+
+NAMES = (
+    "dualwrite-5.3.3-clean",
+    "dualwrite-5.3.3-killed",
+    "file-4.9.7-clean",
+    "file-4.9.7-killed",
+    "file-5.3.3-clean",
+    "rocksdb-5.3.3-clean",
+)
+READER = "golden_dump_reader"  # a killed store was read, and this group made, in a copy
+ExpectedOf = Callable[[str], dict[str, Any]]
+SAME = {
+    "topic": "topic",
+    "queue": "queueId",
+    "queueOffset": "queueOffset",
+    "logPosition": "commitLogOffset",
+    "storeSize": "storeSize",
+    "msgId": "msgId",
+    "offsetMsgId": "offsetMsgId",
+    "flag": "flag",
+    "bodyCrc": "bodyCRC",
+    "bornHost": "bornHost",
+    "storeHost": "storeHost",
+    "reconsumeTimes": "reconsumeTimes",
+    "preparedTransactionOffset": "preparedTransactionOffset",
+    "properties": "properties",
+}
+MORE = ("tags", "keys", "body", "sysFlag", "bornTimestamp", "storeTimestamp")
+
+
+def table(spark: "SparkSession", root: Path, name: str, **options: str) -> "DataFrame":
+    reader = spark.read.format("rocketmq-store").option("table", name)
+    return reader.options(**options).load(str(root))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_messages_are_those_that_the_broker_reported(
+    spark: "SparkSession", recorded_stores: Path, expected_of: ExpectedOf, name: str
+) -> None:
+    expected = expected_of(name)
+    columns = ",".join((*SAME, *MORE))
+    rows = table(spark, recorded_stores / name, "messages", columns=columns).collect()
+    assert len(rows) == expected["commitLogWalk"]["records"]
+    last = max(rows, key=lambda row: row.logPosition)
+    assert last.logPosition + last.storeSize == expected["commitLogWalk"]["end"]
+    queues: dict[tuple[str, int], list[int]] = {}
+    for row in rows:
+        if row.sysFlag & SysFlag.TRANSACTION_MASK in (0, SysFlag.TRANSACTION_COMMIT):
+            queues.setdefault((row.topic, row.queue), []).append(row.queueOffset)
+    for topic, described in expected["topics"].items():
+        for queue, bounds in described["queues"].items():
+            offsets = sorted(queues.get((topic, int(queue)), []))
+            assert offsets == list(range(bounds["min"], bounds["max"])), (topic, queue)
+    by_position = {row.logPosition: row for row in rows}
+    for sample in expected["sample"]:
+        _compare(by_position[sample["commitLogOffset"]], sample)
+
+
+def _compare(row: Any, sample: dict[str, Any]) -> None:  # noqa: ANN401
+    for ours, theirs in SAME.items():
+        assert row[ours] == sample[theirs], ours
+    assert row.tags == sample.get("tags")
+    assert row["keys"] == sample.get("keys")
+    assert len(row.body) == sample["bodyLength"]
+    assert hashlib.sha256(row.body).hexdigest() == sample["bodySha256"]
+    # The client that took the samples clears this bit when it decompresses.
+    assert row.sysFlag & ~SysFlag.COMPRESSED == sample["sysFlag"] & ~SysFlag.COMPRESSED
+    for ours in ("bornTimestamp", "storeTimestamp"):
+        assert round(row[ours].timestamp() * 1000) == sample[ours]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_queues_and_tables_are_those_that_the_broker_reported(
+    spark: "SparkSession", recorded_stores: Path, expected_of: ExpectedOf, name: str
+) -> None:
+    expected, root = expected_of(name), recorded_stores / name
+    if expected["shutdown"] == "clean":  # a killed broker leaves queues that lack messages
+        units = table(spark, root, "consume_queue").select("topic", "queue", "queueOffset")
+        found: dict[tuple[str, int], list[int]] = {}
+        for topic, queue, offset in units.collect():
+            found.setdefault((topic, queue), []).append(offset)
+        for topic, described in expected["topics"].items():
+            for queue, bounds in described["queues"].items():
+                offsets = sorted(found.get((topic, int(queue)), []))
+                assert offsets == list(range(bounds["min"], bounds["max"])), (topic, queue)
+    topics = {row.topic: row for row in table(spark, root, "topics").collect()}
+    for topic, described in expected["topics"].items():
+        row = topics[topic]
+        assert row.readQueueNums == described["readQueueNums"]
+        assert row.writeQueueNums == described["writeQueueNums"]
+        assert row.perm == described["perm"]
+        assert row.topicSysFlag == described["topicSysFlag"]
+        assert row.order == described["order"]
+    groups = {row.group for row in table(spark, root, "groups").collect()}
+    assert set(expected["subscriptionGroups"]) <= groups | {READER}
+    offsets_of = {
+        (row.group, row.topic, row.queue): row.offset
+        for row in table(spark, root, "offsets").collect()
+    }
+    for group, of_topics in expected["consumerOffsets"].items():
+        if isinstance(of_topics, str):  # the broker could not say
+            continue
+        for topic, of_queues in of_topics.items():
+            for queue, offset in of_queues.items():
+                committed = offsets_of.get((group, topic, int(queue)), 0)
+                assert committed == offset["consumerOffset"], (group, topic, queue)
+
+
+def test_spark_pushes_filters_counts_and_splits(
+    spark: "SparkSession", recorded_stores: Path, expected_of: ExpectedOf
+) -> None:
+    name = "file-5.3.3-clean"
+    root = recorded_stores / name
+    messages = table(spark, root, "messages", columns="topic,tags,queue", splitBytes="65536")
+    assert messages.rdd.getNumPartitions() == 16
+    counts = {row.topic: row["count"] for row in messages.groupBy("topic").count().collect()}
+    topics = expected_of(name)["topics"]
+    assert counts["sc_orders"] == sum(
+        queue["read"] for queue in topics["sc_orders"]["queues"].values()
+    )
+    tagged = messages.filter("topic = 'sc_orders' and tags in ('TagA', 'TagB') and queue > 0")
+    everything = messages.collect()
+    assert tagged.count() == sum(
+        row.topic == "sc_orders" and row.tags in ("TagA", "TagB") and row.queue > 0
+        for row in everything
+    )
+    both = [str(recorded_stores / one) for one in ("file-5.3.3-clean", "file-4.9.7-clean")]
+    reader = spark.read.format("rocketmq-store").option("columns", "topic")
+    assert reader.load(both).count() == 1576 + 1579
+
+
+def test_errors_name_the_option_or_the_store(
+    spark: "SparkSession", tmp_path: Path, recorded_stores: Path
+) -> None:
+    reader = spark.read.format("rocketmq-store")
+    with pytest.raises(PySparkException, match="no option 'tabel'; its options are"):
+        reader.option("tabel", "messages").load(str(tmp_path))
+    with pytest.raises(PySparkException, match="is no store: it has no commitlog"):
+        spark.read.format("rocketmq-store").load(str(tmp_path)).count()
+    known = spark.read.format("rocketmq-store").schema("queue bigint")
+    with pytest.raises(PySparkException, match="column 'queue' is of type int, not bigint"):
+        known.load(str(recorded_stores / NAMES[0])).count()

@@ -1,0 +1,328 @@
+"""Real Spark reads and writes topics of lanemq and of Apache 5.3.3."""
+
+import inspect
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from lanemq.compat import Control
+from lanemq.sdk import Message, open_producer
+from lanemq.sdk.admin import open_admin, queues_of
+from lanemq.testing import open_test_server
+from lanemq.testkit.spark import require_packages
+from lanemq.wire.message import StoredMessage
+
+require_packages()
+
+from pyspark.errors import PySparkException  # noqa: E402
+
+from lanemq.spark import register  # noqa: E402
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.slow, pytest.mark.peers]
+
+
+def topic_of(spark: "SparkSession", name_server: str, topic: str, **options: str) -> "DataFrame":
+    reader = spark.read.format("rocketmq").option("nameserver", name_server)
+    return reader.option("subscribe", topic).options(**options).load()
+
+
+def make_topic(name_server: str, topic: str, queues: int) -> None:
+    trio.run(Control(name_server).create_topic, topic, queues)
+
+
+def fill(name_server: str, topic: str, numbers: range) -> None:
+    """Send messages with a number as body, and tags by whether it is even."""
+
+    async def send() -> None:
+        async with open_producer("filler", name_servers=name_server) as producer:
+            for number in numbers:
+                message = Message(
+                    topic=topic,
+                    body=str(number).encode() * (2000 if number % 50 == 7 else 1),
+                    tags=("odd", "even")[number % 2 == 0],
+                    keys=(f"k{number}",),
+                    properties={"number": str(number)},
+                )
+                await producer.send(message)
+
+    trio.run(send)
+
+
+def stored(name_server: str, topic: str) -> dict[tuple[str, int, int], StoredMessage]:
+    """All messages of a topic by broker, queue and offset, as the SDK decodes them."""
+
+    async def pull() -> dict[tuple[str, int, int], StoredMessage]:
+        found = {}
+        async with open_admin(name_servers=name_server) as admin:
+            for address, queue in queues_of(await admin.route(topic), topic):
+                offset, end = 0, await admin.max_offset(address, queue)
+                while offset < end:
+                    pulled = await admin.pull(address, queue, offset)
+                    for message in pulled.messages:
+                        found[queue.broker_name, queue.queue_id, message.queue_offset] = message
+                    offset = pulled.next_offset
+        return found
+
+    return trio.run(pull)
+
+
+def test_a_topic_reads_as_the_sdk_reads_it(spark: "SparkSession", name_server: str) -> None:
+    make_topic(name_server, "Read", 3)
+    fill(name_server, "Read", range(300))
+    expected = stored(name_server, "Read")
+    names = [*topic_of(spark, name_server, "Read").columns, "broker", "offsetMsgId", "bodyCrc"]
+    rows = topic_of(spark, name_server, "Read", columns=",".join(names)).collect()
+    assert len(rows) == len(expected) == 300
+    for row in rows:
+        message = expected[row.broker, row.queue, row.queueOffset]
+        assert row.topic == "Read"
+        assert row.msgId == message.unique_key
+        assert row["keys"] == " ".join(message.keys)
+        assert row.tags == message.tags
+        assert row.body == message.decompressed_body()
+        assert row.properties == message.properties
+        assert round(row.bornTimestamp.timestamp() * 1000) == message.born_timestamp_ms
+        assert round(row.storeTimestamp.timestamp() * 1000) == message.store_timestamp_ms
+        assert (row.bornHost, row.storeHost) == (str(message.born_host), str(message.store_host))
+        assert (row.flag, row.sysFlag, row.reconsumeTimes) == (message.flag, message.sys_flag, 0)
+        assert (row.logPosition, row.storeSize) == (message.log_position, message.size_bytes)
+        assert (row.offsetMsgId, row.bodyCrc) == (message.offset_id, message.body_crc)
+
+
+def test_options_choose_what_is_read(spark: "SparkSession", name_server: str) -> None:
+    make_topic(name_server, "Chosen", 2)
+    fill(name_server, "Chosen", range(100))
+    expected = stored(name_server, "Chosen")
+    broker = next(iter(expected))[0]
+    queues = [f"{broker}:{number}" for number in (0, 1)]
+    ends = [sum(key[1] == number for key in expected) for number in (0, 1)]
+    starting = json.dumps({"Chosen": {queues[0]: 10, queues[1]: -1}})
+    ending = json.dumps({"Chosen": {queues[0]: 30, queues[1]: -1}})
+    some = topic_of(
+        spark,
+        name_server,
+        "Chosen",
+        startingOffsets=starting,
+        endingOffsets=ending,
+        minPartitions="4",
+    )
+    assert some.rdd.getNumPartitions() >= 4
+    found = sorted((row.queue, row.queueOffset) for row in some.collect())
+    assert found == [(0, offset) for offset in range(10, 30)]
+    even = topic_of(spark, name_server, "Chosen", filterExpression="even").collect()
+    assert sorted(int(row.properties["number"]) for row in even) == list(range(0, 100, 2))
+    few = topic_of(spark, name_server, "Chosen", filterExpression="sql: number > 89")
+    assert few.count() == 10
+    middle = sorted(message.store_timestamp_ms for message in expected.values())[50]
+    late = topic_of(spark, name_server, "Chosen", startingTimestamp=str(middle)).count()
+    assert late == sum(one.store_timestamp_ms >= middle for one in expected.values())
+    pattern = spark.read.format("rocketmq").option("nameserver", name_server)
+    both = pattern.option("subscribePattern", "Cho.*").load()
+    assert both.filter("queue = 1 and queueOffset >= 3").count() == ends[1] - 3
+
+
+def test_rows_are_sent_as_messages(spark: "SparkSession", name_server: str) -> None:
+    make_topic(name_server, "Written", 4)
+    rows = spark.range(200).selectExpr(
+        "concat('body ', id) as body",
+        "concat('k', id) as keys",
+        "if(id % 2 = 0, 'even', 'odd') as tags",
+        "map('number', string(id)) as properties",
+        "concat('customer', id % 7) as queueKey",
+    )
+    writer = rows.write.format("rocketmq").option("nameserver", name_server)
+    writer.option("topic", "Written").mode("append").save()
+    found = stored(name_server, "Written")
+    assert len(found) == 200
+    queues: dict[int, set[int]] = {}
+    order: dict[tuple[int, int], list[int]] = {}
+    for (_, queue, _), message in sorted(found.items()):
+        number = int(message.properties["number"])
+        assert message.body == b"body %d" % number
+        assert message.keys == (f"k{number}",)
+        assert message.tags == ("odd", "even")[number % 2 == 0]
+        queues.setdefault(number % 7, set()).add(queue)
+        # Spark cut the rows into two tasks, in the middle.
+        order.setdefault((number % 7, number // 100), []).append(number)
+    assert all(len(where) == 1 for where in queues.values())
+    assert all(numbers == sorted(numbers) for numbers in order.values())
+
+
+def test_a_further_thread_writes_when_it_has_registered_too(
+    spark: "SparkSession", name_server: str
+) -> None:
+    make_topic(name_server, "Beside", 1)
+    rows = spark.range(20).selectExpr("concat('body ', id) as body")
+
+    def write() -> None:
+        register(spark)
+        writer = rows.write.format("rocketmq").option("nameserver", name_server)
+        writer.option("topic", "Beside").mode("append").save()
+
+    with ThreadPoolExecutor(1) as others:
+        others.submit(write).result()
+    assert len(stored(name_server, "Beside")) == 20
+
+
+def test_a_stream_goes_on_where_it_was_with_new_queues_too(
+    spark: "SparkSession", name_server: str, tmp_path: Path
+) -> None:
+    make_topic(name_server, "Stream", 2)
+    fill(name_server, "Stream", range(100))
+
+    def run() -> list[dict[str, Any]]:
+        reader = spark.readStream.format("rocketmq").option("nameserver", name_server)
+        reader = reader.option("subscribe", "Stream").option("startingOffsets", "earliest")
+        reader = reader.option("maxOffsetsPerTrigger", "40").option("groupId", "spark_group")
+        writer = reader.load().writeStream.format("parquet").trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.start(str(tmp_path / "out"))
+        assert query.awaitTermination(300)
+        assert query.exception() is None
+        return [dict(one) for one in query.recentProgress if one["numInputRows"]]
+
+    progress = run()
+    assert [one["numInputRows"] for one in progress] == [40, 40, 20]
+    make_topic(name_server, "Stream", 4)  # two more queues
+    fill(name_server, "Stream", range(100, 180))
+    run()
+    run()
+    rows = spark.read.parquet(str(tmp_path / "out")).select("properties").collect()
+    assert sorted(int(row.properties["number"]) for row in rows) == list(range(180))
+
+    async def committed() -> int:
+        async with open_admin(name_servers=name_server) as admin:
+            found = [
+                await admin.group_offset(address, "spark_group", queue)
+                for address, queue in queues_of(await admin.route("Stream"), "Stream")
+            ]
+        return sum(offset or 0 for offset in found)
+
+    # Spark says that a batch is done when it begins the next one.
+    assert trio.run(committed) in (140, 180)
+
+
+def test_a_stream_is_sent_on_each_row_with_its_own_name(
+    spark: "SparkSession", name_server: str, tmp_path: Path
+) -> None:
+    for topic in ("From", "To"):
+        make_topic(name_server, topic, 2)
+    fill(name_server, "From", range(120))
+    reader = spark.readStream.format("rocketmq").option("nameserver", name_server)
+    reader = reader.option("subscribe", "From").option("startingOffsets", "earliest")
+    messages = reader.option("maxOffsetsPerTrigger", "50").load()
+    writer = messages.select("body", "keys", "tags").writeStream.format("rocketmq")
+    writer = writer.option("nameserver", name_server).option("topic", "To")
+    writer = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+    query = writer.start()
+    assert query.awaitTermination(300)
+    found = stored(name_server, "To").values()
+    bodies = sorted(message.body for message in stored(name_server, "From").values())
+    assert sorted(message.decompressed_body() for message in found) == sorted(
+        message.decompressed_body() for message in stored(name_server, "From").values()
+    )
+    assert len(bodies) == 120
+    names = {message.properties["SPARK_ROW"] for message in found}
+    assert len(names) == 120
+    assert {name.split("/")[0] for name in names} == {str(query.id)}
+
+
+def killed_query(spark: "SparkSession", name_server: str, folder: str) -> None:
+    """Read on what there is, 25 messages a batch, into files."""
+    reader = spark.readStream.format("rocketmq").option("nameserver", name_server)
+    reader = reader.option("subscribe", "Killed").option("startingOffsets", "earliest")
+    writer = reader.option("maxOffsetsPerTrigger", "25").load().writeStream.format("parquet")
+    writer = writer.option("checkpointLocation", folder + "/checkpoint")
+    query = writer.trigger(availableNow=True).start(folder + "/out")
+    assert query.awaitTermination(300)
+    assert query.exception() is None
+
+
+KILLED = (
+    textwrap.dedent(
+        """
+        import sys
+        from pyspark.sql import SparkSession
+        from lanemq.spark import register
+
+        builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+        spark = builder.getOrCreate()
+        register(spark)
+        """
+    )
+    + inspect.getsource(killed_query)
+    + "\nkilled_query(spark, *sys.argv[1:3])\n"
+)
+
+
+def test_a_query_that_was_killed_counts_every_message_once(
+    spark: "SparkSession", spark_apart: dict[str, str], tmp_path: Path
+) -> None:
+    with open_test_server() as server:
+        make_topic(server.name_servers, "Killed", 3)
+        fill(server.name_servers, "Killed", range(500))
+        for commits in (2, 5):
+            process = subprocess.Popen(
+                [sys.executable, "-c", KILLED, server.name_servers, str(tmp_path)],
+                env=spark_apart,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            _wait_for(partial(_has_commits, tmp_path, commits), process)
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        done = _commits(tmp_path)
+        assert done < 20
+        killed_query(spark, server.name_servers, str(tmp_path))
+    rows = spark.read.parquet(str(tmp_path / "out")).select("properties").collect()
+    assert sorted(int(row.properties["number"]) for row in rows) == list(range(500))
+
+
+def _has_commits(folder: Path, count: int) -> bool:
+    return _commits(folder) >= count
+
+
+def _commits(folder: Path) -> int:
+    return sum(one.name.isdigit() for one in folder.glob("checkpoint/commits/*"))
+
+
+def _wait_for(condition: Callable[[], bool], process: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < deadline
+        assert process.poll() is None, "the query ended by itself"
+        time.sleep(0.05)
+
+
+def test_what_is_gone_is_named(spark: "SparkSession", tmp_path: Path) -> None:
+    with open_test_server() as server:
+        make_topic(server.name_servers, "Gone", 1)
+        fill(server.name_servers, "Gone", range(10))
+        ending = json.dumps({"Gone": {f"{server.broker_name}:0": 50}})
+        lost = topic_of(spark, server.name_servers, "Gone", endingOffsets=ending)
+        with pytest.raises(PySparkException, match=r"queue .*:0 of Gone has no messages from .*10"):
+            lost.collect()
+        kept = topic_of(
+            spark, server.name_servers, "Gone", endingOffsets=ending, failOnDataLoss="false"
+        )
+        assert kept.count() == 10
+        with pytest.raises(PySparkException, match="Absent"):
+            topic_of(spark, server.name_servers, "Absent").count()
+        address = server.name_servers
+    with pytest.raises(PySparkException, match=rf"{address}.*tried 2 times"):
+        topic_of(spark, address, "Gone", retries="1").count()

@@ -1,0 +1,1 @@
+"""The message index: which messages have a key."""

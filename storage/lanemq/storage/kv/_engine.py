@@ -1,0 +1,117 @@
+"""The interface of engines, and the changes of one batch over one."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Protocol, final
+
+
+class SnapshotGone(Exception):  # noqa: N818 - says what happened
+    """The rows of a moment cannot be told any more: take another snapshot."""
+
+
+class Unfinished(Exception):  # noqa: N818 - says what happened
+    """So many rows were passed over that the rest is for another turn, from ``key`` on."""
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+class RowsView(Protocol):
+    """Rows, sorted by their keys. What the disk refuses is ``OSError``."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def items(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the rows from ``begin`` up to, but without, ``end``.
+
+        They are of one moment as long as nothing is written.
+        """
+
+    def some(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate as ``items``, but not over any number of rows that are gone.
+
+        Raises ``Unfinished``.
+        """
+
+
+class Table(RowsView, Protocol):
+    """The rows of one namespace."""
+
+    def snapshot(self) -> RowsView:
+        """Return the entries as they are now, whatever is written later. Let go of it soon.
+
+        Its ``items`` may raise ``SnapshotGone``.
+        """
+
+    def write(self, drops: list[tuple[bytes, bytes]], rows: dict[bytes, bytes | None]) -> None:
+        """Remove ranges of rows, then put rows (None removes one): all of it or nothing."""
+
+
+class Engine(Protocol):
+    """The keeper of the states of all namespaces."""
+
+    def names(self) -> list[str]:
+        """Return the namespaces that have rows."""
+
+    def table(self, name: str) -> Table:
+        """Return the rows of a namespace, which is made if it is missing; in any thread, but one
+        at a time. Raises ``OSError``."""
+
+    @property
+    def dirty_bytes(self) -> int:
+        """Bytes written since the last ``freeze``, roughly."""
+
+    def freeze(self) -> Callable[[], Awaitable[None]]:
+        """Set apart everything written until now; what is returned makes that durable, and no
+        more, once it is awaited. Both raise ``OSError``."""
+
+    def close(self) -> None: ...
+
+
+@final
+class Batch:
+    """Rows as they will be once the changes of a batch are written."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.rows: dict[bytes, bytes | None] = {}
+        self.drops: list[tuple[bytes, bytes]] = []
+
+    def get(self, key: bytes) -> bytes | None:
+        if key in self.rows:
+            return self.rows[key]
+        if self.drops and self._is_dropped(key):
+            return None
+        return self.table.get(key)
+
+    def drop(self, begin: bytes, end: bytes) -> None:
+        """Remove all rows from ``begin`` up to, but without, ``end``."""
+        for key in [key for key in self.rows if begin <= key < end]:
+            del self.rows[key]
+        self.drops.append((begin, end))
+
+    def first(self, begin: bytes, end: bytes, count: int) -> list[tuple[bytes, bytes]]:
+        """Return the first ``count`` rows from ``begin`` up to, but without, ``end``."""
+        found: dict[bytes, bytes] = {
+            key: row for key, row in self.rows.items() if row is not None and begin <= key < end
+        }
+        old = 0
+        for key, row in self.table.items(begin, end):
+            if key not in self.rows and not self._is_dropped(key):
+                found[key] = row
+                old += 1
+                if old >= count:
+                    break
+        return sorted(found.items())[:count]
+
+    def _is_dropped(self, key: bytes) -> bool:
+        return any(begin <= key < end for begin, end in self.drops)
+
+    def write(self) -> None:
+        """Write the changes, and begin anew. Raises ``OSError``; the changes stay then."""
+        self.table.write(self.drops, self.rows)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the changes."""
+        self.rows, self.drops = {}, []

@@ -1,0 +1,183 @@
+"""The entries of a namespace: their rows in a batch, with the counts, sums and changes about them.
+
+Every change of an entry keeps these together; see ``State`` for which changes a record makes.
+"""
+
+from collections.abc import Iterable
+from typing import Final, final
+
+from lanemq.wire.kv import ChangeKind, LoadedEntry, Step
+
+from ._engine import Batch
+from ._rows import (
+    CHANGE,
+    ENTRY,
+    EXPIRY,
+    HEAD,
+    ChangeRow,
+    Meta,
+    after_prefix,
+    change_key,
+    encode_row,
+    expiry_key,
+    stored,
+)
+from ._sums import NOTHING, moved
+
+CHANGES_MAX: Final = 100_000
+"""Changes that a watcher may be behind."""
+CHANGES_SLICE: Final = 1000
+"""Changes beyond that which are forgotten together."""
+EXPIRED_MAX: Final = 256
+"""Entries at most that one record removes because their time has come; no read shows the rest."""
+EXPIRES: Final = slice(HEAD.size - 8, HEAD.size)
+NEVER: Final = bytes(8)
+
+
+@final
+class Entries:
+    """The entries of one namespace, as a batch changes them; ``meta`` is that of the state.
+
+    ``begin`` says which record the changes are of.
+    """
+
+    def __init__(self, batch: Batch, meta: Meta) -> None:
+        self.meta = meta
+        self._batch = batch
+        self._before: dict[bytes, bytes | None] = {}
+        """Keys of entries that a batch has changed -> their rows before it."""
+        self._position = self._index = 0
+
+    def begin(self, position: int) -> None:
+        """Begin the record at ``position`` of the log."""
+        self._position, self._index = position, 0
+
+    def forget(self, meta: Meta) -> None:
+        """Forget the changes of a batch; ``meta`` is that of before."""
+        self.meta = meta
+        self._before.clear()
+
+    def settle(self) -> None:
+        """Bring the sum of entries up to date with the changes of a batch."""
+        rows, before, meta = self._batch.rows, self._before, self.meta
+        changes = ((key, old, rows[ENTRY + key]) for key, old in before.items())
+        meta.entry_sum = moved(meta.entry_sum, changes)
+        before.clear()
+
+    def put(self, step: Step, row: bytes | None, number: int) -> int:
+        """Put the entry of a step, whose row is ``row`` now; returns its version."""
+        now_ms = self.meta.clock_ms
+        version, create_time_ms = 1, now_ms
+        if row is not None:
+            version, _, create_time_ms, _, _ = HEAD.unpack_from(row)
+            version += 1
+        expires_ms = now_ms + step.ttl_ms if step.ttl_ms else 0
+        head = HEAD.pack(version, self._position, create_time_ms, now_ms, expires_ms)
+        key = step.key
+        self._replace(key, row, head + step.value, expires_ms)
+        self._note(ChangeKind.PUT, key, version, number)
+        return version
+
+    def load(self, loaded: Iterable[LoadedEntry]) -> None:
+        """Put entries as they were elsewhere, with their versions and times."""
+        for number, entry in enumerate(loaded):
+            if 0 < entry.expires_ms <= self.meta.clock_ms:
+                continue
+            head = HEAD.pack(
+                entry.version,
+                self._position,
+                entry.create_time_ms,
+                entry.update_time_ms,
+                entry.expires_ms,
+            )
+            row = self.live_row(entry.key)
+            self._replace(entry.key, row, head + entry.value, entry.expires_ms)
+            self._note(ChangeKind.PUT, entry.key, entry.version, number)
+
+    def live_row(self, key: bytes) -> bytes | None:
+        """Return an entry's row; one whose time has come is removed."""
+        row = self._batch.get(ENTRY + key)
+        if row is None or row[EXPIRES] == NEVER:
+            return row
+        if stored(row).expires_ms <= self.meta.clock_ms:
+            self.remove(key, row, ChangeKind.EXPIRE)
+            return None
+        return row
+
+    def _replace(self, key: bytes, row: bytes | None, new: bytes, expires_ms: int) -> None:
+        meta, rows = self.meta, self._batch.rows
+        if row is None:
+            meta.entries += 1
+            meta.entry_bytes += len(key) + len(new) - HEAD.size
+        else:
+            meta.entry_bytes += len(new) - len(row)
+            if row[EXPIRES] != NEVER:
+                rows[expiry_key(stored(row).expires_ms, key)] = None
+        if expires_ms:
+            rows[expiry_key(expires_ms, key)] = b""
+            if not 0 < meta.next_expiry_ms <= expires_ms:
+                meta.next_expiry_ms = expires_ms
+        rows[ENTRY + key] = new
+        if key not in self._before:
+            self._before[key] = row
+
+    def remove(self, key: bytes, row: bytes, kind: int) -> None:
+        """Remove an entry, whose row is ``row``."""
+        meta, batch, old = self.meta, self._batch, stored(row)
+        batch.rows[ENTRY + key] = None
+        if old.expires_ms:
+            batch.rows[expiry_key(old.expires_ms, key)] = None
+        meta.entries -= 1
+        meta.entry_bytes -= len(key) + len(row) - HEAD.size
+        if key not in self._before:
+            self._before[key] = row
+        self._note(kind, key, old.version, -1)
+
+    def _note(self, kind: int, key: bytes, version: int, step: int) -> None:
+        index = self._index
+        row = encode_row(ChangeRow(kind, key, version, step))
+        self._batch.rows[change_key(self._position, index)] = row
+        self._index = index + 1
+        self.meta.changes += 1
+
+    def clear(self) -> None:
+        """Remove all entries and what is known of their changes."""
+        meta, batch = self.meta, self._batch
+        for table in (ENTRY, EXPIRY, CHANGE):
+            batch.drop(table, after_prefix(table))
+        self._before.clear()
+        meta.entries = meta.entry_bytes = meta.changes = meta.next_expiry_ms = 0
+        meta.entry_sum = NOTHING
+        meta.lost = False
+
+    def expire_some(self) -> None:
+        """Remove entries whose time has come, as many as one record may."""
+        meta = self.meta
+        now = meta.clock_ms.to_bytes(8, "big")
+        # Nothing is before that; RocksDB passes over what was deleted one by one.
+        begin = expiry_key(meta.next_expiry_ms, b"")
+        due = self._batch.first(begin, EXPIRY + now + b"\xff" * 8, EXPIRED_MAX)
+        for found, _ in due:
+            expires_ms, key = int.from_bytes(found[1:9], "big"), found[9:]
+            if expires_ms > meta.clock_ms:
+                break
+            row = self._batch.get(ENTRY + key)
+            assert row is not None, "an entry has a time to expire, but is not there"
+            self.remove(key, row, ChangeKind.EXPIRE)
+        rest = self._batch.first(begin, after_prefix(EXPIRY), 1)
+        meta.next_expiry_ms = int.from_bytes(rest[0][0][1:9], "big") if rest else 0
+
+    def prune_changes(self) -> None:
+        """Forget the oldest changes where they are too many."""
+        if self.meta.changes < CHANGES_MAX + CHANGES_SLICE:
+            return
+        # A load has thousands of changes, other records have a few.
+        count = self.meta.changes - CHANGES_MAX
+        # From the record on where the last ones ended, of which some may be left: RocksDB passes
+        # over what was deleted one by one.
+        begin = change_key(max(0, self.meta.changes_from - 1), 0)
+        oldest = self._batch.first(begin, after_prefix(CHANGE), count)
+        for key, _ in oldest:
+            self._batch.rows[key] = None
+        self.meta.changes -= len(oldest)
+        self.meta.changes_from = int.from_bytes(oldest[-1][0][1:9], "big") + 1

@@ -1,0 +1,135 @@
+"""The log of a namespace, as the state machine sees it: numbered records, one after another."""
+
+import logging
+import re
+from typing import Final, Protocol, final
+
+from lanemq.wire import RemoteProtocolError
+from lanemq.wire.kv import CLIENT_PROPERTY, OP_TYPE_PROPERTY, encode_key, kv_topic
+from lanemq.wire.kv import KEY_PROPERTY as KEY_PROPERTY_NAME
+from lanemq.wire.message import decode_properties, encode_properties, record_content
+
+from ..log._reader import Reader
+from ._outcomes import LogRecord
+
+LOGGER = logging.getLogger(__name__)
+QUEUE_ID: Final = 0
+READ_BYTES: Final = 4 << 20
+"""Bytes of records beyond which one read ends."""
+NO_OPERATION: Final = ""
+_OURS: Final = re.compile(
+    rb"(?:%b\x01([!-9;-~]+):([0-9]{1,18}):([0-9]{1,18})\x02)?(?:%b\x01[!-~]*\x02)?%b\x01([a-z]+)\x02?"
+    % (CLIENT_PROPERTY.encode(), KEY_PROPERTY_NAME.encode(), OP_TYPE_PROPERTY.encode())
+).fullmatch
+"""The properties as ``operation_properties`` writes them, which are read at once."""
+
+
+class KvLog(Protocol):
+    """The log that the state follows. Positions count records.
+
+    To append is its owner's part: a broker's records pass the one gate to its log.
+    """
+
+    def bounds(self) -> tuple[int, int]:
+        """Return the position of the first record that is still there, and the end."""
+
+    def read(self, position: int, count: int) -> list[LogRecord]:
+        """Read up to ``count`` records from a position on, which is within the bounds; fewer
+        where they are long, but one at least."""
+
+    def place(self, position: int) -> int | None:
+        """Return where in the broker's log a record lies; None at the end."""
+
+
+@final
+class QueueLog:
+    """A queue of a store as the log of a namespace."""
+
+    def __init__(self, reader: Reader, namespace: str) -> None:
+        self._reader = reader
+        self._topic = kv_topic(namespace)
+
+    def bounds(self) -> tuple[int, int]:
+        return self._reader.bounds(self._topic, QUEUE_ID)
+
+    def read(self, position: int, count: int) -> list[LogRecord]:
+        units = self._reader.units(self._topic, QUEUE_ID, position, count)
+        size_bytes = 0
+        for number, unit in enumerate(units):
+            size_bytes += unit.size_bytes
+            if size_bytes > READ_BYTES:
+                del units[number + 1 :]
+                break
+        places = [(unit.log_position, unit.size_bytes) for unit in units]
+        return [
+            operation_record(position + number, *content)
+            if content is not None
+            else self._damaged(position + number, places[number][0])
+            for number, content in enumerate(self._reader.contents_at(places))
+        ]
+
+    def place(self, position: int) -> int | None:
+        units = self._reader.units(self._topic, QUEUE_ID, position, 1)
+        return units[0].log_position if units else None
+
+    def _damaged(self, position: int, log_position: int) -> LogRecord:
+        LOGGER.error(
+            "record %d of %s, at %d of the log, is damaged: it changes nothing",
+            position,
+            self._topic,
+            log_position,
+        )
+        return LogRecord(position, 0, NO_OPERATION, b"")
+
+
+def log_record(position: int, data: bytes) -> LogRecord:
+    """Read a record of the broker's log; no operation where it is none of ours."""
+    return operation_record(position, *record_content(data))
+
+
+def operation_record(position: int, time_ms: int, body: bytes, properties: bytes) -> LogRecord:
+    """Make a record of a body and properties; no operation where they are none of ours."""
+    ours = _OURS(properties)
+    if ours is not None:
+        writer, first, second, kind = ours.groups()
+        if writer is None:
+            return LogRecord(position, time_ms, kind.decode(), body)
+        numbers = int(first), int(second)
+        return LogRecord(position, time_ms, kind.decode(), body, writer.decode(), *numbers)
+    named = decode_properties(properties)
+    op_type = named.get(OP_TYPE_PROPERTY, NO_OPERATION)
+    try:
+        client, sequence, waits = _writer(named.get(CLIENT_PROPERTY, ""))
+    except RemoteProtocolError:
+        return LogRecord(position, time_ms, NO_OPERATION, b"")
+    return LogRecord(position, time_ms, op_type, body, client, sequence, waits)
+
+
+def _writer(text: str) -> tuple[str, int, int]:
+    if not text:
+        return "", 0, 0
+    client, _, numbers = text.partition(":")
+    sequence, _, waits = numbers.partition(":")
+    if not (sequence.isdecimal() and waits.isdecimal() and len(numbers) < 2 * 19):
+        raise RemoteProtocolError("a record's writer cannot be read")
+    return client, int(sequence), int(waits)
+
+
+def operation_properties(
+    op_type: str,
+    *,
+    key: bytes | None = None,
+    client: str = "",
+    sequence: int = 0,
+    waits: int = 0,
+) -> bytes:
+    """Make the properties of a record; ``key`` is that of an operation on one key."""
+    # No checksum covers properties. Half a record may be left by a crash, with zeros behind: so
+    # the one without which it is no operation is the last.
+    named = {}
+    if client:
+        named[CLIENT_PROPERTY] = f"{client}:{sequence}:{waits}"
+    if key is not None:
+        named[KEY_PROPERTY_NAME] = encode_key(key)
+    named[OP_TYPE_PROPERTY] = op_type
+    return encode_properties(named)

@@ -1,0 +1,113 @@
+"""Sessions: the results of a writer's latest writes, so that a retry gets the first one's result.
+
+A writer numbers its writes and says with each the lowest number it still waits for; results
+below that are forgotten, and all but the latest ``RESULTS_MAX``. A session that is not used for
+``GENERATION_MS`` of the log's time may be forgotten as well, and is after twice that. Sessions
+are in one of two generations: one is in use, and what it has not is moved over from the other,
+which is dropped as a whole when the next generation begins.
+"""
+
+from typing import Final, final
+
+import msgspec
+
+from ._engine import Batch
+from ._rows import session_key
+
+RESULTS_MAX: Final = 256
+GENERATION_MS: Final = 3_600_000
+
+
+@final
+class Session(msgspec.Struct, array_like=True):
+    """The results of one writer."""
+
+    floor: int = 0
+    """Writes up to this number are not known any more."""
+    results: list[tuple[int, bytes]] = []
+    """Sequence number and encoded ``WriteAnswer``, sorted."""
+
+    def find(self, sequence: int) -> bytes | None:
+        """Return the result of a write; None for one that was not applied, as far as known."""
+        if not self.results or self.results[-1][0] < sequence:
+            return None  # mostly: it is a new one
+        for number, result in reversed(self.results):
+            if number == sequence:
+                return result
+        return None
+
+    def add(self, sequence: int, result: bytes, *, waits: int) -> None:
+        """Keep a result; the writer does not ask for those below ``waits`` again."""
+        kept, floor = self.results, self.floor
+        if not kept or kept[-1][0] < sequence:  # mostly: writes come in their order
+            gone = 0
+            while gone < len(kept) and kept[gone][0] < waits:
+                gone += 1
+            del kept[:gone]
+            kept.append((sequence, result))
+        else:
+            kept = [one for one in kept if one[0] >= waits]
+            kept.append((sequence, result))
+            kept.sort()
+        known_from = waits if waits < sequence else sequence
+        if known_from > floor:
+            floor = known_from - 1
+        if len(kept) > RESULTS_MAX:
+            floor = max(floor, kept[-RESULTS_MAX - 1][0])
+            kept = kept[-RESULTS_MAX:]
+        self.floor, self.results = floor, kept
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(Session)
+
+
+@final
+class OpenSessions:
+    """The sessions of one generation that a batch has used; encoded once, at its end."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self._open: dict[str, tuple[bytes, bytes | None, Session]] = {}
+        self._changed: set[str] = set()
+
+    def of(self, client: str, generation: int) -> Session:
+        """Return a writer's session, which may be that of the generation before."""
+        found = self._open.get(client)
+        if found is None:
+            key = session_key(generation, client)
+            row = self._batch.get(key)
+            kept = row
+            if kept is None:
+                kept = self._batch.get(session_key(generation + 1, client))
+            found = self._open[client] = key, row, decode_session(kept)
+        return found[2]
+
+    def changed(self, client: str) -> None:
+        """Note that a writer's session is another one now."""
+        self._changed.add(client)
+
+    def settle(self) -> list[tuple[bytes, bytes | None, bytes]]:
+        """Put those that have changed among the rows; returns key, row before, row after."""
+        changes = []
+        for client, (key, row, session) in self._open.items():
+            if client in self._changed:
+                new = self._batch.rows[key] = encode_session(session)
+                changes.append((key, row, new))
+        self.clear()
+        return changes
+
+    def clear(self) -> None:
+        """Forget all of them, and what has changed."""
+        self._open.clear()
+        self._changed.clear()
+
+
+def encode_session(session: Session) -> bytes:
+    """Encode a row."""
+    return _ENCODER.encode(session)
+
+
+def decode_session(row: bytes | None) -> Session:
+    """Decode a row; a new session where there is none."""
+    return Session(results=[]) if row is None else _DECODER.decode(row)

@@ -1,0 +1,209 @@
+"""The state machine of a namespace: a record of its log makes a result and a change of the state.
+
+It is pure: no clock, no randomness, no knowledge of where rows are kept or where records come
+from. The same records make the same rows, byte for byte, whatever is between two batches.
+"""
+
+from hashlib import blake2b
+from typing import Final, final
+
+from lanemq.wire import RemoteProtocolError
+from lanemq.wire.kv import (
+    Action,
+    ChangeKind,
+    OpType,
+    Step,
+    StepResult,
+    WriteAnswer,
+    decode_answer,
+    decode_load,
+    decode_steps,
+    encode_answer,
+)
+
+from ._engine import Batch, Table
+from ._entries import Entries
+from ._outcomes import Frozen, LogRecord, Outcome, Status
+from ._rows import (
+    HASH_BYTES,
+    HEAD,
+    META,
+    SESSION,
+    after_prefix,
+    decode_meta,
+    encode_row,
+    stored,
+)
+from ._sessions import GENERATION_MS, OpenSessions
+from ._sums import NOTHING, moved
+
+# Looked at for each record, and an attribute of an enum takes as long as a small function.
+_APPLIED: Final = Status.APPLIED
+_PUT: Final = Action.PUT
+_DELETE: Final = Action.DELETE
+
+
+@final
+class State:
+    """The state of one namespace, over the rows of an engine.
+
+    ``apply`` collects changes, ``write`` hands them to the engine; reads come in between.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._batch = Batch(table)
+        self._sessions = OpenSessions(self._batch)
+        self._kept = table.get(META)
+        self.meta = decode_meta(self._kept)
+        self._entries = Entries(self._batch, self.meta)
+
+    # A batch
+
+    def write(self) -> None:
+        """Write what was applied since the last call. Raises ``OSError``: then the state is as
+        before."""
+        self._settle_sessions()
+        self._entries.settle()
+        row = self._batch.rows[META] = encode_row(self.meta)
+        try:
+            self._batch.write()
+            self._kept = row
+        except OSError:
+            self.roll_back()
+            raise
+
+    def roll_back(self) -> None:
+        """Forget what was applied since the last ``write``, half a record perhaps."""
+        self._batch.clear()
+        self._sessions.clear()
+        self.meta = decode_meta(self._kept)
+        self._entries.forget(self.meta)
+
+    def _settle_sessions(self) -> None:
+        changes = self._sessions.settle()
+        if changes:
+            sums, now = list(self.meta.session_sums), self.meta.generation % 2
+            sums[now] = moved(sums[now], changes)
+            self.meta.session_sums = (sums[0], sums[1])
+
+    def freeze(self) -> Frozen:
+        """Return the state as it is now, whatever is applied later. Let go of it soon."""
+        return Frozen(self.table.snapshot(), decode_meta(encode_row(self.meta)))
+
+    def mark_lost(self, position: int) -> None:
+        """Forget everything: records up to ``position`` are gone that the state would need."""
+        self._entries.clear()
+        self.meta.lost = True
+        self.meta.next = self.meta.changes_from = position
+        self.write()
+
+    def apply(self, record: LogRecord) -> Outcome:
+        """Apply the record at ``meta.next``."""
+        meta = self.meta
+        assert record.position >= meta.next, "a record was applied already"
+        self._entries.begin(record.position)
+        meta.next = record.position + 1
+        if record.time_ms > meta.clock_ms:
+            meta.clock_ms = record.time_ms
+        if meta.clock_ms - meta.generation_ms >= GENERATION_MS:
+            self._begin_generation()
+        if 0 < meta.next_expiry_ms <= meta.clock_ms:
+            self._entries.expire_some()
+        outcome = self._outcome(record)
+        self._entries.prune_changes()
+        return outcome
+
+    def _outcome(self, record: LogRecord) -> Outcome:
+        if self.meta.lost and record.op_type != OpType.CLEAR:
+            return Outcome(Status.LOST, WriteAnswer(False, record.position))
+        if not record.client:
+            return self._do(record)
+        session = self._sessions.of(record.client, self.meta.generation)
+        found = session.find(record.sequence)
+        if found is not None:
+            return Outcome(Status.REPEATED, decode_answer(found, WriteAnswer))
+        if record.sequence <= session.floor:
+            return Outcome(Status.FORGOTTEN, WriteAnswer(False, record.position))
+        outcome = self._do(record)
+        if outcome.status is _APPLIED:
+            answer = outcome.answer
+            if answer.value is not None:
+                answer = WriteAnswer(answer.done, answer.position, answer.results)
+            session.add(record.sequence, encode_answer(answer), waits=record.waits)
+            self._sessions.changed(record.client)
+        return outcome
+
+    def _do(self, record: LogRecord) -> Outcome:
+        """Do what a record says. Other processes may have written to its topic: what is no
+        operation does nothing."""
+        try:
+            if record.op_type == OpType.LOAD:
+                self._entries.load(decode_load(record.body))
+                answer = WriteAnswer(True, record.position)
+            else:
+                steps = decode_steps(record.op_type, record.body)
+                if record.op_type == OpType.CLEAR:
+                    self._entries.clear()
+                    self.meta.changes_from = record.position + 1
+                answer = self._do_steps(steps, record.position)
+        except RemoteProtocolError:
+            return Outcome(Status.IGNORED, WriteAnswer(False, record.position))
+        return Outcome(_APPLIED, answer)
+
+    # Steps
+
+    def _do_steps(self, steps: list[Step], position: int) -> WriteAnswer:
+        if len(steps) == 1:
+            step = steps[0]
+            if step.action is _PUT and step.if_version is None and step.if_value is None:
+                version = self._entries.put(step, self._entries.live_row(step.key), 0)
+                return WriteAnswer(True, position, (StepResult(version),))
+        rows = [self._entries.live_row(step.key) for step in steps]
+        results = [
+            StepResult(stored(row).version if row is not None else 0, _holds(step, row))
+            for step, row in zip(steps, rows, strict=True)
+        ]
+        if not all(result.holds for result in results):
+            row = rows[0] if len(steps) == 1 else None
+            value = None if row is None else row[HEAD.size :]
+            return WriteAnswer(False, position, tuple(results), value)
+        done = []
+        for number, (step, row) in enumerate(zip(steps, rows, strict=True)):
+            if step.action is _PUT:
+                done.append(StepResult(self._entries.put(step, row, number)))
+                continue
+            if step.action is _DELETE and row is not None:
+                self._entries.remove(step.key, row, ChangeKind.DELETE)
+            done.append(results[number])
+        return WriteAnswer(True, position, tuple(done))
+
+    def _begin_generation(self) -> None:
+        self._settle_sessions()
+        meta = self.meta
+        meta.generation += 1
+        meta.generation_ms = meta.clock_ms
+        prefix = SESSION + bytes((meta.generation % 2,))
+        self._batch.drop(prefix, after_prefix(prefix))
+        sums = list(meta.session_sums)
+        sums[meta.generation % 2] = NOTHING
+        meta.session_sums = (sums[0], sums[1])
+
+    @property
+    def hash(self) -> str:
+        """The hash of entries, sessions and time. The same records give the same."""
+        meta = self.meta
+        digest = blake2b(meta.entry_sum, digest_size=HASH_BYTES)
+        for part in meta.session_sums:
+            digest.update(part)
+        for number in (meta.clock_ms, meta.generation, meta.generation_ms, meta.lost):
+            digest.update(int(number).to_bytes(8, "big"))
+        return digest.hexdigest()
+
+
+def _holds(step: Step, row: bytes | None) -> bool:
+    if step.if_version is not None:
+        version = stored(row).version if row is not None else 0
+        if version != step.if_version:
+            return False
+    return step.if_value is None or (row is not None and row[HEAD.size :] == step.if_value)

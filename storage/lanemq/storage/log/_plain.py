@@ -1,0 +1,52 @@
+"""The content of a record that is plainly whole, checked and taken out in one pass."""
+
+from typing import Final, TypeAlias
+from zlib import crc32
+
+from lanemq.wire.message import MAGIC_V1
+
+from ._records import CRC_MASK, HEADS, HOSTS_V6, QUEUE_OFFSET_MAX, RECORD_BYTES_MIN
+
+Content: TypeAlias = tuple[int, bytes, bytes]
+"""The store time, body and property string of a record."""
+_HEAD: Final = HEADS[0].unpack_from
+_TOPIC_BYTES_MAX: Final = 127  # the length is one byte, signed
+
+
+def plain_content(data: bytes, at: int, position: int, size_bytes: int) -> Content | None:
+    """Return what a record has in it, which is at ``data[at]`` and ``position`` of the log.
+
+    It is checked as ``check_record`` does. None where it is not whole, and for the forms that are
+    rare: addresses of IP version 6, long topics, and those with other characters than ASCII's.
+    """
+    end = at + size_bytes
+    if size_bytes < RECORD_BYTES_MIN or at < 0 or end > len(data):
+        return None
+    size, magic, crc, _, _, queue_offset, place, sys_flag, _, _, time_ms, _, _, _, body_bytes = (
+        _HEAD(data, at)
+    )
+    body_at = at + RECORD_BYTES_MIN
+    body_end = body_at + body_bytes
+    if (
+        size != size_bytes
+        or place != position
+        or magic != MAGIC_V1
+        or sys_flag & HOSTS_V6
+        or not body_at <= body_end < end
+        or not 0 <= queue_offset <= QUEUE_OFFSET_MAX
+    ):
+        return None
+    topic_bytes = data[body_end]
+    topic_end = body_end + 1 + topic_bytes
+    properties_at = topic_end + 2
+    if topic_bytes > _TOPIC_BYTES_MAX or properties_at > end:
+        return None
+    properties_bytes = int.from_bytes(data[topic_end:properties_at], "big", signed=True)
+    if properties_at + max(0, properties_bytes) != end:
+        return None
+    body = data[body_at:body_end]
+    if body and crc32(body) & CRC_MASK != crc:
+        return None
+    if not data[body_end + 1 : topic_end].isascii():
+        return None
+    return time_ms, body, data[properties_at:end]

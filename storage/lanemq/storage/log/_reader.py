@@ -1,0 +1,309 @@
+"""The read path: from a place in a queue to records.
+
+Source: RocketMQ 4.9.8, DefaultMessageStore.getMessage.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias, final
+
+from lanemq.wire import LMQ_PREFIX
+from lanemq.wire.message import StoredMessage, decode_message
+
+from .._extended import ExtendedUnits
+from .._layouts import BLANK_SIZE, EXT_ADDRESS_MAX
+from .._statistics import Counters
+from ..index._index import Index, keys_of
+from ..queues._queues import ConsumeQueue, Queues
+from ..queues._units import Unit, iter_units
+from ._commit_log import CommitLog
+from ._damage import KnownDamage, record_at
+from ._messages import GetStatus, Got, QueryResult
+from ._plain import Content
+from ._records import POSITION_AT, Blank, Broken, Record, check_record, queue_offset_of
+from ._runs import QueueRuns, read_runs
+
+Matches: TypeAlias = Callable[[bytes], bool | None]
+"""A filter of whole records; None for one that is not wanted and the last to be looked at now."""
+
+SCAN_UNITS: Final = 800
+WARM_COUNT_MAX: Final = 32
+WARM_BYTES_MAX: Final = 262_144
+COLD_COUNT_MAX: Final = 8
+COLD_BYTES_MAX: Final = 65_536
+QUERY_COUNT_MAX: Final = 64
+
+
+@final
+class Reader:
+    """The reader of committed messages. No method waits, but a cold read may wait for the disk."""
+
+    def __init__(
+        self,
+        *,
+        log: CommitLog,
+        queues: Queues,
+        index: Index | None,
+        counters: Counters,
+        cold_bytes: int,
+        damage: KnownDamage,
+        extended: ExtendedUnits,
+    ) -> None:
+        """Take the parts of the store; messages in ``damage`` are passed over."""
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._counters = counters
+        self._cold_bytes = cold_bytes
+        self._damage = damage
+        self._extended = extended
+
+    def is_cold(self, log_position: int) -> bool:
+        return self._log.end - log_position > self._cold_bytes
+
+    @property
+    def has_cold(self) -> bool:
+        log = self._log  # most have less than there is room for in memory
+        return log.end > self._cold_bytes and self.is_cold(log.min_position)
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        *,
+        max_count: int,
+        max_bytes: int,
+        tag_codes: frozenset[int] | None,
+        matches: Matches | None,
+    ) -> Got:
+        got = self._get(topic, queue_id, queue_offset, max_count, max_bytes, tag_codes, matches)
+        counters = self._counters
+        if got.records:
+            counters.get_found += 1
+            counters.got_messages += len(got.records)
+            counters.got_bytes += sum(map(len, got.records))
+        else:
+            counters.get_missed += 1
+        return got
+
+    def _get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int,
+        max_bytes: int,
+        tag_codes: frozenset[int] | None,
+        matches: Matches | None,
+    ) -> Got:
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return Got(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [])
+        begin, end = queue.min, queue.end
+        if end == 0:
+            return Got(GetStatus.NO_MESSAGE_IN_QUEUE, 0, begin, end, [])
+        if offset < begin:
+            return Got(GetStatus.OFFSET_TOO_SMALL, begin, begin, end, [])
+        if offset == end:
+            return Got(GetStatus.OFFSET_OVERFLOW_ONE, offset, begin, end, [])
+        if offset > end:
+            return Got(GetStatus.OFFSET_OVERFLOW_BADLY, end, begin, end, [])
+        filtered = tag_codes is not None or matches is not None
+        # Some may be gone; and each has its price where they are rows of a database.
+        scan = max(SCAN_UNITS, max_count) if filtered else 2 * min(max_count, WARM_COUNT_MAX)
+        units = queue.read(offset, max(scan, 1))
+        if not units:
+            resume_at = queue.resume_at(offset)
+            return Got(GetStatus.OFFSET_FOUND_NULL, resume_at, queue.min, queue.end, [])
+        found = list(iter_units(units))
+        return self._scan(queue, offset, found, max_count, max_bytes, tag_codes, matches)
+
+    def _scan(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        units: list[tuple[int, int, int]],
+        max_count: int,
+        max_bytes: int,
+        tag_codes: frozenset[int] | None,
+        matches: Matches | None,
+    ) -> Got:
+        log, damage = self._log, self._damage
+        unchecked_end = damage.unchecked_end
+        cold_below = log.end - self._cold_bytes
+        records: list[bytes] = []
+        total = scanned = gone_below = 0
+        status = GetStatus.NO_MATCHED_MESSAGE
+        read = log.read
+        if len(units) > 1 and max_count > 1:
+            bytes_max = COLD_BYTES_MAX if units[0][0] < cold_below else WARM_BYTES_MAX
+            count_max = min(max_count, WARM_COUNT_MAX)
+            read = QueueRuns(log, units, tag_codes, count_max, min(max_bytes, bytes_max)).read
+        for position, size, code in units:
+            if records:
+                count_max, bytes_max = WARM_COUNT_MAX, WARM_BYTES_MAX
+                if position < cold_below:
+                    count_max, bytes_max = COLD_COUNT_MAX, COLD_BYTES_MAX
+                if (
+                    len(records) >= max_count
+                    or len(records) >= count_max
+                    or total + size > bytes_max
+                    or total + size > max_bytes
+                ):
+                    break
+            scanned += 1
+            if position < gone_below:
+                continue
+            if (
+                tag_codes is not None
+                and code not in tag_codes
+                and (code > EXT_ADDRESS_MAX or not self._is_wanted(position, size, tag_codes))
+            ):
+                continue
+            record = read(position, size) if size != BLANK_SIZE else None
+            if record is None:
+                if not records:
+                    status = GetStatus.MESSAGE_WAS_REMOVING
+                gone_below = log.segments.begin  # nothing before the log's begin is worth a try
+                continue
+            if (damage and damage.covers(position)) or (
+                position < unchecked_end
+                and self._is_damaged(record, position, queue, offset + scanned - 1)
+            ):
+                # As what is gone: clients cannot tell a body that changed, or, where it is
+                # compressed, drop it with all behind it in the answer.
+                if not records:
+                    status = GetStatus.MESSAGE_WAS_REMOVING
+                continue
+            if matches is not None and not (verdict := matches(record)):
+                if not records:
+                    status = GetStatus.NO_MATCHED_MESSAGE
+                if verdict is None:
+                    break
+                continue
+            records.append(record)
+            total += size
+        if records:
+            status = GetStatus.FOUND
+        return Got(status, offset + scanned, queue.min, queue.end, records)
+
+    def _is_damaged(self, record: bytes, position: int, queue: ConsumeQueue, slot: int) -> bool:
+        damage = self._damage
+        return damage.is_damaged(record, position) or self._is_displaced(queue, slot, record)
+
+    def _is_displaced(self, queue: ConsumeQueue, slot: int, record: bytes) -> bool:
+        """Return whether a record says that it is another message of its queue, and is alone in
+        that.
+
+        A client would take the number for how far it is. Where others near it say the same, their
+        slots are wrong, as 5.3.3 shifts them.
+        """
+        difference = queue_offset_of(record) - slot
+        if not difference or queue.topic.startswith(LMQ_PREFIX):
+            return False
+        is_contradicted = False
+        for number in (slot - 1, slot + 1):
+            unit = queue.unit(number) if number >= queue.min else None
+            head = self._log.read(unit.log_position, POSITION_AT) if unit is not None else None
+            if head is not None:
+                if queue_offset_of(head) - number == difference:
+                    return False
+                is_contradicted = True
+        if is_contradicted:
+            self._damage.add_displaced(record)
+        return is_contradicted
+
+    def units(self, topic: str, queue_id: int, start: int, count: int) -> list[Unit]:
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or start < queue.min:
+            return []
+        data = queue.read(start, count)
+        return [
+            Unit(*fields) if fields[2] > EXT_ADDRESS_MAX else self._plain(Unit(*fields))
+            for fields in iter_units(data)
+        ]
+
+    def _plain(self, unit: Unit) -> Unit:
+        code = self._extended.tags_code(unit.log_position, unit.size_bytes)
+        return unit if code is None else unit._replace(tags_code=code)
+
+    def _is_wanted(self, position: int, size_bytes: int, tag_codes: frozenset[int]) -> bool:
+        code = self._extended.tags_code(position, size_bytes)
+        return code is None or code in tag_codes  # what is gone or damaged is answered as such
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        queue = self._queues.find(topic, queue_id)
+        return (queue.min, queue.end) if queue is not None else (0, 0)
+
+    # By position and by key
+
+    def record_at(self, log_position: int) -> bytes | None:
+        found = self._look_at(log_position)
+        return found if isinstance(found, bytes) else None
+
+    def message_at(self, log_position: int) -> StoredMessage | None:
+        """Return the decoded ``record_at`` a position. Raises ``ProtocolError``."""
+        record = self.record_at(log_position)
+        return decode_message(record) if record is not None else None
+
+    def contents_at(self, places: Sequence[tuple[int, int]]) -> list[Content | None]:
+        """Return for each place, position and size, what ``record_at``'s record has in it."""
+        return read_runs(self._log, places, self.record_at)
+
+    def why_damaged(self, log_position: int) -> str:
+        found = self._look_at(log_position)
+        return found.why if isinstance(found, Broken) else ""
+
+    def _look_at(self, log_position: int) -> bytes | Broken | None:
+        """Return a whole record, or the fault of its body; None where none begins."""
+        if not max(self._log.min_position, 0) <= log_position < self._log.end:
+            return None
+        head = self._log.read(log_position, 4)
+        if head is None:
+            return None
+        size = int.from_bytes(head, "big", signed=True)
+        record = self._log.read(log_position, size)
+        if record is None:
+            return None
+        found = check_record(record, 0, log_position, size, check_crc=True)
+        if isinstance(found, Record):
+            return record
+        found_again = check_record(record, 0, log_position, size, check_crc=False)
+        return found if isinstance(found, Broken) and isinstance(found_again, Record) else None
+
+    def query(
+        self, topic: str, key: str, *, max_count: int, begin_ms: int, end_ms: int
+    ) -> QueryResult:
+        records: list[bytes] = []
+        damaged: list[int] = []
+        if self._index is None:
+            return QueryResult(records, 0, 0)
+        limit = min(max_count, QUERY_COUNT_MAX)
+        for position in self._index.positions(topic, key, begin_ms, end_ms):
+            if len(records) >= limit:
+                break
+            record = self._look_at(position)
+            if isinstance(record, bytes):
+                found = check_record(record, 0, position, len(record), check_crc=False)
+                if _has_key(found, topic, key, begin_ms, end_ms):
+                    records.append(record)
+            elif record is not None and _has_key(
+                record_at(self._log.segments, position, check_crc=False),
+                topic,
+                key,
+                begin_ms,
+                end_ms,
+            ):
+                damaged.append(position)
+        return QueryResult(records, *self._index.newest, damaged)
+
+
+def _has_key(
+    record: Record | Blank | Broken | None, topic: str, key: str, begin_ms: int, end_ms: int
+) -> bool:
+    return (
+        isinstance(record, Record)
+        and record.topic == topic
+        and begin_ms <= record.store_timestamp_ms <= end_ms
+        and key in keys_of(record.properties)
+    )

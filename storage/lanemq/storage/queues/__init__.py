@@ -1,0 +1,1 @@
+"""Consume queues: queue offset to place in the log; in files and in RocksDB."""

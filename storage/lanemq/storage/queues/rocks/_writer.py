@@ -1,0 +1,221 @@
+"""Writing rows for the records of the log, in batches, so that they always cover it without holes.
+
+Dispatch hands over what it made visible, which costs it next to nothing; a task writes that in
+batches soon after. Whoever is behind reads the log instead until it has caught up, and what is
+handed over meanwhile is left to that. So there is one watermark: every record before it has its
+rows. Source: RocketMQ 5.3.3, RocksGroupCommitService and RocksDBConsumeQueueStore.
+"""
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final, final
+
+import trio
+
+from ...derive._units import DerivedUnit
+from ...log._records import Record
+from ...start._watermarks import RocksCover
+
+if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
+    from ...log._messages import Appended
+    from ...start._rocks_redo import RocksRedo
+    from .._queues import ConsumeQueue
+    from ._consume_queue import RocksQueueTable
+    from ._queue_rows import QueueRows
+
+LOGGER = logging.getLogger(__name__)
+BATCH_ROWS: Final = 512
+HANDED_MAX: Final = 100_000
+
+
+@final
+class RocksIndex:
+    """One index of the log. Positions count bytes of the log.
+
+    No method waits but those that are async; a write goes to memory. What RocksDB refuses is
+    ``OSError``.
+    """
+
+    name = "RocksDB"
+
+    def __init__(self, rows: "QueueRows", redo: "RocksRedo", table: "RocksQueueTable") -> None:
+        self.rows = rows
+        self.writer = redo
+        self.table = table
+        self.identity = (rows.database.directory / "IDENTITY").read_text().strip()
+        """The id of the database; another one in its place has another id."""
+        self.watermark = 0
+        """Position up to which everything from ``begin`` on is written."""
+        self.begin = 0
+        """Position before which records may be missing."""
+        self.filled = 0
+        """Position, before ``begin``, up to which history is written as well."""
+        self.fills = False
+        """Whether older messages are written, too."""
+        self.offered_end = 0
+        """Position behind the newest message that dispatch made visible."""
+        self.offered = 0
+        """Number of messages handed over since the store was opened."""
+        self.is_live = False
+        """Whether everything missing was handed over."""
+        self._handed: deque[list[Appended]] = deque()
+        self._handed_rows = 0
+        self._wanted = trio.Event()
+        self._moved = trio.Event()
+
+    async def flush(self) -> RocksCover:
+        """Make everything handed over until now durable; returns what part of the log that is.
+
+        Raises ``OSError``.
+        """
+        await self.write_all()
+        cover = RocksCover(
+            identity=self.identity, begin=self.begin, end=self.watermark, filled=self.filled
+        )
+        await trio.to_thread.run_sync(self.rows.flush)
+        return cover
+
+    async def wait(self, position: int) -> None:
+        """Wait until everything before a log position is written, history included."""
+        while self.is_filling or self.watermark < position:
+            self._wanted.set()
+            await self._moved.wait()
+
+    async def sleep(self, interval_s: float) -> None:
+        """Wait until a caller wants more to be written, or for the interval."""
+        with trio.move_on_after(interval_s):
+            await self._wanted.wait()
+        self._wanted = trio.Event()
+
+    def _move(self) -> None:
+        moved, self._moved = self._moved, trio.Event()
+        moved.set()
+
+    # From dispatch
+
+    def offer(self, dispatched: "list[Appended]") -> None:
+        """Take over dispatched messages. Raises ``OSError`` only where too many wait."""
+        self.offered += len(dispatched)
+        self.offered_end = dispatched[-1].end
+        if self.is_live:
+            self._handed.append(dispatched)
+            self._handed_rows += len(dispatched)
+            while self._handed_rows > HANDED_MAX:
+                self.write_some()
+
+    def write_some(self) -> bool:
+        """Write a batch of what was handed over; returns whether there is more. Raises
+        ``OSError``."""
+        if not self._handed:
+            return False
+        batch = self.rows.batch()
+        newest: dict[ConsumeQueue, tuple[int, int]] = {}
+        count = lists = end = 0
+        for dispatched in self._handed:
+            for message in dispatched:
+                if message.is_queued:
+                    own = (message.queue, message.queue_offset)
+                    for queue, offset in (own, *message.lights):
+                        batch.put_unit(
+                            queue.topic_data,
+                            queue.queue_id,
+                            offset,
+                            message.log_position,
+                            message.size_bytes,
+                            message.tags_code,
+                            message.store_timestamp_ms,
+                        )
+                        newest[queue] = message.log_position, offset
+            end = dispatched[-1].end
+            lists += 1
+            count += len(dispatched)
+            if count >= BATCH_ROWS:
+                break
+        for queue, (position, offset) in newest.items():
+            batch.put_max(queue.topic_data, queue.queue_id, position, offset)
+        batch.set_watermark(end)
+        batch.write()
+        self.watermark = end
+        self._handed_rows -= count
+        for _ in range(lists):
+            self._handed.popleft()
+        for queue, (_, offset) in newest.items():
+            self.table.written(queue.topic, queue.queue_id, offset + 1)
+        self._move()
+        return bool(self._handed)
+
+    async def write_all(self) -> None:
+        """Write everything handed over until now. Raises ``OSError``."""
+        until = self.offered_end
+        while self.is_live and self.watermark < until and self.write_some():
+            await trio.lowlevel.checkpoint()
+
+    # From the log
+
+    def expected(self, unit: DerivedUnit) -> tuple[int, int] | None:
+        """Return what is as ``Sequences`` wants it, by the rows."""
+        return self.writer.expected(unit)
+
+    def is_known(self, unit: DerivedUnit) -> bool:
+        """Return whether a row has the message in this slot."""
+        return self.writer.is_known(unit)
+
+    def pass_over(self, unit: DerivedUnit, slot: int | None) -> None:
+        """Let a queue go on behind a message whose offset is damaged."""
+        self.writer.pass_over(unit, slot)
+
+    def put(self, unit: DerivedUnit) -> None:
+        """Take a unit at or behind the watermark."""
+        self.writer.put(unit)
+
+    def take(self, _record: Record, decided_to: int) -> None:
+        """Write what was taken, if it is much; units before ``decided_to`` were put."""
+        if len(self.writer) >= BATCH_ROWS:
+            self.writer.write(decided_to)
+
+    def truncate(self, log_end: int) -> int:
+        """Write what was taken, and drop rows of messages at or behind the end of the log."""
+        self.writer.write(None)
+        # Records taken just now lie before the end.
+        if self.table.newest_position < log_end and (self.rows.watermark() or 0) <= log_end:
+            return 0
+        return self.rows.truncate(log_end)
+
+    @property
+    def is_filling(self) -> bool:
+        """Whether older messages, before ``begin``, are written first."""
+        return self.fills and self.filled < self.begin
+
+    def go_live(self, log_end: int) -> None:
+        """Set the end of the log; all records before it were taken. Raises ``OSError``."""
+        self.offered_end = log_end
+        self.reached(log_end)
+
+    def reached(self, position: int) -> None:
+        """Write what was taken: all missing records up to ``position``.
+
+        Once that is the newest message, what dispatch hands over follows. Raises ``OSError``.
+        """
+        if self.is_filling:
+            self.writer.write(None)
+            self.filled = position
+            if position >= self.begin:
+                self.begin = self.filled = 0
+        else:
+            self.writer.write(position)
+            self.watermark = position
+        self.is_live = not self.is_filling and self.watermark >= self.offered_end
+        self._move()
+
+    # Topics
+
+    def remove_topic(self, topic: str) -> int:
+        """Remove the queues of a topic; returns how many. Raises ``OSError``."""
+        while self.write_some():
+            pass
+        removed = 0
+        for bounds in list(self.rows.queues(topic)):
+            self.rows.delete_queue(topic, bounds.queue_id)
+            removed += bounds.max is not None
+        self.table.forget_topic(topic, removed)
+        return removed

@@ -1,0 +1,47 @@
+"""Files of a RocksDB: whether there is one, a view of them, and moving them aside."""
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+STRAY_FILE: Final = "rocksdict-config.json"  # the binding leaves it behind, even where it reads
+DATA_FILE: Final = re.compile(r"CURRENT|IDENTITY|MANIFEST-\d+|OPTIONS-\d+|\d+\.(sst|log)")
+ANY_FILE: Final = re.compile(
+    rf"{DATA_FILE.pattern}|LOCK|LOG|LOG\.old\.\d+|OPTIONS-\d+\.dbtmp|\d+\.dbtmp|"
+    rf"{re.escape(STRAY_FILE)}"
+)
+
+
+def is_present(directory: Path) -> bool:
+    """Return whether there is a database. One whose creation was interrupted does not count."""
+    return (directory / "CURRENT").exists()
+
+
+def move_aside(directory: Path, now_ms: int) -> Path | None:
+    """Move the files of a database that cannot be opened aside; returns their directory, None
+    without any.
+
+    Nothing is touched that has not a name RocksDB gives. Raises ``OSError``.
+    """
+    names = [
+        name
+        for name in sorted(os.listdir(directory))
+        if ANY_FILE.fullmatch(name) and (directory / name).is_file()
+    ]
+    if not names:
+        return None
+    target = directory.with_name(f"{directory.name}.bad-{now_ms}")
+    target.mkdir()
+    # Without CURRENT nobody takes the rest for a database, should this be interrupted.
+    for name in sorted(names, key=lambda name: name != "CURRENT"):
+        (directory / name).rename(target / name)
+    return target
+
+
+def link_database(directory: Path, view: Path) -> None:
+    """Make a view of the files of a database, in which reading it leaves its traces."""
+    source = directory.resolve()
+    for entry in os.scandir(source):
+        if entry.is_file() and DATA_FILE.fullmatch(entry.name):
+            (view / entry.name).symlink_to(source / entry.name)

@@ -1,0 +1,121 @@
+"""The plan of a start, by who had the store last, in which stage, and the stage asked for.
+
+One pure table: what a start trusts, what it loads and from where it goes over the log again. Why
+each can be trusted is told in ADR 007; ``storage/tests/test_start_plan.py`` prints the table.
+"""
+
+import enum
+from dataclasses import dataclass
+from typing import final
+
+from .._config import Stage
+
+
+class LastUser(enum.Enum):
+    """The broker that had the store last, as our own watermarks tell."""
+
+    OURS = "lanemq"
+    OTHER_SINCE = "lanemq, another since"
+    """A broker of another kind closed the store after our last run."""
+    OTHER = "another"
+    """There are no watermarks of ours."""
+
+
+class RedoFrom(enum.Enum):
+    """The position from which on an index is brought up to the end of the log."""
+
+    NOTED = "noted"
+    """Our own watermark."""
+    INDEX = "index"
+    """The newest message that it has; queue files beside a RocksDB only as far as their units are
+    in their slots."""
+
+
+class DroppedFrom(enum.Enum):
+    """The position from which on a crash may have damaged an index."""
+
+    NOTED = "noted"
+    LATER = "later"
+    """Our watermark or the begin of the redo, whichever comes later: what another broker changed is
+    durable up to where its kind begins a redo."""
+    REDO = "redo"
+    """The begin of the redo."""
+
+
+class MissedBy(enum.Enum):
+    """The sign by which queue files are missed after a clean stop."""
+
+    DIGEST = "digest"
+    """The digest that our last stop left."""
+    GROUPS = "groups"
+    """Groups that are beyond the files."""
+
+
+class RowsBy(enum.Enum):
+    """The way in which RocksDB gets what it lacks."""
+
+    NOBODY = "-"
+    """There is none in this stage."""
+    START = "start"
+    """The start writes it."""
+    START_IF_LITTLE = "start if little"
+    """The start writes it where that is little, else the task does."""
+    TASK = "task"
+    """The task does, while the store is used."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartPlan:
+    """The plan of one start."""
+
+    skips_files: bool
+    """Whether queue files are left alone, if the RocksDB is the one of our last run."""
+    files_from: RedoFrom
+    keys_from: RedoFrom
+    dropped_from: DroppedFrom
+    """The place where files and key index are cut after a crash."""
+    proves_log: bool
+    """Whether our watermarks prove, after a crash, that the log was whole up to there."""
+    missed_by: MissedBy
+    files_may_lack: bool
+    """Whether files may end before RocksDB does, which was used alone."""
+    goes_on_as_rows: bool
+    """Whether queues go on where their rows end, where those know more."""
+    rows_by: RowsBy
+    counts_rows: bool
+    """Whether rows are counted where another broker may have written many."""
+    cuts_rows: bool
+    """Whether rows behind the watermark may be of messages that are not there any more."""
+
+
+def plan_start(last: LastUser, last_stage: Stage | None, stage: Stage) -> StartPlan:
+    """Plan a start in ``stage``; ``last_stage`` is that of our last run, None without one."""
+    is_ours = last is LastUser.OURS
+    came_from_rows = last_stage is Stage.ROCKSDB
+    return StartPlan(
+        skips_files=is_ours and came_from_rows and stage is Stage.ROCKSDB,
+        files_from=RedoFrom.NOTED if is_ours or came_from_rows else RedoFrom.INDEX,
+        keys_from=RedoFrom.NOTED if is_ours else RedoFrom.INDEX,
+        dropped_from={
+            LastUser.OURS: DroppedFrom.NOTED,
+            LastUser.OTHER_SINCE: DroppedFrom.LATER,
+            LastUser.OTHER: DroppedFrom.REDO,
+        }[last],
+        proves_log=is_ours,
+        missed_by=MissedBy.DIGEST if is_ours else MissedBy.GROUPS,
+        files_may_lack=came_from_rows,
+        goes_on_as_rows=stage is not Stage.ROCKSDB and (not is_ours or came_from_rows),
+        rows_by=_rows_by(last_stage if is_ours else None, stage),
+        counts_rows=stage is Stage.ROCKSDB and not is_ours,
+        cuts_rows=stage is not Stage.FILES and (not is_ours or last_stage is Stage.FILES),
+    )
+
+
+def _rows_by(last_stage: Stage | None, stage: Stage) -> RowsBy:
+    if stage is Stage.FILES:
+        return RowsBy.NOBODY
+    if stage is Stage.ROCKSDB:
+        return RowsBy.START
+    had_rows = last_stage in (Stage.BOTH, Stage.ROCKSDB)
+    return RowsBy.START_IF_LITTLE if had_rows else RowsBy.TASK

@@ -1,0 +1,186 @@
+"""Recovery: finding the end of the log, and bringing every index up to it.
+
+Each index has a watermark, from which on it is redone; what it has behind the end of the log is
+forgotten. Source: RocketMQ 4.9.8, CommitLog.recoverNormally and recoverAbnormally, and the check
+of the dispatch position in DefaultMessageStore.start. Unlike there, redo starts at the first
+record that may be missing (``>=`` the watermark; 5.3.3 tests ``>`` and loses one record), and for
+each index at its own; and damage with whole records behind it does not end the log.
+"""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol, final
+
+from .._files import Files
+from .._lights import LightsLeftOut
+from ..derive._sequence import add_damaged_offset
+from ..derive._units import Derivation, DerivedUnit
+from ..log._cut import cut_log
+from ..log._damage import KnownDamage, RecoveryWalk
+from ..log._records import LogWalk, Record
+from ..log._segments import Segments
+from ._missing_units import MissingUnits
+from ._redo import RedoTarget, sequences_of, walk_over_damage
+
+LOGGER = logging.getLogger(__name__)
+NORMAL_FILES = 3
+NORMAL_BYTES = 128 << 20
+TELL_RECORDS = 1_000_000
+
+
+class Landmarks(Protocol):
+    """The queues, which know positions at which messages of the log begin."""
+
+    def max_log_end(self) -> int:
+        """Return the position behind the last message that has a unit; -1 without any."""
+
+    def first_message_from(self, log_position: int) -> int:
+        """Return the position of a message at or behind ``log_position``, the first as far as
+        known.
+
+        ``log_position`` itself must lie before the last message.
+        """
+
+
+def normal_start(segments: Segments, landmarks: Landmarks) -> int:
+    """Return the position at which the check of a cleanly closed log begins.
+
+    The reference takes the third last file; here it is not more than the last 128 MiB, so that
+    a start takes a second at most. A message of those is found with the help of the queues.
+    """
+    start = segments.starts[-NORMAL_FILES:][0]
+    wanted = landmarks.max_log_end() - NORMAL_BYTES
+    return max(start, landmarks.first_message_from(wanted)) if wanted > start else start
+
+
+def crash_start(segments: Segments, recovery_ms: int) -> int:
+    """Return the begin of the check after a crash: the newest file that begins with a durable
+    record.
+
+    The record must be whole. Half of one may show any time, and what lies before it would pass
+    for durable.
+    """
+    for start in reversed(segments.starts):
+        first = next(iter(LogWalk(segments, start, check_crc=True)), None)
+        if (
+            first is not None
+            and first.position == start
+            and 0 < first.store_timestamp_ms <= recovery_ms
+        ):
+            return start
+    return segments.begin
+
+
+@final
+class Recovery:
+    """The recovery of a log; runs once, before the store is used. Raises ``OSError``."""
+
+    def __init__(
+        self,
+        segments: Segments,
+        targets: Sequence[RedoTarget],
+        derivation: Derivation,
+        *,
+        files: Files,
+        save_to: Path,
+        check_crc: bool,
+        proven_end: int,
+        damage: KnownDamage,
+        missing: MissingUnits | None,
+        lights: LightsLeftOut,
+    ) -> None:
+        """Take the parts. The log was whole up to ``proven_end`` once, so a fault before it is
+        damage. ``missing`` looks at records that must have their units in queue files, and
+        ``lights`` at all.
+        """
+        self._segments = segments
+        self._targets = targets
+        self._derivation = derivation
+        self._files = files
+        self._save_to = save_to
+        self._check_crc = check_crc
+        self._proven_end = proven_end
+        self._damage = damage
+        self._sequences = sequences_of(
+            targets, lambda unit, _slot: add_damaged_offset(damage, unit)
+        )
+        self._redo_from = 0
+        self._missing = missing
+        self._lights = lights
+        self._redone = 0
+        self.last_store_ms = 0
+        """Store time of the last record that was looked at."""
+
+    def run(self, start: int) -> int:
+        """Redo all targets, checking the log from ``start`` on; returns where it ends.
+
+        Damage before the end is passed over, and noted. What lies behind the end is cut off. The
+        watermarks of the targets stay as they are, but for those behind the end.
+        """
+        segments = self._segments
+        redo_from = min((target.watermark for target in self._targets), default=start)
+        self._redo_from = redo_from
+        if redo_from < start:
+            for record in walk_over_damage(segments, redo_from, start):
+                self._lights.look_at(record)
+                self._redo(record)
+        walk = RecoveryWalk(
+            segments,
+            start,
+            check_crc=self._check_crc,
+            proven_end=self._proven_end,
+            known=self._damage,
+        )
+        for record in walk:
+            self.last_store_ms = record.store_timestamp_ms
+            self._lights.look_at(record)
+            if record.position >= redo_from:
+                self._redo(record)
+            else:
+                self._look_at(record)
+        self._deliver(self._sequences.finish())
+        for target in self._targets:
+            dropped = target.truncate(walk.end)
+            target.watermark = min(target.watermark, walk.end)
+            if dropped:
+                LOGGER.warning(
+                    "%s: %d units lay behind the end of the log, %d", target.name, dropped, walk.end
+                )
+        cut_log(segments, walk.end, why=walk.why, files=self._files, save_to=self._save_to)
+        LOGGER.info("the log ends at %d; %d records were dispatched again", walk.end, self._redone)
+        return walk.end
+
+    def _look_at(self, record: Record) -> None:
+        """Look at the places of a record whose units should be there."""
+        size_bytes, store_ms = record.size_bytes, record.store_timestamp_ms
+        for place in self._derivation.places.of(record):
+            unit = DerivedUnit(*place, record.position, size_bytes, 0, store_ms)
+            self._deliver(self._sequences.take(unit))
+
+    def _deliver(self, units: Sequence[DerivedUnit]) -> None:
+        for unit in units:
+            position = unit.log_position
+            if position >= self._redo_from:
+                for target in self._targets:
+                    if position >= target.watermark:
+                        target.put(unit)
+            elif self._missing is not None:
+                self._missing.look_at(unit)
+
+    def _redo(self, record: Record) -> None:
+        sequences, position = self._sequences, record.position
+        for unit in self._derivation.units(record):
+            self._deliver(sequences.take(unit))
+        decided_to = sequences.held_from if sequences.is_undecided else None
+        for target in self._targets:
+            if position >= target.watermark:
+                target.take(record, record.end if decided_to is None else decided_to)
+        self._redone += 1
+        if self._redone % TELL_RECORDS == 0:
+            LOGGER.info(
+                "%d records are dispatched again, up to %d of the log: %.0f %% of its files",
+                self._redone,
+                record.end,
+                100 * record.end / self._segments.capacity_end,
+            )

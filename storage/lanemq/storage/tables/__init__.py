@@ -1,0 +1,1 @@
+"""The tables under config: topics, groups and offsets."""

@@ -1,0 +1,1 @@
+"""The tables in RocksDB, and the rule by which JSON files and databases are brought together."""

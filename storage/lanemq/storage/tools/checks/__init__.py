@@ -1,0 +1,1 @@
+"""Checks of a store: the log against itself, every index against the log."""

@@ -1,0 +1,227 @@
+"""The check of key-value states against their logs: ``lanemq store verify-kv``."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, final
+
+from lanemq.wire.kv import kv_namespace
+
+from ...kv._log import QUEUE_ID, log_record
+from ...kv._opening import DIRECTORY
+from ...kv._outcomes import LogRecord
+from ...kv._rows import ENTRY, HASH_MASK, SESSION, after_prefix
+from ...kv._state import State
+from ...kv._sums import row_hash
+from ...log._records import LogWalk
+from .._findings import Finding, Part, Progress, Severity
+from ..reading._directory import StoreDirectory, read_store
+from ..reading._kv_states import open_states
+from ..reading._settings import NO_SETTINGS, BrokerSettings
+from ._verify import no_progress
+
+if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
+    from ...kv._engine import Engine
+
+BATCH: Final = 1000
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NamespaceReport:
+    """One namespace. ``records`` is how many of its log are in the state."""
+
+    namespace: str
+    records: int
+    entries: int
+    hash: str
+    replayed_hash: str | None
+    """The hash of the state that the log makes; None where the log does not go back so far."""
+    log_begin: int
+    """Number of the first record that the log still has."""
+    log_end: int
+    lost: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class KvReport:
+    """The result for all namespaces."""
+
+    root: Path
+    namespaces: list[NamespaceReport]
+    findings: list[Finding]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong."""
+        return not any(finding.severity is Severity.PROBLEM for finding in self.findings)
+
+
+def verify_kv(
+    root: Path, *, settings: BrokerSettings = NO_SETTINGS, progress: Progress = no_progress
+) -> KvReport:
+    """Replay the logs of all namespaces, and compare the states' hashes. Nothing is changed.
+
+    Raises ``NotAStore``, ``StoreLocked``, ``StoreCorrupted`` and ``OSError``.
+    """
+    findings: list[Finding] = []
+    reports: list[NamespaceReport] = []
+    with (
+        read_store(root, settings=settings) as store,
+        open_states(store.root) as states,
+        _replay(store, states, progress) as replay,
+    ):
+        for name in sorted(states.keys() | replay.spans.keys()):
+            begin, end = replay.spans.get(name, (0, 0))
+            state = states.get(name)
+            if state is None:
+                findings.append(_not_there(name, begin, end))
+                continue
+            replayed = replay.states.get(name)
+            is_whole = replayed is not None and replayed.meta.next == state.meta.next
+            if state.meta.next == 0:
+                is_whole = True
+            replayed_hash = None
+            if is_whole and not state.meta.lost:
+                replayed_hash = replayed.hash if replayed is not None else state.hash
+            reports.append(
+                NamespaceReport(
+                    name,
+                    state.meta.next,
+                    state.meta.entries,
+                    state.hash,
+                    replayed_hash,
+                    begin,
+                    end,
+                    state.meta.lost,
+                )
+            )
+            findings += _judge(reports[-1], state)
+    return KvReport(root, reports, findings)
+
+
+@final
+class _Replay:
+    """States made from the log alone, each as far as the one it is compared with."""
+
+    def __init__(self, engine: "Engine", compared: dict[str, State]) -> None:
+        self._engine = engine
+        self._compared = compared
+        self._waiting: dict[str, list[LogRecord]] = {}
+        self.states: dict[str, State] = {}
+        self.spans: dict[str, tuple[int, int]] = {}
+        """Namespace -> numbers of the first record in the log, and behind the last."""
+
+    def take(self, name: str, record: LogRecord) -> None:
+        """Take a record of the log."""
+        begin, _ = self.spans.get(name, (record.position, 0))
+        self.spans[name] = begin, record.position + 1
+        compared = self._compared.get(name)
+        if begin or compared is None or record.position >= compared.meta.next:
+            return
+        waiting = self._waiting.setdefault(name, [])
+        waiting.append(record)
+        if len(waiting) >= BATCH:
+            self.finish()
+
+    def finish(self) -> None:
+        """Apply what was taken."""
+        for name, records in self._waiting.items():
+            state = self.states.get(name)
+            if state is None:
+                state = self.states[name] = State(self._engine.table(name))
+            for record in records:
+                state.apply(record)
+            state.write()
+        self._waiting.clear()
+
+
+@contextmanager
+def _replay(
+    store: StoreDirectory, compared: dict[str, State], progress: Progress
+) -> Iterator[_Replay]:
+    from ...kv._rocks import RocksEngine
+
+    log = store.log
+    with tempfile.TemporaryDirectory(prefix="lanemq-verify-kv-") as directory:
+        engine = RocksEngine(Path(directory))
+        try:
+            replay = _Replay(engine, compared)
+            total = log.written_end() - log.begin
+            for number, record in enumerate(LogWalk(log, log.begin, check_crc=True)):
+                name = kv_namespace(record.topic)
+                if name and record.queue_id == QUEUE_ID and record.is_queued:
+                    data = log.read(record.position, record.size_bytes)
+                    replay.take(name, log_record(record.queue_offset, data))
+                if number % BATCH == 0:
+                    progress("log", record.end - log.begin, total)
+            replay.finish()
+            yield replay
+        finally:
+            engine.close()
+            log.close()
+
+
+def _judge(report: NamespaceReport, state: State) -> Iterator[Finding]:
+    name = report.namespace
+    if report.lost:
+        yield _finding(
+            Severity.PROBLEM,
+            f"namespace {name} is lost: records before {report.records} are neither in the state "
+            "nor in the log",
+            f"bring back DIR/{DIRECTORY} from a copy",
+        )
+    entries = sum(row_hash(key[1:], row) for key, row in state.table.items(ENTRY, b"f"))
+    sessions = [
+        sum(row_hash(key, row) for key, row in state.table.items(prefix, after_prefix(prefix)))
+        for prefix in (SESSION + b"\0", SESSION + b"\1")
+    ]
+    kept = [state.meta.entry_sum, *state.meta.session_sums]
+    for total, expected in zip([entries, *sessions], kept, strict=True):
+        if total & HASH_MASK != int.from_bytes(expected, "big"):
+            yield _finding(
+                Severity.PROBLEM,
+                f"namespace {name}: its rows are not those that its hash was made of",
+                f"move DIR/{DIRECTORY} away: the broker makes it anew from the log, if that goes "
+                "back to the beginning",
+            )
+            break
+    if report.records > report.log_end and report.log_end:
+        yield _finding(
+            Severity.PROBLEM,
+            f"namespace {name}: {report.records} records are in the state, but the log ends at "
+            f"{report.log_end}",
+            f"move DIR/{DIRECTORY} away: the broker makes it anew from the log, if that goes "
+            "back to the beginning",
+        )
+    if report.replayed_hash is not None and report.replayed_hash != report.hash:
+        yield _finding(
+            Severity.PROBLEM,
+            f"namespace {name}: the state's hash is {report.hash}, but the log's first "
+            f"{report.records} records make {report.replayed_hash}",
+            f"move DIR/{DIRECTORY} away: the broker makes it anew from the log",
+        )
+    if report.replayed_hash is None and not report.lost:
+        yield _finding(
+            Severity.NOTE,
+            f"namespace {name} cannot be replayed: the log begins with record {report.log_begin}",
+            "",
+        )
+
+
+def _not_there(name: str, begin: int, end: int) -> Finding:
+    if begin == 0:
+        what = f"namespace {name} has no state yet: the next start makes it from the log"
+        return _finding(Severity.NOTE, what, "")
+    return _finding(
+        Severity.PROBLEM,
+        f"namespace {name} has no state, and the log has records {begin} to {end} only",
+        f"bring back DIR/{DIRECTORY} from a copy",
+    )
+
+
+def _finding(severity: Severity, what: str, way_on: str) -> Finding:
+    return Finding(kind="kv", severity=severity, part=Part.KV, what=what, way_on=way_on)

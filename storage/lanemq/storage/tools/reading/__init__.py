@@ -1,0 +1,1 @@
+"""Reading a store directory that is at rest, without leaving a trace."""

@@ -1,0 +1,162 @@
+"""A walk over a part of the log that does not stop at damage.
+
+A record says which position it belongs to, so that the next whole one behind any damage can be
+told from its remains and from bodies that look like records.
+"""
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, Protocol, final
+
+from lanemq.wire.message import MAGIC_V1, MAGIC_V2
+
+from ...log._records import Blank, Broken, LogBytes, LogWalk, Record, check_record
+
+MAGICS: Final = tuple(magic.to_bytes(4, "big", signed=True) for magic in (MAGIC_V1, MAGIC_V2))
+MAGIC_AT: Final = 4
+HEAD_BYTES: Final = 91
+SEARCHED_BYTES: Final = 1 << 17
+
+
+class ScannedLog(LogBytes, Protocol):
+    """The log's files as a scan needs them; meanings as in ``Pieces``."""
+
+    def start_of(self, position: int) -> int: ...
+
+    def data(
+        self, begin: int, end: int, *, chunk_bytes: int = ...
+    ) -> Iterator[tuple[int, bytes]]: ...
+
+
+class DamageKind(enum.Enum):
+    """The kind of damage of a piece of the log."""
+
+    BODY = "body"
+    """A record whose body fails its checksum, while everything else about it is sound."""
+    OFFSET = "offset"
+    """A whole record whose queue offset the messages around it contradict."""
+    BYTES = "bytes"
+    """Bytes that are no record, with whole records behind them."""
+    GAP = "gap"
+    """A log file is missing."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes of the log from ``position`` to before ``end``; ``why`` is for people."""
+
+    kind: DamageKind
+    position: int
+    end: int
+    why: str
+
+
+@final
+@dataclass(slots=True)
+class LogScan:
+    """An iterable of the records in ``begin`` to ``end``; the attributes are set after one
+    iteration.
+
+    Source of what a record must be: ``check_record``.
+    """
+
+    log: ScannedLog
+    begin: int
+    end: int
+    check_crc: bool = True
+    is_record: bool = False
+    """Whether a record should be at ``begin``, though no file begins there."""
+    first: int | None = None
+    """Position of the first record; None where there is none."""
+    stopped: int = 0
+    """Position behind the last record, or where a file behind it begins."""
+    why: str = ""
+    """The fault at ``stopped``, where the walk ended before ``end``."""
+    damages: list[Damage] = field(default_factory=list)
+    """Damage with a record behind it, in the order of the log."""
+
+    def __iter__(self) -> Iterator[Record]:
+        log = self.log
+        position: int | None = self.begin
+        if self.begin not in log.starts and not self.is_record:
+            position = find_record(log, self.begin, self.end)
+        self.stopped = self.begin
+        if position is None:
+            return
+        while True:
+            walk = LogWalk(log, position, check_crc=self.check_crc, end=self.end)
+            for record in walk:
+                if self.first is None:
+                    self.first = record.position
+                yield record
+            self.stopped, self.why = walk.end, walk.why
+            if not walk.why:
+                return
+            broken = walk.end
+            damaged = record_at(log, broken) if self.check_crc else None
+            if damaged is not None:
+                self.damages.append(Damage(DamageKind.BODY, broken, damaged.end, walk.why))
+                if self.first is None:
+                    self.first = broken
+                yield damaged
+                position = self.stopped = damaged.end
+                if position < self.end:
+                    continue
+                self.why = ""
+                return
+            position = find_record(log, broken, self.end)
+            if position is None:
+                return
+            if self.first is not None:
+                self.damages.append(damage_between(log, broken, position, walk.why))
+
+
+def damage_between(log: ScannedLog, position: int, end: int, why: str) -> Damage:
+    """Describe the damage between two records."""
+    is_gap = position not in log.starts and log.start_of(position) not in log.starts
+    return Damage(DamageKind.GAP if is_gap else DamageKind.BYTES, position, end, why)
+
+
+def record_at(log: ScannedLog, position: int, *, check_crc: bool = False) -> Record | None:
+    """Return the record that begins at a position; None where there is none."""
+    data = log.read(position, HEAD_BYTES)
+    room = log.end_of(position) - position
+    found = check_record(data, 0, position, room, check_crc=check_crc)
+    if isinstance(found, Broken) and found.needs_bytes:
+        data = log.read(position, found.needs_bytes)
+        found = check_record(data, 0, position, room, check_crc=check_crc)
+    return found if isinstance(found, Record) else None
+
+
+def find_record(log: ScannedLog, begin: int, end: int, *, check_crc: bool = True) -> int | None:
+    """Return the position of the first whole record in ``begin`` to ``end``, or of the file behind
+    a blank."""
+    for position, data in log.data(begin, end, chunk_bytes=SEARCHED_BYTES):
+        # A record's signature may lie across two chunks, but never across files.
+        overlap = min(MAGIC_AT + 3, position - log.start_of(position))
+        position -= overlap
+        data = log.read(position, overlap) + data
+        best: int | None = None
+        for magic in MAGICS:
+            at = data.find(magic, MAGIC_AT)
+            while at >= 0 and (best is None or position + at < best):
+                candidate = position + at - MAGIC_AT
+                if (
+                    candidate >= begin
+                    and record_at(log, candidate, check_crc=check_crc) is not None
+                ):
+                    best = candidate
+                    break
+                at = data.find(magic, at + 1)
+        if best is not None:
+            return best
+    return None
+
+
+def blank_at(log: ScannedLog, position: int) -> bool:
+    """Return whether the rest of a file is marked as unused at a position."""
+    room = log.end_of(position) - position
+    found = check_record(log.read(position, 8), 0, position, room, check_crc=False)
+    return isinstance(found, Blank)

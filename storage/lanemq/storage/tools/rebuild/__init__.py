@@ -1,0 +1,1 @@
+"""Indexes made anew from the log."""

@@ -1,0 +1,119 @@
+"""Rebuilding the RocksDB of the queues from the records of the log."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, final
+
+from ...queues.rocks._batch import Batch
+from ...queues.rocks._queue_rows import QueueRows
+from ...queues.rocks._rows import OffsetRow
+from ...rocks import QueueDatabase, move_aside
+from ._build_queues import sync
+
+BATCH_ROWS: Final = 4096
+OFFSET_MAX: Final = (1 << 63) - 1
+READY: Final = ".ready"
+MOVED: Final = ".moved"
+ROW_FILE: Final = re.compile(r"IDENTITY|MANIFEST-\d+|OPTIONS-\d+|\d+\.(sst|log)")
+
+
+@final
+class RowsBuilder:
+    """A builder of a database in a directory of its own. Offsets count messages."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._database = QueueDatabase(directory)
+        self._rows = QueueRows(self._database)
+        self._batch = self._rows.batch()
+        self._left = BATCH_ROWS
+        self._newest: dict[tuple[str, int], OffsetRow] = {}
+
+    def add(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        log_position: int,
+        size_bytes: int,
+        tags_code: int,
+        store_ms: int,
+    ) -> None:
+        """Add the row of the next message of a queue.
+
+        An offset that goes back is one handed out again, or that of a topic that was made anew:
+        what was from there on goes.
+        """
+        name = topic, queue_id
+        newest = self._newest.get(name)
+        if newest is not None and offset <= newest.queue_offset:
+            self._write()
+            self._rows.delete_units(topic, queue_id, offset, OFFSET_MAX)
+        data = topic.encode()
+        self._batch.put_unit(data, queue_id, offset, log_position, size_bytes, tags_code, store_ms)
+        self._newest[name] = OffsetRow(log_position, offset)
+        self._left -= 1
+        if not self._left:
+            self._write()
+
+    def leave_out(self, name: tuple[str, int], offset: int, log_position: int) -> None:
+        """Let a queue go on behind an offset, without a row for it."""
+        self._newest[name] = OffsetRow(log_position, offset)
+
+    def _write(self) -> None:
+        self._batch.write()
+        self._batch = self._rows.batch()
+        self._left = BATCH_ROWS
+
+    def finish(self, log_end: int, kept: Mapping[tuple[str, int], OffsetRow]) -> None:
+        """Write the rest. ``kept``: newest messages of queues that have none left."""
+        for name, newest in {**kept, **self._newest}.items():
+            self._put_max(self._batch, name, newest)
+        self._batch.set_watermark(log_end)
+        self._batch.write()
+
+    def close(self) -> None:
+        """Close the database; what is written becomes durable. Raises ``OSError``."""
+        self._database.close()
+
+    def _put_max(self, batch: Batch, name: tuple[str, int], newest: OffsetRow) -> None:
+        batch.put_max(name[0].encode(), name[1], newest.log_position, newest.queue_offset)
+
+
+def swap_database(new: Path, directory: Path, now_ms: int) -> Path | None:
+    """Move a database into ``directory``, and the old one aside; returns where that is.
+
+    CURRENT goes first and comes last: without it nobody takes the rest for a database. A swap
+    that was interrupted is finished by calling this again: nothing of the new one is moved
+    before all of the old one is away. Source of what is moved aside: ``move_aside``.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    marker = new.with_name(f"{new.name}{MOVED}")
+    aside = None
+    if not marker.exists():
+        aside = move_aside(directory, now_ms)
+        marker.touch()
+        sync(directory)
+        sync(marker.parent)
+    for path in sorted(new.iterdir()):
+        if ROW_FILE.fullmatch(path.name):
+            path.replace(directory / path.name)
+    sync(directory)
+    (new / "CURRENT").replace(directory / "CURRENT")
+    sync(directory)
+    return aside
+
+
+def mark_ready(new: Path) -> None:
+    """Note that a database is whole, so that an interrupted swap of it can be finished."""
+    for path in (*new.iterdir(), new):
+        sync(path)
+    new.with_name(f"{new.name}{READY}").touch()
+    sync(new.parent)
+
+
+def finish_swap(new: Path, directory: Path, now_ms: int) -> None:
+    """Finish a swap that was interrupted, if there was one."""
+    if new.with_name(f"{new.name}{READY}").exists() and (new / "CURRENT").exists():
+        swap_database(new, directory, now_ms)

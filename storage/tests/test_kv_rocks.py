@@ -1,0 +1,74 @@
+"""The database of keys: larger than what is kept of it in memory, and with much deleted in it."""
+
+from pathlib import Path
+
+import pytest
+
+from lanemq.storage.kv import _rocks
+from lanemq.storage.kv._engine import RowsView, Unfinished
+from lanemq.storage.kv._rocks import RocksEngine
+
+KEYS = 600_000
+READ_BYTES_MAX = 64 << 10
+"""Bytes read for a key: some blocks of a few KiB, and not the filter of a whole table."""
+
+
+def bytes_read() -> int:
+    """Return the bytes that this process has read, from files or from the system's cache."""
+    (line,) = [one for one in Path("/proc/self/io").read_text().splitlines() if "rchar" in one]
+    return int(line.split()[1])
+
+
+@pytest.mark.slow
+async def test_a_key_of_a_large_namespace_is_found_without_reading_all_there_is_to_know(
+    tmp_path: Path,
+) -> None:
+    engine = RocksEngine(tmp_path / "rocksdb")
+    table = engine.table("large")
+    for thousand in range(KEYS // 1000):
+        keys = (b"e%012d" % (thousand * 1000 + number) for number in range(1000))
+        table.write([], dict.fromkeys(keys, b"a value"))
+    await engine.freeze()()
+    for suffix, row in ((b"", b"a value"), (b"-", None)):
+        before = bytes_read()
+        for number in range(1000):
+            assert table.get(b"e%012d" % (number * 577) + suffix) == row
+        assert (bytes_read() - before) / 1000 < READ_BYTES_MAX
+    engine.close()
+
+
+def pages_of(view: RowsView, begin: bytes, end: bytes) -> list[list[bytes]]:
+    """Return the keys that each turn of a read finds, until one finds no more."""
+    pages: list[list[bytes]] = []
+    rest: bytes | None = begin
+    while rest is not None:
+        pages.append([])
+        since, rest = rest, None
+        try:
+            for key, _ in view.some(since, end):
+                pages[-1].append(key)
+        except Unfinished as stop:
+            rest = stop.key
+    return pages
+
+
+@pytest.mark.parametrize("prefix", [b"e", b"e" + b"a long prefix of all keys/" * 20])
+async def test_a_scan_passes_over_so_many_deleted_keys_in_a_turn(
+    tmp_path: Path, prefix: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_rocks, "SKIPPED_MAX", 10)
+    monkeypatch.setattr(_rocks, "LOOKS_MAX", 50)
+    engine = RocksEngine(tmp_path / "rocksdb")
+    table = engine.table("large")
+    keys = [prefix + b"%06d" % number for number in range(5_000)]
+    left = {keys[0], keys[1_234], keys[-1]}
+    table.write([], dict.fromkeys(keys, b"a value"))
+    table.write([], dict.fromkeys([key for key in keys if key not in left], None))
+    assert [key for key, _ in table.items(b"e", b"f")] == sorted(left)
+    pages = pages_of(table, b"e", b"f")
+    assert [key for page in pages for key in page] == sorted(left)
+    assert len(pages) > 5_000 // (10 * 50), "no turn looks at more than that"
+    assert len(pages) < 5_000 // 10 // 2
+    assert pages_of(table, b"f", b"g") == [[]]
+    assert len(pages_of(table, keys[-1], b"f")) == 1
+    engine.close()

@@ -1,0 +1,1 @@
+"""Fakes and simulations for the tests of this repository; not part of the installed package."""

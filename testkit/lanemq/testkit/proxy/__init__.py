@@ -1,0 +1,1 @@
+"""Helpers of the tests of proxy/: peers that speak frames, and a broker without sockets."""

@@ -1,0 +1,41 @@
+"""The time that turns of a server's loop take, as the server measures it.
+
+A server that has been busy for too long lets others have their turn, answers with what it has
+until then, and logs a warning. On a busy machine any turn can take that long.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final, final
+from unittest.mock import patch
+
+from lanemq.proxy.broker.handlers import _parked, _reads
+from lanemq.proxy.net import _connection, _loop_watch
+
+_MEASURING: Final = (_connection, _loop_watch, _parked, _reads)
+"""The modules that measure how long a turn takes."""
+
+
+@contextmanager
+def turns_measured_by(clock: Callable[[], float]) -> Iterator[None]:
+    """Have the servers of this process measure their turns by ``clock``, in seconds."""
+    with ExitStack() as patches:
+        for module in _MEASURING:
+            patches.enter_context(patch.object(module, "perf_counter", clock))
+        yield
+
+
+@final
+class Turns:
+    """A clock for turns, which goes on only where a test says so."""
+
+    def __init__(self) -> None:
+        self._now_s = 0.0
+
+    def now_s(self) -> float:
+        """Return the seconds that turns have taken together."""
+        return self._now_s
+
+    def take(self, seconds: float) -> None:
+        """Have the turn that runs now take so many seconds more."""
+        self._now_s += seconds

@@ -1,0 +1,160 @@
+"""The ledger of a run: what was acknowledged, what was delivered, and whether the two agree."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple, final
+
+import trio
+
+from lanemq.wire.bodies import MessageQueue
+
+
+class Acknowledged(NamedTuple):
+    """A message that a sender was told is stored."""
+
+    sender: str
+    number: int
+    queue: MessageQueue
+    queue_offset: int
+    """As the answer said; -1 where it said nothing."""
+
+
+class Delivered(NamedTuple):
+    """A message as a consumer was given it."""
+
+    sender: str
+    number: int
+    queue: MessageQueue
+    queue_offset: int
+
+
+class Violated(AssertionError):  # noqa: N818 - says what happened
+    """A promise was broken; the text says which, with the messages it was broken for."""
+
+
+@final
+@dataclass
+class Ledger:
+    """The books of one run."""
+
+    acknowledged: list[Acknowledged] = field(default_factory=list)
+    delivered: dict[str, list[Delivered]] = field(default_factory=lambda: defaultdict(list))
+    """By consumer group, in the order of the calls."""
+    rolled_back: set[tuple[str, int]] = field(default_factory=set)
+    """Sender and number of messages whose transactions were rolled back."""
+    failed_sends: int = 0
+    at_once: list[str] = field(default_factory=list)
+    """Queues that two members of an orderly group worked on at the same time, and might not."""
+    _moved: set[tuple[str, int]] = field(default_factory=set)
+    """Sender and number of messages that were appended once more, at a later place."""
+    _workers: Counter[tuple[str, MessageQueue]] = field(default_factory=Counter)
+    _shared_until_s: dict[tuple[str, MessageQueue], float] = field(default_factory=dict)
+    _changed: trio.Event = field(default_factory=trio.Event)
+
+    def deliver(self, group: str, message: Delivered) -> None:
+        """Note a call of a listener."""
+        self.delivered[group].append(message)
+        self._changed.set()
+        self._changed = trio.Event()
+
+    @contextmanager
+    def works_on(self, group: str, queue: MessageQueue) -> Iterator[None]:
+        """Note that a member of an orderly group works on a queue within the block."""
+        now_s = trio.current_time()
+        if self._workers[group, queue] and now_s > self._shared_until_s.get((group, queue), -1):
+            self.at_once.append(f"{group} on {queue} at {now_s:.3f} s")
+        self._workers[group, queue] += 1
+        try:
+            yield
+        finally:
+            self._workers[group, queue] -= 1
+
+    def may_share(self, group: str, queue: MessageQueue, until_s: float) -> None:
+        """Let two members work on a queue until then: the broker that had lent its lock is gone."""
+        key = group, queue
+        self._shared_until_s[key] = max(until_s, self._shared_until_s.get(key, until_s))
+
+    def check_owners(self) -> None:
+        """A queue had one owner at a time in each orderly group, but for ``may_share``."""
+        if self.at_once:
+            raise Violated(f"two members of a group at once: {self.at_once[:10]}")
+
+    async def all_delivered(self, group: str) -> None:
+        """Wait until the group has had everything that is acknowledged."""
+        while self.missing(group):
+            await self._changed.wait()
+
+    def missing(self, group: str) -> set[Acknowledged]:
+        """Acknowledged, and not delivered to the group from its place so far.
+
+        A send that was tried again may have left a copy; that one does not count. Where the
+        answer did not say the place, any copy does.
+        """
+        delivered = self.delivered[group]
+        seen = {(message.sender, message.number) for message in delivered}
+        places = set(delivered)
+        return {
+            ack
+            for ack in self.acknowledged
+            if (Delivered(*ack) not in places if ack.queue_offset >= 0 else ack[:2] not in seen)
+        }
+
+    def moved(
+        self, sender: str, number: int, queue: MessageQueue, before: int, offset: int
+    ) -> None:
+        """Note that what was acknowledged at ``before`` is at another offset of the queue now."""
+        known = Acknowledged(sender, number, queue, before)
+        for at, ack in enumerate(self.acknowledged):
+            if ack == known:
+                self.acknowledged[at] = ack._replace(queue_offset=offset)
+                self._moved.add((sender, number))
+
+    def check_rolled_back(self) -> None:
+        """Nothing that was rolled back was delivered."""
+        for group, messages in self.delivered.items():
+            for message in messages:
+                if (message.sender, message.number) in self.rolled_back:
+                    raise Violated(f"{group} was given {message}, which was rolled back")
+
+    def check_places(self) -> None:
+        """No two messages were given one place of a queue.
+
+        What was never acknowledged does not count: a consumer may see a message that a loss of
+        power then takes away, and another one in its place.
+        """
+        places: dict[tuple[MessageQueue, int], tuple[str, int]] = {}
+        for ack in self.acknowledged:
+            if ack.queue_offset >= 0:
+                place, message = (ack.queue, ack.queue_offset), (ack.sender, ack.number)
+                known = places.setdefault(place, message)
+                if known != message:
+                    raise Violated(f"{place} was given to {known} and to {message}")
+
+    def check_order(self) -> None:
+        """Check that a stored message lies before those its sender sent to that queue afterwards.
+
+        What was cut off, and appended again, lies behind.
+        """
+        last: dict[tuple[str, MessageQueue], Acknowledged] = {}
+        for ack in self.acknowledged:
+            if ack.queue_offset < 0 or ack[:2] in self._moved:
+                continue
+            before = last.get((ack.sender, ack.queue))
+            if before is not None and before.queue_offset >= ack.queue_offset:
+                raise Violated(f"{before} was acknowledged before {ack} was sent")
+            last[ack.sender, ack.queue] = ack
+
+    def check_delivered_order(self, group: str) -> None:
+        """An orderly group saw the messages of each queue in their order, some of them again.
+
+        Again means from an earlier place on: a group repeats after a crash, it never skips.
+        """
+        ends: dict[MessageQueue, int] = defaultdict(int)
+        for message in self.delivered[group]:
+            end = ends[message.queue]
+            if message.queue_offset > end:
+                lost = f"{end} to {message.queue_offset - 1} of {message.queue}"
+                raise Violated(f"{group} was given {message} before the messages {lost}")
+            ends[message.queue] = max(message.queue_offset + 1, end)

@@ -1,0 +1,241 @@
+"""One run: a cluster, its users, random misfortunes, and at the end the books."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+import trio
+from trio.testing import MockClock
+
+from lanemq.sdk import ConsumeFrom
+
+from ._clients import GROUPS, OLD, ORDERLY, QUICK, Reader, Sender
+from ._cluster import Cluster, client_host
+from ._determinism import determined_by
+from ._ledger import Ledger, Violated
+from ._operator import Operator
+from ._transactions import Committer, Decisions, all_ended
+
+LOGGER = logging.getLogger("lanemq.simulation")
+QUEUES: Final = 2
+ADMINS: Final = 2
+"""They move queues at once, and know nothing of each other."""
+LOGICAL_SHARE: Final = 0.8
+"""So many of the runs have logical queues; the others show the brokers alone."""
+CALM_S: Final = 900.0
+"""How long a cluster in which nothing happens any more may take to deliver everything."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The counts of one run."""
+
+    seed: int
+    steps: int
+    simulated_s: float
+    acknowledged: int
+    failed_sends: int
+    delivered: int
+    migrations: int
+    interrupted: int
+    gone_past: int
+    """Queues that went on past a source that was alive,"""
+    appended: int
+    """and what that took meanwhile."""
+    transactions: tuple[int, int, int]
+    """How many were committed and rolled back, and how often brokers asked."""
+    misfortunes: dict[str, int]
+    trace: str
+    """A digest of all that was sent."""
+
+
+async def _run(seed: int, steps: int, only: str | None, has_transactions: bool) -> Report:
+    rng = Random(seed)
+    ledger = Ledger()
+    is_logical = rng.random() < LOGICAL_SHARE or only is not None
+    async with trio.open_nursery() as nursery:
+        cluster = Cluster(rng, nursery, ledger, only, has_transactions=has_transactions)
+        await cluster.start()
+        operator = Operator(
+            cluster.network, cluster.addresses, cluster.brokers, Random(rng.getrandbits(64))
+        )
+        await operator.create_topic(QUEUES, is_logical=is_logical)
+        if is_logical:
+            cluster.operated_by(operator)
+        senders = _senders(cluster, ledger)
+        decisions = Decisions(ledger)
+        committers = _committers(cluster, decisions) if has_transactions else []
+        committing = trio.CancelScope()
+        if committers:
+            nursery.start_soon(_run_until, committing, committers)
+        reading = trio.CancelScope()
+        nursery.start_soon(_run_until, reading, _readers(cluster, ledger))
+        async with trio.open_nursery() as sending:
+            for sender in senders:
+                sending.start_soon(sender.run)
+            async with trio.open_nursery() as moving:
+                if is_logical:
+                    for _ in range(ADMINS):
+                        moving.start_soon(operator.move_queues)
+                for _ in range(steps):
+                    await cluster.step()
+                moving.cancel_scope.cancel()
+            cluster.network.join()
+            if is_logical:
+                await operator.one_end_each()
+                await operator.settled()
+            for sender in senders:
+                sender.enough = True
+        for committer in committers:
+            committer.enough = True
+            await committer.done.wait()
+        if has_transactions:
+            await decisions.all_made()
+        if cluster.going_past is not None:
+            await cluster.going_past.all_appended()
+        for group in GROUPS:
+            await _delivered(ledger, group)
+        if has_transactions:
+            await all_ended(cluster.brokers)
+        committing.cancel()
+        if cluster.going_past is not None:
+            await operator.check_ends(cluster.going_past.cut_off)
+            await trio.sleep(LATE_S)
+            reading.cancel()
+            await _without_a_broker(cluster, operator, ledger, nursery)
+        simulated_s = trio.current_time()
+        nursery.cancel_scope.cancel()
+    ledger.check_rolled_back()
+    ledger.check_places()
+    ledger.check_order()
+    ledger.check_owners()
+    for group in ORDERLY:
+        ledger.check_delivered_order(group)
+    return Report(
+        seed,
+        steps,
+        simulated_s,
+        len(ledger.acknowledged),
+        ledger.failed_sends,
+        sum(map(len, ledger.delivered.values())),
+        operator.migrations,
+        operator.interrupted,
+        0 if cluster.going_past is None else cluster.going_past.times,
+        0 if cluster.going_past is None else cluster.going_past.messages,
+        (decisions.committed, decisions.rolled_back, decisions.asked),
+        cluster.misfortunes,
+        cluster.network.trace,
+    )
+
+
+async def _run_until(scope: trio.CancelScope, users: Sequence[Reader | Committer]) -> None:
+    """Run them until ``scope`` is cancelled."""
+    with scope:
+        async with trio.open_nursery() as nursery:
+            for user in users:
+                nursery.start_soon(user.run)
+
+
+async def _without_a_broker(
+    cluster: Cluster, operator: Operator, ledger: Ledger, nursery: trio.Nursery
+) -> None:
+    """Drain a broker while all groups are offline, and forget it: they miss nothing of the rest."""
+    await trio.sleep(OFFLINE_S)
+    broker = cluster.rng.choice(cluster.brokers)
+    await operator.drain(broker.name)
+    await trio.sleep(NOTICE_S)
+    senders = _senders(cluster, ledger, "again", LATER)
+    async with trio.open_nursery() as sending:
+        for sender in senders:
+            sending.start_soon(sender.run)
+    await broker.kill()
+    await trio.sleep(NOTICE_S)
+    await operator.forget(broker.name)
+    for reader in _readers(cluster, ledger, ConsumeFrom.LAST_OFFSET):
+        nursery.start_soon(reader.run)
+    for group in GROUPS:
+        await _delivered(ledger, group)
+
+
+LATE_S: Final = 30.0
+"""Second copies of delayed messages have come by then, and are read: no broker may be switched off
+that has messages which a group has not read."""
+OFFLINE_S: Final = 30.0
+"""Brokers have noticed by then that consumers are gone."""
+NOTICE_S: Final = 40.0
+"""Clients and name servers know by then what was moved, or went down."""
+LATER: Final = 30
+"""Messages that each sender sends after the broker was drained."""
+
+
+def _senders(
+    cluster: Cluster, ledger: Ledger, suffix: str = "", count: int | None = None
+) -> list[Sender]:
+    return [
+        Sender(
+            name + suffix,
+            client_host(number),
+            cluster.network,
+            cluster.addresses,
+            ledger,
+            Random(cluster.rng.getrandbits(64)),
+            OLD if name.startswith("old") else QUICK,
+            count,
+        )
+        for number, name in enumerate(("sender", "old-sender"))
+    ]
+
+
+def _committers(cluster: Cluster, decisions: Decisions) -> list[Committer]:
+    return [
+        Committer(
+            name,
+            client_host(number),
+            cluster.network,
+            cluster.addresses,
+            decisions,
+            Random(cluster.rng.getrandbits(64)),
+        )
+        for number, name in enumerate(("committer", "other-committer"), 10)
+    ]
+
+
+def _readers(
+    cluster: Cluster, ledger: Ledger, consume_from: ConsumeFrom = ConsumeFrom.FIRST_OFFSET
+) -> list[Reader]:
+    return [
+        Reader(
+            group,
+            client_host(2 + number),
+            cluster.network,
+            cluster.addresses,
+            ledger,
+            OLD if group.startswith("old") else QUICK,
+            is_orderly=group.endswith("orderly"),
+            consume_from=consume_from,
+        )
+        for number, group in enumerate((*GROUPS, *GROUPS))
+    ]
+
+
+async def _delivered(ledger: Ledger, group: str) -> None:
+    with trio.move_on_after(CALM_S):
+        await ledger.all_delivered(group)
+        return
+    missing = sorted(ledger.missing(group))
+    raise Violated(f"{len(missing)} acknowledged messages never reached {group}: {missing[:10]}")
+
+
+def simulate(
+    seed: int, steps: int, only: str | None = None, *, has_transactions: bool = False
+) -> Report:
+    """Run the cluster of a seed for so many steps, in which anything happens or ``only`` one thing.
+
+    The same seed gives the same run, if it is the first of a process with ``PYTHONHASHSEED=0``:
+    see ``determined_by``. Raises ``Violated`` where a promise was broken.
+    """
+    with determined_by(seed):
+        clock = MockClock(autojump_threshold=0)
+        return trio.run(_run, seed, steps, only, has_transactions, clock=clock)

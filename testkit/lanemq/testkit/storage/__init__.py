@@ -1,0 +1,1 @@
+"""Helpers of the tests of storage/: a disk in memory, and stores in processes that are killed."""

@@ -1,0 +1,17 @@
+"""JSON in fastjson's dialect: ``loads`` and ``dumps``, and parts of what ``dumps`` writes."""
+
+from ._reader import MAX_DEPTH, is_quick, loads, most_values
+from ._writer import Written, WrittenObject, dump_member, dump_named, dump_parts, dumps
+
+__all__ = [
+    "MAX_DEPTH",
+    "Written",
+    "WrittenObject",
+    "dump_member",
+    "dump_named",
+    "dump_parts",
+    "dumps",
+    "is_quick",
+    "loads",
+    "most_values",
+]

@@ -1,0 +1,77 @@
+"""Headers of requests for keys and values, lanemq's own. Keys and prefixes are in base64."""
+
+from typing import final
+
+from .._numbers import Long
+from ._header import Header
+
+
+@final
+class KvWrite(Header, frozen=True):
+    """KV_WRITE 310421; the body has the steps as msgpack (``lanemq.wire.kv``).
+
+    With ``client`` the write may be repeated: ``sequence`` is its number among the client's
+    writes, from 1, and ``waits`` the lowest one whose answer the client still waits for.
+
+    A namespace is made where a write says so: ``create_at`` is the name of the broker that is to
+    have it, or ``*`` for one that has never had another broker beside it.
+    """
+
+    op_type: str
+    namespace: str = "default"
+    client: str | None = None
+    sequence: Long | None = None
+    waits: Long | None = None
+    create_at: str | None = None
+
+
+@final
+class KvGet(Header, frozen=True):
+    """KV_GET 310422."""
+
+    key: str
+    namespace: str = "default"
+    consistency: str = "linearizable"
+
+
+@final
+class KvMultiGet(Header, frozen=True):
+    """KV_MULTI_GET 310423; the body has the keys as a msgpack array."""
+
+    namespace: str = "default"
+    consistency: str = "linearizable"
+
+
+@final
+class KvScan(Header, frozen=True):
+    """KV_SCAN 310424; ``cursor`` is that of the page before.
+
+    ``snapshot`` is ``new`` for a page whose moment is kept for the pages that follow, which
+    say what that page answered.
+    """
+
+    prefix: str = ""
+    namespace: str = "default"
+    cursor: str | None = None
+    limit: Long = 1000
+    keys_only: bool = False
+    snapshot: str | None = None
+
+
+@final
+class KvWatch(Header, frozen=True):
+    """KV_WATCH 310425: changes from a position on; it waits up to ``wait_millis`` for one."""
+
+    position: Long
+    index: Long = 0
+    prefix: str = ""
+    namespace: str = "default"
+    limit: Long = 1000
+    wait_millis: Long = 0
+
+
+@final
+class KvStatus(Header, frozen=True):
+    """KV_STATUS 310426; without ``namespace`` of all namespaces."""
+
+    namespace: str | None = None

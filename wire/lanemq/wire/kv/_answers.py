@@ -1,0 +1,138 @@
+"""Answers: what became of a write, and what a read found, as msgpack."""
+
+from typing import Final, TypeVar, final
+
+import msgspec
+
+from .._errors import RemoteProtocolError
+
+
+@final
+class StepResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The result of one step of a write."""
+
+    version: int
+    """Done: the version put, or deleted, or checked. Not done: the version there is. 0 is that
+    there was none."""
+    holds: bool = True
+    """Whether the step's condition held."""
+
+
+@final
+class WriteAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The answer to a write."""
+
+    done: bool
+    """Whether all conditions held, and so all steps were done."""
+    position: int
+    """Number of the write's record in the namespace's log, counted from 0."""
+    results: tuple[StepResult, ...] = ()
+    """One for each step, in order."""
+    value: bytes | None = None
+    """The value there is now, where the condition of a single step did not hold."""
+
+
+@final
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An entry. Times are milliseconds since 1970, by the log."""
+
+    key: bytes
+    value: bytes
+    version: int
+    """1 for the first put after absence, then one more with each."""
+    modified: int
+    """Number of the last put's record in the namespace's log."""
+    create_time_ms: int
+    update_time_ms: int
+    expires_ms: int = 0
+    """The time at which it is gone; 0 is never."""
+
+
+@final
+class Page(msgspec.Struct, frozen=True, array_like=True):
+    """Entries under a prefix, in byte order; all of one moment."""
+
+    entries: list[Entry]
+    cursor: bytes | None
+    """The key to go on from; None at the end."""
+    position: int
+    """Number of records of the log that are in it."""
+    clock_ms: int = 0
+    """The time of the log, in milliseconds since 1970."""
+    snapshot: str | None = None
+    """The name by which the next page is of the same moment; None at the end."""
+
+
+@final
+class NamespaceStatus(msgspec.Struct, frozen=True, array_like=True):
+    """A namespace at one moment. Positions count records of its log."""
+
+    namespace: str
+    entries: int
+    entry_bytes: int
+    """Bytes of all keys and values."""
+    position: int
+    """Number of records applied."""
+    clock_ms: int
+    """The time of the log, in milliseconds since 1970."""
+    state_hash: str
+    changes_from: int
+    """Changes before this position are not known any more."""
+    lost: bool
+    engine: str
+
+
+@final
+class ChangeKind:
+    """The change of a key."""
+
+    PUT: Final = 0
+    DELETE: Final = 1
+    EXPIRE: Final = 2
+
+
+@final
+class Change(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A change of one key. ``value`` is that of a put."""
+
+    position: int
+    index: int
+    """Number of the change among those of the same record."""
+    kind: int
+    key: bytes
+    version: int
+    """The version put, or the one that is gone."""
+    value: bytes | None = None
+
+
+@final
+class Changes(msgspec.Struct, frozen=True, array_like=True):
+    """Changes in the order of the log."""
+
+    changes: list[Change]
+    next_position: int
+    """The position to go on from: everything before it is among the changes so far."""
+    next_index: int = 0
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_T = TypeVar("_T")
+
+
+def encode_answer(value: object) -> bytes:
+    """Encode an answer's body."""
+    return _ENCODER.encode(value)
+
+
+def decode_answer(body: bytes, form: type[_T]) -> _T:
+    """Decode an answer's body. Raises ``RemoteProtocolError``."""
+    try:
+        return msgspec.msgpack.decode(body, type=form)
+    except msgspec.MsgspecError as error:
+        raise RemoteProtocolError(f"an answer about keys cannot be read: {error}") from error
+
+
+def decode_entry(body: bytes) -> Entry | None:
+    """Decode the answer to a read; None where the key has no entry. Raises as ``decode_answer``."""
+    # Type checkers take a union for no type; msgspec takes it for one.
+    return decode_answer(body, Entry | None)  # type: ignore[arg-type]

@@ -1,0 +1,195 @@
+"""Operations: what a write asks for, as it travels in a request and lies in the log.
+
+Every write is a list of steps, each about one key. All conditions are judged before any step is
+done, and one that does not hold keeps all steps from being done. A put, a delete and a
+compare-and-set have one step, a batch has several.
+"""
+
+import base64
+import binascii
+import enum
+from collections.abc import Sequence
+from typing import Final, final
+
+import msgspec
+
+from .._errors import RemoteProtocolError
+from ._names import (
+    KEY_BYTES_MAX,
+    OPERATION_BYTES_MAX,
+    STEPS_MAX,
+    TTL_MS_MAX,
+    VALUE_BYTES_MAX,
+)
+
+
+@final
+class OpType:
+    """The kinds of operations; values of the property ``kv_opType``."""
+
+    PUT: Final = "put"
+    DELETE: Final = "delete"
+    CAS: Final = "cas"
+    BATCH: Final = "batch"
+    CLEAR: Final = "clear"
+    """Empties the namespace; a namespace whose state was lost is usable from then on."""
+    LOAD: Final = "load"
+    """Entries of a snapshot, taken over as they are."""
+    CREATE: Final = "create"
+    """Asked for only: makes the namespace if it is missing. The record is a tick."""
+    TICK: Final = "tick"
+    """Nothing but the time of the record: entries expire by it."""
+
+
+ONE_STEP: Final = frozenset({OpType.PUT, OpType.DELETE, OpType.CAS})
+WITHOUT_BODY: Final = frozenset({OpType.CLEAR, OpType.CREATE, OpType.TICK})
+
+
+@final
+class Action(enum.IntEnum):
+    """The action of a step when all conditions hold."""
+
+    PUT = 0
+    DELETE = 1
+    CHECK = 2
+    """Nothing: the step is a condition only."""
+
+
+@final
+class Step(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A part of an operation, about one key."""
+
+    key: bytes
+    action: Action
+    value: bytes = b""
+    ttl_ms: int = 0
+    """Life of the entry in milliseconds, by the log's times; 0 is forever."""
+    if_version: int | None = None
+    """Condition: the entry has this version; 0 is that there is none."""
+    if_value: bytes | None = None
+    """Condition: the entry has this value."""
+
+
+@final
+class LoadedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An entry of a snapshot. Times are milliseconds since 1970; ``expires_ms`` 0 is never."""
+
+    key: bytes
+    value: bytes
+    version: int
+    create_time_ms: int
+    update_time_ms: int
+    expires_ms: int = 0
+
+
+_NUMBER_END: Final = 1 << 63
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_STEPS: Final = msgspec.msgpack.Decoder(list[Step])
+_ENTRIES: Final = msgspec.msgpack.Decoder(list[LoadedEntry])
+
+
+def encode_steps(steps: Sequence[Step]) -> bytes:
+    """Encode the body of a put, delete, compare-and-set or batch."""
+    return _ENCODER.encode(steps)
+
+
+def encode_load(entries: Sequence[LoadedEntry]) -> bytes:
+    """Encode the body of a load."""
+    return _ENCODER.encode(entries)
+
+
+def decode_steps(op_type: str, body: bytes) -> list[Step]:
+    """Decode and check steps; none for an operation without. Raises ``RemoteProtocolError``."""
+    if op_type in WITHOUT_BODY:
+        if body:
+            raise RemoteProtocolError(f"the operation {op_type} has a body, and needs none")
+        return []
+    if op_type not in ONE_STEP and op_type != OpType.BATCH:
+        raise RemoteProtocolError(f"there is no operation {op_type!r} with steps")
+    _check_size(body)
+    try:
+        steps = _STEPS.decode(body)
+    except msgspec.MsgspecError as error:
+        raise RemoteProtocolError(f"the body of {op_type} cannot be read: {error}") from error
+    if op_type in ONE_STEP and len(steps) != 1:
+        raise RemoteProtocolError(f"the operation {op_type} has {len(steps)} steps, not one")
+    if not 0 < len(steps) <= STEPS_MAX:
+        raise RemoteProtocolError(f"a batch has 1 to {STEPS_MAX} steps, not {len(steps)}")
+    for step in steps:
+        check_step(step)
+    if len(steps) > 1 and len({step.key for step in steps}) < len(steps):
+        raise RemoteProtocolError("a batch has a key twice")
+    return steps
+
+
+def decode_load(body: bytes) -> list[LoadedEntry]:
+    """Decode and check the entries of a load. Raises ``RemoteProtocolError``."""
+    _check_size(body)
+    try:
+        entries = _ENTRIES.decode(body)
+    except msgspec.MsgspecError as error:
+        raise RemoteProtocolError(f"the body of load cannot be read: {error}") from error
+    for entry in entries:
+        check_key(entry.key)
+        if len(entry.value) > VALUE_BYTES_MAX:
+            _check_value(entry.value)
+        if not (
+            0 < entry.version < _NUMBER_END
+            and 0 <= entry.create_time_ms < _NUMBER_END
+            and 0 <= entry.update_time_ms < _NUMBER_END
+            and 0 <= entry.expires_ms < _NUMBER_END
+        ):
+            raise RemoteProtocolError("an entry to load has an impossible version or time")
+    return entries
+
+
+def check_step(step: Step) -> None:
+    """Check the limits of a step. Raises ``RemoteProtocolError``."""
+    if (
+        0 < len(step.key) <= KEY_BYTES_MAX
+        and len(step.value) <= VALUE_BYTES_MAX
+        and step.if_version is None
+        and step.ttl_ms == 0
+    ):
+        return  # nearly all of them, and every record of a redo
+    check_key(step.key)
+    _check_value(step.value)
+    if not 0 <= step.ttl_ms <= TTL_MS_MAX:
+        raise RemoteProtocolError(
+            f"a ttl of {step.ttl_ms} ms, it has to be 0 (forever) to {TTL_MS_MAX} (ten years)"
+        )
+    if step.if_version is not None and not 0 <= step.if_version < 1 << 63:
+        raise RemoteProtocolError(f"no entry can have version {step.if_version}")
+
+
+def check_key(key: bytes) -> None:
+    """Check a key. Raises ``RemoteProtocolError``."""
+    if not 0 < len(key) <= KEY_BYTES_MAX:
+        raise RemoteProtocolError(f"a key of {len(key)} bytes, it has to have 1 to {KEY_BYTES_MAX}")
+
+
+def _check_value(value: bytes) -> None:
+    if len(value) > VALUE_BYTES_MAX:
+        raise RemoteProtocolError(
+            f"a value of {len(value)} bytes, at most {VALUE_BYTES_MAX} are taken"
+        )
+
+
+def _check_size(body: bytes) -> None:
+    if len(body) > OPERATION_BYTES_MAX:
+        raise RemoteProtocolError(
+            f"an operation of {len(body)} bytes, at most {OPERATION_BYTES_MAX} are taken"
+        )
+
+
+def encode_key(key: bytes) -> str:
+    """Write bytes for a header or a property: standard base64."""
+    return base64.b64encode(key).decode()
+
+
+def decode_key(text: str, what: str = "key") -> bytes:
+    """Read ``encode_key``. Raises ``RemoteProtocolError`` naming ``what`` is no base64."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise RemoteProtocolError(f"the {what} is not standard base64: {error}") from error

@@ -1,0 +1,220 @@
+"""Stored messages: records to values. The way back is in ``_message_writer``."""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Any, Final, final
+
+import msgspec
+
+from .._errors import RemoteProtocolError
+from .._hosts import HostAddress, unpack_host
+from .._sys_flags import SysFlag
+from ._compression import MAX_BODY_BYTES, decompress_body
+from ._ids import encode_offset_id
+from ._message_layout import EPILOGUES, MAGIC_V1, MAGIC_V2, PROLOGUE
+from ._properties import KEY_SEPARATOR, Property, decode_properties
+
+CRC_MASK: Final = 0x7FFFFFFF
+HOSTS_V6: Final = int(SysFlag.HOSTS_V6_MASK)
+INT16: Final = struct.Struct(">h")
+PROLOGUE_BYTES: Final = PROLOGUE.size_bytes
+
+# Looked up once: consumers spend a good part of their time here.
+read_int8 = struct.Struct(">b").unpack_from
+read_int16 = INT16.unpack_from
+read_prologue = PROLOGUE.struct.unpack_from
+# Host bits of the sysFlag -> reader of the fields from there to the body, size of the whole head
+EPILOGUE_READERS: Final = {
+    hosts: (layout.struct.unpack_from, PROLOGUE_BYTES + layout.size_bytes)
+    for hosts, layout in EPILOGUES.items()
+}
+
+
+def body_crc(body: bytes) -> int:
+    """The checksum of a record: CRC-32 of the body as stored, without the sign bit."""
+    return zlib.crc32(body) & CRC_MASK
+
+
+@final
+class StoredMessage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One message with what its broker knows about it.
+
+    Sizes count bytes; ``queue_offset`` counts messages of one queue, ``log_position`` bytes of
+    the commit log. ``body`` is as stored, perhaps compressed; ``properties_data`` likewise is
+    the string of the record. The bits of ``sys_flag`` for IPv6 hosts agree with the hosts.
+    Source: RocketMQ 4.9.8, MessageExt.
+    """
+
+    size_bytes: int
+    magic: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    log_position: int
+    sys_flag: int
+    born_timestamp_ms: int
+    born_host: HostAddress
+    store_timestamp_ms: int
+    store_host: HostAddress
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body: bytes
+    topic: str
+    properties_data: bytes
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Parsed at each call: keep the result where it is used twice."""
+        return decode_properties(self.properties_data)
+
+    @property
+    def tags(self) -> str | None:
+        return self.properties.get(Property.TAGS)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        text = self.properties.get(Property.KEYS, "")
+        return tuple(key for key in text.split(KEY_SEPARATOR) if key)
+
+    @property
+    def unique_key(self) -> str | None:
+        """The message id as clients since 4.0 show it."""
+        return self.properties.get(Property.UNIQ_KEY)
+
+    @property
+    def offset_id(self) -> str:
+        """The id that names the broker and the place in its log."""
+        return encode_offset_id(self.store_host, self.log_position)
+
+    def decompressed_body(self, *, max_bytes: int = MAX_BODY_BYTES) -> bytes:
+        """The body as the application gave it; errors as ``decompress_body``."""
+        return decompress_body(self.sys_flag, self.body, max_bytes=max_bytes)
+
+
+def record_size(data: bytes | bytearray | memoryview, position: int = 0) -> int:
+    """The size in bytes that the record at ``position`` claims, checked against its parts.
+
+    Raises ``RemoteProtocolError`` as ``decode_message`` does. Nothing else is looked at.
+    """
+    prologue, *_ = _parts(data, position)
+    size: int = prologue[0]
+    return size
+
+
+def _parts(
+    data: bytes | bytearray | memoryview, position: int
+) -> tuple[tuple[Any, ...], tuple[Any, ...], int, int, int, int, int]:
+    """The fields up to the sysFlag, those from there to the body, and where the rest is.
+
+    Where: body start, body end, topic start, topic end, properties start.
+    """
+    available = len(data) - position
+    if position < 0 or available < PROLOGUE_BYTES:
+        raise RemoteProtocolError(f"a record at byte {position} is cut off in its head")
+    prologue = read_prologue(data, position)
+    size, magic, hosts = prologue[0], prologue[1], prologue[7] & HOSTS_V6
+    if magic != MAGIC_V1 and magic != MAGIC_V2:
+        raise RemoteProtocolError(f"a record at byte {position} has magic {magic & 0xFFFFFFFF:#x}")
+    read_epilogue, head_size = EPILOGUE_READERS[hosts]
+    if size > available or size < head_size:
+        raise RemoteProtocolError(
+            f"a record at byte {position} claims {size} bytes, {available} are there"
+        )
+    epilogue = read_epilogue(data, position + PROLOGUE_BYTES)
+    end = position + size
+    body_at = position + head_size
+    body_end = body_at + epilogue[6]
+    topic_at = body_end + (1 if magic == MAGIC_V1 else 2)
+    if body_end < body_at or topic_at > end:
+        raise RemoteProtocolError(f"a record at byte {position} has a wrong body length")
+    read_size = read_int8 if magic == MAGIC_V1 else read_int16
+    topic_end = topic_at + read_size(data, body_end)[0]
+    properties_at = topic_end + 2
+    if topic_end < topic_at or properties_at > end:
+        raise RemoteProtocolError(f"a record at byte {position} has a wrong topic length")
+    # Readers take a negative length for "no properties", and so does a broker's recovery.
+    properties_size = read_int16(data, topic_end)[0]
+    if properties_at + (properties_size if properties_size > 0 else 0) != end:
+        raise RemoteProtocolError(f"a record at byte {position} has a wrong properties length")
+    return prologue, epilogue, body_at, body_end, topic_at, topic_end, properties_at
+
+
+def record_properties(data: bytes | bytearray | memoryview, position: int = 0) -> bytes:
+    """The property string of the record at ``position``; nothing else is decoded.
+
+    Raises ``RemoteProtocolError`` as ``decode_message`` does.
+    """
+    prologue, *_, properties_at = _parts(data, position)
+    return bytes(data[properties_at : position + prologue[0]])
+
+
+def record_content(data: bytes, position: int = 0) -> tuple[int, bytes, bytes]:
+    """The store time, body and property string of the record at ``position``; nothing else.
+
+    Raises ``RemoteProtocolError`` as ``decode_message`` does.
+    """
+    prologue, epilogue, body_at, body_end, _, _, properties_at = _parts(data, position)
+    end = position + prologue[0]
+    return epilogue[2], data[body_at:body_end], data[properties_at:end]
+
+
+def decode_message(
+    data: bytes | bytearray | memoryview, position: int = 0, *, check_crc: bool = False
+) -> StoredMessage:
+    """Read the record that begins at byte ``position``; bytes after its end are ignored.
+
+    Raises ``RemoteProtocolError`` where the record is cut off, has no known magic, its lengths
+    do not add up, its topic is not UTF-8 or, if ``check_crc``, its body is not the one that
+    was stored.
+    """
+    prologue, epilogue, body_at, body_end, topic_at, topic_end, properties_at = _parts(
+        data, position
+    )
+    size, magic, crc, queue_id, flag, queue_offset, log_position, sys_flag = prologue
+    born_ms, born_host, store_ms, store_host, reconsume_times, prepared_offset, _ = epilogue
+    body = bytes(data[body_at:body_end])
+    if check_crc and crc != body_crc(body):
+        raise RemoteProtocolError(f"a record at byte {position} has a body that fails its CRC")
+    try:
+        topic = str(data[topic_at:topic_end], "utf-8")
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError(f"a record at byte {position} has a bad topic: {error}") from None
+    return StoredMessage(
+        size_bytes=size,
+        magic=magic,
+        body_crc=crc,
+        queue_id=queue_id,
+        flag=flag,
+        queue_offset=queue_offset,
+        log_position=log_position,
+        sys_flag=sys_flag,
+        born_timestamp_ms=born_ms,
+        born_host=unpack_host(born_host),
+        store_timestamp_ms=store_ms,
+        store_host=unpack_host(store_host),
+        reconsume_times=reconsume_times,
+        prepared_transaction_offset=prepared_offset,
+        body=body,
+        topic=topic,
+        properties_data=bytes(data[properties_at : position + size]),
+    )
+
+
+def iter_messages(
+    data: bytes | bytearray | memoryview, *, check_crc: bool = False
+) -> Iterator[StoredMessage]:
+    """The records that fill ``data``, one after another; errors as ``decode_message``."""
+    position, end = 0, len(data)
+    while position < end:
+        message = decode_message(data, position, check_crc=check_crc)
+        yield message
+        position += message.size_bytes
+
+
+def decode_messages(
+    data: bytes | bytearray | memoryview, *, check_crc: bool = False
+) -> list[StoredMessage]:
+    """All the records of a pull or query answer; errors as ``decode_message``."""
+    return list(iter_messages(data, check_crc=check_crc))

@@ -1,0 +1,64 @@
+"""Operations and answers of the key-value store."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lanemq.wire import RemoteProtocolError
+from lanemq.wire.kv import (
+    Action,
+    OpType,
+    Step,
+    decode_key,
+    decode_load,
+    decode_steps,
+    encode_key,
+    encode_steps,
+    kv_namespace,
+    kv_topic,
+    namespace_problem,
+)
+
+steps = st.builds(
+    Step,
+    key=st.binary(min_size=1, max_size=40),
+    action=st.sampled_from(Action),
+    value=st.binary(max_size=40),
+    ttl_ms=st.integers(0, 10**9),
+    if_version=st.none() | st.integers(0, 2**63 - 1),
+    if_value=st.none() | st.binary(max_size=10),
+)
+
+
+@given(st.lists(steps, min_size=1, max_size=5, unique_by=lambda step: step.key))
+def test_steps_come_back(made: list[Step]) -> None:
+    assert decode_steps(OpType.BATCH, encode_steps(made)) == made
+
+
+@given(st.binary(max_size=60), st.sampled_from([OpType.PUT, OpType.BATCH, OpType.CLEAR, "x"]))
+def test_rubbish_is_refused_as_such(body: bytes, op_type: str) -> None:
+    for decode in (lambda: decode_steps(op_type, body), lambda: decode_load(body)):
+        with suppress(RemoteProtocolError):
+            decode()
+
+
+@given(st.binary(max_size=60))
+def test_keys_come_back(key: bytes) -> None:
+    assert decode_key(encode_key(key)) == key
+
+
+@pytest.mark.parametrize("text", ["a", "a===", "a b=", "-_-_", "ä"])
+def test_what_is_no_standard_base64_is_named(text: str) -> None:
+    with pytest.raises(RemoteProtocolError, match="the prefix is not standard base64"):
+        decode_key(text, "prefix")
+
+
+def test_a_namespace_has_a_topic() -> None:
+    assert kv_topic("jobs") == "%KV%jobs"
+    assert kv_namespace("%KV%jobs") == "jobs"
+    assert kv_namespace("jobs") is None
+    assert namespace_problem("jobs-1_A") is None
+    for name in ("", "a b", "%", "n" * 65):
+        assert namespace_problem(name) is not None
