@@ -49,7 +49,7 @@ def main() -> None:
         listener=ConcurrentListener(handle, concurrency=4),
         options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
     ):
-        assert all_there.wait(30)
+        assert all_there.wait(60)
 
     options = LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
     with open_lite_pull_consumer(

@@ -24,7 +24,7 @@ def send_lines(path: Path) -> int:
     with (
         open_kv_store(name_servers=NAME_SERVERS) as store,
         open_producer("file-source", name_servers=NAME_SERVERS) as producer,
-        store.leader(f"file-source {path}", ttl_s=2),  # one at a time
+        store.leader(f"file-source {path}", ttl_s=15),  # one at a time
         path.open("rb") as lines,
     ):
         checkpoint = store.checkpoint(f"file-source {path}")

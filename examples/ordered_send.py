@@ -45,7 +45,7 @@ async def main() -> None:
         listener=OrderlyListener(handle),
         options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
     ):
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             await complete.wait()
     for order in orders:
         print(order, *seen[order])

@@ -58,7 +58,7 @@ async def main() -> None:
         listener=OrderlyListener(handle),
         options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
     ):
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             await all_there.wait()
     assert all(steps == STEPS for steps in seen.values())
     print("every order went step by step")

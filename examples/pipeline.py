@@ -29,7 +29,7 @@ def source(path: Path) -> None:
     with (
         open_kv_store(name_servers=NAME_SERVERS) as store,
         open_producer("pipeline-source", name_servers=NAME_SERVERS) as producer,
-        store.leader(f"pipeline-source {path}", ttl_s=2),  # one at a time
+        store.leader(f"pipeline-source {path}", ttl_s=15),  # one at a time
         path.open("rb") as lines,
     ):
         checkpoint = store.checkpoint(f"pipeline-source {path}")
@@ -46,7 +46,7 @@ def shout() -> int:
     with (
         open_kv_store(name_servers=NAME_SERVERS) as store,
         open_producer("pipeline-shout", name_servers=NAME_SERVERS) as producer,
-        store.leader("pipeline-shout", ttl_s=2),
+        store.leader("pipeline-shout", ttl_s=15),
         open_lite_pull_consumer(
             "pipeline-shout",
             name_servers=NAME_SERVERS,

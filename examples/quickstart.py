@@ -46,7 +46,7 @@ async def main() -> None:
         listener=ConcurrentListener(handle),
         options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
     ):
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             await all_there.wait()
     print("all ten are there")
 

@@ -60,7 +60,7 @@ async def main() -> None:
         options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
     ):
         started_s = trio.current_time()
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             await all_served.wait()
         print(f"{ENTRIES} entries served in {trio.current_time() - started_s:.1f} s")
     print(dict(prizes))

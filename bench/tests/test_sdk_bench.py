@@ -73,11 +73,17 @@ def ask(command: str, **arguments: object) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_the_client_program_sends_and_consumes(name_server: str) -> None:
-    sent = ask("send", name_server=name_server, topic="T", threads=3, seconds=1)
-    assert sent["id"] == 7
-    assert sent["result"]["messages"] > 3
-    assert 1 <= sent["result"]["seconds"] < 60
-    count = sent["result"]["messages"] + 1  # one before the clock runs
+    count = 0
+    for _ in range(60):  # on a busy machine a second may be over with the first of each
+        sent = ask("send", name_server=name_server, topic="T", threads=3, seconds=1)
+        assert sent["id"] == 7
+        assert sent["result"]["messages"] >= 3
+        assert 1 <= sent["result"]["seconds"] < 60
+        count += sent["result"]["messages"] + 1  # one before the clock runs
+        if sent["result"]["messages"] > 3:
+            break
+    else:
+        pytest.fail("nobody ever sent a second message")
     read = ask("consume", name_server=name_server, topic="T", group="g", count=count)
     assert read["result"]["messages"] == count
     assert read["result"]["seconds"] > 0

@@ -20,7 +20,7 @@ from lanemq.compat._servers import (
     lanemq_cluster,
     running,
 )
-from lanemq.compat._waiting import PATIENT_S
+from lanemq.compat._waiting import PATIENT_CLIENT, PATIENT_S
 from lanemq.sdk import (
     ClientOptions,
     Credentials,
@@ -168,7 +168,11 @@ async def refusal_of_the_sdk(cluster: Cluster, account: tuple[str, str], topic: 
         (address,) = await admin.masters("DefaultCluster")
         await admin.put_topic(address, TopicConfig(topic, 1, 1))
     await cluster.control.until_routed(topic)
-    client = ClientOptions(credentials=credentials(account), call_timeout_s=PATIENT_S)
+    client = ClientOptions(
+        credentials=credentials(account),
+        call_timeout_s=PATIENT_S,
+        remoting=PATIENT_CLIENT.remoting,
+    )
     options = ProducerOptions(client=client, retries=0, send_timeout_s=PATIENT_S)
     async with open_producer(
         "senders", name_servers=cluster.name_server, options=options

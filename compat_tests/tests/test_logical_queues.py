@@ -46,9 +46,10 @@ CLIENTS = [JAVA, OLD, "python"]
 SMALL_LOG = {
     "mappedFileSizeCommitLog": "262144",
     "fileReservedTime": "0",
+    "deleteWhen": "",
     "cleanResourceInterval": "500",
 }
-"""Files that are old at once; they go when they are told to."""
+"""Files that are old at once; they go when they are told to, and at no hour of the day."""
 
 
 async def test_a00_without_the_warm_up_the_java_client_is_served_as_one_of_old(

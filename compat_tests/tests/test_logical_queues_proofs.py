@@ -10,7 +10,7 @@ import trio
 
 from lanemq.compat._logical import BrokersCluster
 from lanemq.compat._logical_bench import servers, until_logical
-from lanemq.compat._waiting import PATIENT_S, until
+from lanemq.compat._waiting import PATIENT_CLIENT, PATIENT_S, until
 from lanemq.sdk import (
     ClientOptions,
     ConcurrentListener,
@@ -36,7 +36,9 @@ INTERVAL: Final = "logicalQueueReconcileInterval"
 QUICK: Final = {INTERVAL: "300"}
 NEVER: Final = {INTERVAL: "3600000"}
 """Brokers complete no migration by themselves."""
-SOON: Final = ClientOptions(route_refresh_s=1.0, call_timeout_s=PATIENT_S)
+SOON: Final = ClientOptions(
+    route_refresh_s=1.0, call_timeout_s=PATIENT_S, remoting=PATIENT_CLIENT.remoting
+)
 MESSAGES: Final = 200
 
 
@@ -60,9 +62,8 @@ async def opened(
 
 async def send(cluster: BrokersCluster, numbers: range) -> None:
     """Send to logical queue 0."""
-    async with open_producer(
-        "p", name_servers=cluster.name_server, options=ProducerOptions(client=SOON)
-    ) as producer:
+    options = ProducerOptions(send_timeout_s=PATIENT_S, client=SOON)
+    async with open_producer("p", name_servers=cluster.name_server, options=options) as producer:
         queues = sorted(await producer.publish_queues(TOPIC))
         for number in numbers:
             await producer.send(Message(topic=TOPIC, body=b"%d" % number), queue=queues[0])

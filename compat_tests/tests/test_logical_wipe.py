@@ -14,7 +14,7 @@ from lanemq.compat import Cell, Outgoing, open_client
 from lanemq.compat._logical_bench import until_logical
 from lanemq.compat._mqadmin import open_mqadmin
 from lanemq.compat._servers import LANEMQ, Cluster
-from lanemq.compat._waiting import PATIENT_S, until
+from lanemq.compat._waiting import PATIENT_PRODUCER, PATIENT_S, until
 from lanemq.sdk import Message, open_producer
 from lanemq.sdk.admin import AdminClient, open_admin
 from lanemq.wire.bodies import TopicConfig
@@ -94,7 +94,9 @@ async def test_what_clients_see_of_a_broker_that_is_closed_for_writing(
             seen = {logical_broker_number(one.broker_name) for one in sent}
             assert seen == set(range(FAKE_BROKERS)) - numbers
             # It moves no queue: who knows logical queues still sees all of them, and writes there.
-            async with open_producer("sdk", name_servers=facts["namesrv"]) as aware:
+            async with open_producer(
+                "sdk", name_servers=facts["namesrv"], options=PATIENT_PRODUCER
+            ) as aware:
                 shown = sorted(await aware.publish_queues(topic))
                 assert [queue.queue_id for queue in shown] == list(range(2 * QUEUES))
                 for queue in shown:

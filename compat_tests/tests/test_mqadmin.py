@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -18,11 +18,11 @@ from click.testing import CliRunner
 
 from lanemq.compat import Cluster, apache_cluster, lanemq_cluster
 from lanemq.compat import running as running_cluster
+from lanemq.compat._apache import TEST_STORE
 from lanemq.compat._mqadmin import MqadminShell, open_mqadmin
 from lanemq.compat._volatile import VOLATILE, without_volatile
-from lanemq.compat._waiting import until
+from lanemq.compat._waiting import PATIENT_CLIENT, PATIENT_PRODUCER, PATIENT_S, until
 from lanemq.sdk import (
-    ClientOptions,
     ConcurrentListener,
     ConsumeFrom,
     Message,
@@ -59,6 +59,7 @@ class Prepared:
     """A cluster with a topic of four messages, a group that read them and left, one that stays."""
 
     cluster: Cluster
+    admin: AdminClient
     broker: str
     message_id: str
     offset_id: str
@@ -79,7 +80,7 @@ async def consumer(cluster: Cluster, group: str) -> AsyncIterator[None]:
             rebalance_interval_s=0.5,
             offset_persist_interval_s=0.5,
             pull_suspend_s=0.5,  # the first answer brings the offset that is reported
-            client=ClientOptions(route_refresh_s=0.5),
+            client=replace(PATIENT_CLIENT, route_refresh_s=0.5),
         ),
     ):
         yield
@@ -119,12 +120,14 @@ async def consumed(admin: AdminClient, group: str) -> None:
 async def prepared(cluster: Cluster) -> AsyncIterator[Prepared]:
     async with (
         running_cluster(cluster, graceful=False),
-        open_admin(name_servers=cluster.name_server) as admin,
+        open_admin(name_servers=cluster.name_server, timeout_s=PATIENT_S) as admin,
     ):
         [broker] = await admin.masters("DefaultCluster")
         await admin.put_topic(broker, TopicConfig(TOPIC, 2, 2))
         await routed(admin, TOPIC)
-        async with open_producer("compat_setup", name_servers=cluster.name_server) as producer:
+        async with open_producer(
+            "compat_setup", name_servers=cluster.name_server, options=PATIENT_PRODUCER
+        ) as producer:
             results = [
                 await producer.send(
                     Message(
@@ -139,7 +142,7 @@ async def prepared(cluster: Cluster) -> AsyncIterator[Prepared]:
             await consumed(admin, GONE)
         async with consumer(cluster, LIVE):
             await consumed(admin, LIVE)
-            yield Prepared(cluster, broker, results[1].message_id, results[1].offset_id)
+            yield Prepared(cluster, admin, broker, results[1].message_id, results[1].offset_id)
 
 
 class Tools:
@@ -157,7 +160,8 @@ class Tools:
 
     async def ours(self, *args: str) -> str:
         def run() -> str:
-            arguments = [args[0], "-n", self._name_server, *args[1:]]
+            patient = ("--timeout", str(PATIENT_S))
+            arguments = [args[0], "-n", self._name_server, *patient, *args[1:]]
             result = CliRunner().invoke(admin_commands, arguments)
             assert result.exit_code == 0, f"{args}: {result.output} {result.exception!r}"
             return result.stdout
@@ -252,14 +256,12 @@ async def both_tools_agree(found: Prepared, tools: Tools) -> None:
         assert f"create subscription group to {found.broker} success." in text
         assert f"groupName=compat_{tool}_group, consumeEnable=true" in text
         assert "retryMaxTimes=5" in text
+        await routed(found.admin, *(f"compat_{tool}_{kind}" for kind in KINDS))
         where = ("-b", "broker-a", "-i", "1")
         text = await run("sendMessage", "-t", f"compat_{tool}_made", "-p", "x", "-k", "key", *where)
         sent = table(text)
         assert sent.names == ["#Broker Name", "#QID", "#Send Result", "#MsgId"]
         assert sent.rows[0][:3] == ["broker-a", "1", "SEND_OK"]
-    async with open_admin(name_servers=found.cluster.name_server) as admin:
-        made = [f"compat_{tool}_{kind}" for tool in ("mqadmin", "lanemq") for kind in KINDS]
-        await routed(admin, *made)
 
     await tools.same("topicList", in_order=False)
     await tools.same("topicRoute", "-t", TOPIC)
@@ -313,7 +315,7 @@ async def test_mqadmin_and_lanemq_admin_agree_about_lanemq(tmp_path: Path, versi
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_mqadmin_and_lanemq_admin_agree_about_apache(tmp_path: Path, version: str) -> None:
     # Without its timer store 5.3.3 cannot delete a topic.
-    settings = {"timerWheelEnable": "true"}
+    settings = {**TEST_STORE, "timerWheelEnable": "true"}
     cluster = await trio.to_thread.run_sync(
         lambda: apache_cluster(version, tmp_path / "cluster", settings=settings)
     )

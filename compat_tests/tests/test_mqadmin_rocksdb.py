@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from lanemq.compat import lanemq_cluster
 from lanemq.compat import running as running_cluster
 from lanemq.compat._mqadmin import MqadminShell, open_mqadmin
+from lanemq.compat._waiting import PATIENT_S
 from lanemq.sdk.admin import open_admin
 from lanemq.sdk.admin.cli import admin as admin_commands
 from lanemq.storage import StoreConfig, StoreType, open_store
@@ -84,7 +85,7 @@ async def test_mqadmin_has_a_running_broker_of_lanemq_export_its_tables(tmp_path
     async with (
         running_cluster(cluster),
         open_mqadmin(VERSION, tmp_path / "mqadmin") as shell,
-        open_admin(name_servers=cluster.name_server) as admin,
+        open_admin(name_servers=cluster.name_server, timeout_s=PATIENT_S) as admin,
     ):
         [broker] = await admin.masters(CLUSTER)
         await admin.put_topic(broker, TopicConfig("made", 3, 3))

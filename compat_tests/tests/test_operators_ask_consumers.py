@@ -1,6 +1,7 @@
 """Operators ask a consumer through its broker: the real mqadmin asks, the SDK answers."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,8 @@ import trio
 
 from lanemq.compat import Cluster, apache_cluster, lanemq_cluster, running
 from lanemq.compat._mqadmin import open_mqadmin
-from lanemq.compat._waiting import until
+from lanemq.compat._waiting import PATIENT_CLIENT, PATIENT_PRODUCER, PATIENT_S, until
 from lanemq.sdk import (
-    ClientOptions,
     ConcurrentListener,
     ConsumeFrom,
     LitePullOptions,
@@ -30,7 +30,7 @@ from lanemq.wire.bodies import TopicConfig
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
 TOPIC, GROUP, READERS = "asked", "asked_listeners", "asked_readers"
-QUICK = ClientOptions(route_refresh_s=1.0)
+QUICK = replace(PATIENT_CLIENT, route_refresh_s=1.0)
 SERVERS: dict[str, Callable[[Path], Cluster]] = {
     "lanemq": lanemq_cluster,
     "apache-4.9.7": lambda folder: apache_cluster("4.9.7", folder),
@@ -59,13 +59,15 @@ async def test_a_listener_tells_operators_the_truth(
     cluster = await trio.to_thread.run_sync(SERVERS[server], tmp_path / "cluster")
     async with (
         running(cluster, graceful=server == "lanemq"),
-        open_admin(name_servers=cluster.name_server) as admin,
+        open_admin(name_servers=cluster.name_server, timeout_s=PATIENT_S) as admin,
         open_mqadmin("4.9.7", tmp_path / "tools") as tools,
     ):
         (broker,) = await admin.masters("DefaultCluster")
         await admin.put_topic(broker, TopicConfig(TOPIC, 1, 1))
         await cluster.control.until_routed(TOPIC)
-        async with open_producer("asked_senders", name_servers=cluster.name_server) as producer:
+        async with open_producer(
+            "asked_senders", name_servers=cluster.name_server, options=PATIENT_PRODUCER
+        ) as producer:
             sent = [
                 await producer.send(Message(topic=TOPIC, body=b"%d" % n, properties={"a": str(n)}))
                 for n in range(5)
@@ -132,13 +134,15 @@ async def test_a_reader_tells_operators_the_truth(server: str, tmp_path: Path) -
     cluster = await trio.to_thread.run_sync(SERVERS[server], tmp_path / "cluster")
     async with (
         running(cluster, graceful=server == "lanemq"),
-        open_admin(name_servers=cluster.name_server) as admin,
+        open_admin(name_servers=cluster.name_server, timeout_s=PATIENT_S) as admin,
         open_mqadmin("4.9.7", tmp_path / "tools") as tools,
     ):
         (broker,) = await admin.masters("DefaultCluster")
         await admin.put_topic(broker, TopicConfig(TOPIC, 1, 1))
         await cluster.control.until_routed(TOPIC)
-        async with open_producer("asked_senders", name_servers=cluster.name_server) as producer:
+        async with open_producer(
+            "asked_senders", name_servers=cluster.name_server, options=PATIENT_PRODUCER
+        ) as producer:
             for n in range(5):
                 await producer.send(Message(topic=TOPIC, body=b"%d" % n))
         options = LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=QUICK)
@@ -154,8 +158,12 @@ async def test_a_reader_tells_operators_the_truth(server: str, tmp_path: Path) -
                         break
             await consumer.commit()
             (queue,) = consumer.queues
-            offsets = await admin.consumer_offsets(broker, READERS, TOPIC)
-            assert offsets == {consumer.client_id: {queue: 3}}
+
+            async def told() -> bool:  # a broker leaves out who does not answer it within 5 s
+                offsets = await admin.consumer_offsets(broker, READERS, TOPIC)
+                return offsets == {consumer.client_id: {queue: 3}}
+
+            await until(told)
             status = await tools.run(
                 *("consumerStatus", "-n", cluster.name_server, "-g", READERS),
                 *("-i", consumer.client_id),

@@ -13,6 +13,7 @@ from lanemq.compat import Cell, Outgoing, open_client
 from lanemq.compat._logical import BrokersCluster, several_brokers
 from lanemq.compat._logical_bench import Bench, servers
 from lanemq.compat._servers import running
+from lanemq.compat._waiting import PATIENT_S
 from lanemq.sdk.admin import open_admin
 from lanemq.wire import RequestCode
 
@@ -76,7 +77,7 @@ async def test_replies_find_their_way_through_logical_queues(tmp_path: Path) -> 
     async with (
         servers(tmp_path, brokers=3, settings={"logicalQueueBrokers": "1"}) as cluster,
         cells(cluster, tmp_path) as by_client,
-        open_admin(name_servers=cluster.name_server) as admin,
+        open_admin(name_servers=cluster.name_server, timeout_s=PATIENT_S) as admin,
         trio.open_nursery() as nursery,
     ):
         for asking, replying in PAIRS:

@@ -3,6 +3,7 @@
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import trio
 from lanemq.compat import Cluster, apache_cluster, lanemq_cluster, running
 from lanemq.compat._apache import TEST_STORE
 from lanemq.compat._servers import TEST_SETTINGS
+from lanemq.compat._waiting import CALL_S, PATIENT_CLIENT, PATIENT_S
 from lanemq.sdk import (
     ClientOptions,
     ConcurrentListener,
@@ -94,7 +96,9 @@ async def round_trip(cluster: Cluster, client: ClientOptions) -> None:
     """Send, poll, listen and have a message again, all with ``client``."""
     address = cluster.name_server
     async with open_producer(
-        "senders", name_servers=address, options=ProducerOptions(client=client)
+        "senders",
+        name_servers=address,
+        options=ProducerOptions(send_timeout_s=CALL_S, client=client),
     ) as producer:
         for body in BODIES[:10]:
             await producer.send(Message(topic=TOPIC, body=body))
@@ -141,7 +145,7 @@ async def create_topic(
     cluster: Cluster, *, credentials: Credentials | None = None, tls: ssl.SSLContext | None = None
 ) -> None:
     async with open_admin(
-        name_servers=cluster.name_server, credentials=credentials, tls=tls
+        name_servers=cluster.name_server, timeout_s=PATIENT_S, credentials=credentials, tls=tls
     ) as admin:
         (address,) = await admin.masters("DefaultCluster")
         await admin.put_topic(address, TopicConfig(TOPIC, 4, 4))
@@ -159,19 +163,21 @@ async def create_topic(
 async def test_whoever_signs_with_the_right_key_is_let_in(tmp_path: Path, server: str) -> None:
     async with checking_cluster(server, tmp_path) as cluster:
         await create_topic(cluster, credentials=CHIEF)
-        await round_trip(cluster, ClientOptions(credentials=CLERK))
+        await round_trip(cluster, replace(PATIENT_CLIENT, credentials=CLERK))
         # The same, and the broker says no.
         wrong = Credentials(access_key="lanemqclerk", secret_key="not the key")
         for credentials, reason in ((None, "No accessKey"), (wrong, "[Ss]ignature")):
-            client = ClientOptions(credentials=credentials)
+            client = replace(PATIENT_CLIENT, credentials=credentials)
             async with open_producer(
                 "senders",
                 name_servers=cluster.name_server,
-                options=ProducerOptions(retries=0, client=client),
+                options=ProducerOptions(send_timeout_s=CALL_S, retries=0, client=client),
             ) as producer:
                 with pytest.raises(RefusedByBroker, match=reason):
                     await producer.send(Message(topic=TOPIC, body=b"x"))
-        async with open_admin(name_servers=cluster.name_server, credentials=CLERK) as admin:
+        async with open_admin(
+            name_servers=cluster.name_server, timeout_s=PATIENT_S, credentials=CLERK
+        ) as admin:
             (address,) = await admin.masters("DefaultCluster")
             with pytest.raises(RefusedByBroker, match="admin"):
                 await admin.put_topic(address, TopicConfig("other", 4, 4))
@@ -182,9 +188,11 @@ async def test_brokers_that_insist_on_tls_get_it(tmp_path: Path, version: str) -
     trusting = ssl.create_default_context(cafile=CERTIFICATE)
     async with tls_cluster(version, tmp_path) as cluster:
         await create_topic(cluster, tls=trusting)
-        await round_trip(cluster, ClientOptions(tls=trusting))
-        await round_trip(cluster, ClientOptions(tls=trusting, namespace="shop"))
-        async with open_admin(name_servers=cluster.name_server, tls=trusting) as admin:
+        await round_trip(cluster, replace(PATIENT_CLIENT, tls=trusting))
+        await round_trip(cluster, replace(PATIENT_CLIENT, tls=trusting, namespace="shop"))
+        async with open_admin(
+            name_servers=cluster.name_server, timeout_s=PATIENT_S, tls=trusting
+        ) as admin:
             topics = set(await admin.topics())
         assert {f"shop%{TOPIC}", "%RETRY%shop%listeners"} <= topics
         options = ProducerOptions(retries=0)

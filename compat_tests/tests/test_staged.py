@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from lanemq.compat import APACHE_VERSIONS, Cell, Outgoing, open_client, run_server
+from lanemq.compat._waiting import PATIENT_CLIENT, PATIENT_PRODUCER, PATIENT_S, until
 from lanemq.sdk import (
     ConsumeFrom,
     Message,
@@ -30,7 +31,9 @@ SIZES, COUNT = [5, 10, 25], 60
 STAGES = Stages(SIZES)
 # A consumer commits when it gives a queue up, and not now and then before: Apache's brokers may
 # take two commits of an offset in the wrong order.
-OPTIONS = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, offset_persist_interval_s=3600)
+OPTIONS = PushOptions(
+    consume_from=ConsumeFrom.FIRST_OFFSET, offset_persist_interval_s=3600, client=PATIENT_CLIENT
+)
 
 
 class Witness:
@@ -76,7 +79,9 @@ async def test_stages_stay_apart_over_several_consumers_of_a_group(server: str) 
     async with run_server(server, logs=Path("compat-logs")) as cluster:
         await cluster.control.create_topic(topic, 1)
         address = cluster.name_server
-        async with open_producer("senders", name_servers=address) as producer:
+        async with open_producer(
+            "senders", name_servers=address, options=PATIENT_PRODUCER
+        ) as producer:
             (queue,) = await producer.publish_queues(topic)
             for number in range(COUNT):
                 for _ in range(rng.choice([0, 1, 2])):
@@ -87,13 +92,20 @@ async def test_stages_stay_apart_over_several_consumers_of_a_group(server: str) 
         for wanted in (3, 12, 33, COUNT):  # each consumer stops in the middle of a stage
             witness.wanted, witness.done = wanted, trio.Event()
             await consume(address, topic, listener, witness.done)
-        async with open_admin(name_servers=address) as admin:
+        async with open_admin(name_servers=address, timeout_s=PATIENT_S) as admin:
             (broker,) = await admin.masters("DefaultCluster")
             end = await admin.max_offset(broker, queue)
-            kept = await admin.group_offset(broker, stage_group("stagers"), queue)
-            assert kept is not None
-            assert StageRecord.unpack(kept) == StageRecord(end, COUNT, settled=True)
-            assert await admin.group_offset(broker, "stagers", queue) == end
+
+            async def committed() -> bool:  # a consumer that ends waits 3 s for a broker's answer
+                kept = await admin.group_offset(broker, stage_group("stagers"), queue)
+                settled = StageRecord(end, COUNT, settled=True)
+                return (
+                    kept is not None
+                    and StageRecord.unpack(kept) == settled
+                    and await admin.group_offset(broker, "stagers", queue) == end
+                )
+
+            await until(committed)
         assert witness.finished == set(range(COUNT))
 
 
@@ -103,7 +115,9 @@ async def test_orderly_consumers_share_queues_by_their_locks(server: str) -> Non
     async with run_server(server, logs=Path("compat-logs")) as cluster:
         await cluster.control.create_topic(topic, 4)
         address = cluster.name_server
-        async with open_producer("senders", name_servers=address) as producer:
+        async with open_producer(
+            "senders", name_servers=address, options=PATIENT_PRODUCER
+        ) as producer:
             queues = await producer.publish_queues(topic)
         seen: dict[int, list[int]] = {queue.queue_id: [] for queue in queues}
         owner_of: dict[int, int] = {}
@@ -119,7 +133,9 @@ async def test_orderly_consumers_share_queues_by_their_locks(server: str) -> Non
         async def send() -> None:
             """Send until both consumers have been given some, and for a while."""
             nonlocal each
-            async with open_producer("senders", name_servers=address) as producer:
+            async with open_producer(
+                "senders", name_servers=address, options=PATIENT_PRODUCER
+            ) as producer:
                 while each < 60 or owners != {0, 1}:
                     for queue in queues:
                         message = Message(topic=topic, body=b"%d" % each, tags="Counts")
@@ -172,7 +188,7 @@ async def test_java_listeners_consume_in_the_stages_that_lanemq_keeps(
         cell = Cell("staged", driver, cluster)
         topic, fours = await cell.topic(queues=1), Stages([4] * 12)
         group, plain = cell.name("group"), cell.name("group")
-        async with open_admin(name_servers=cluster.name_server) as admin:
+        async with open_admin(name_servers=cluster.name_server, timeout_s=PATIENT_S) as admin:
             (broker,) = await admin.masters("DefaultCluster")
             config = SubscriptionGroupConfig(group_name=group, extra={"stages": list(fours.sizes)})
             await admin.put_group(broker, config)

@@ -3,6 +3,7 @@
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -28,9 +29,8 @@ from lanemq.compat import running as running_cluster
 from lanemq.compat._control import Control
 from lanemq.compat._driver import Driver
 from lanemq.compat._servers import TEST_SETTINGS
-from lanemq.compat._waiting import until
+from lanemq.compat._waiting import CALL_S, PATIENT_CLIENT, PATIENT_S, until
 from lanemq.sdk import (
-    ClientOptions,
     ConsumeFrom,
     LitePullOptions,
     Message,
@@ -114,10 +114,12 @@ async def exchange(sending: Cell, receiving: Cell) -> None:
 
 async def exchange_with_sdk(cluster: Cluster, java: Cell, context: ssl.SSLContext) -> None:
     """Messages of the SDK to a Java client, and back."""
-    topic, client = await java.topic(), ClientOptions(tls=context)
+    topic, client = await java.topic(), replace(PATIENT_CLIENT, tls=context)
     async with (
         open_producer(
-            "senders", name_servers=cluster.name_server, options=ProducerOptions(client=client)
+            "senders",
+            name_servers=cluster.name_server,
+            options=ProducerOptions(send_timeout_s=CALL_S, client=client),
         ) as producer,
         java.consumer(topic) as consumer,
     ):
@@ -296,7 +298,9 @@ async def test_a_plain_request_to_an_enforcing_broker(
         described.made_control = Control(described.name_server, tls=authority.trusted())
     async with (
         running_cluster(described, logs=Path("compat-logs"), graceful=False) as cluster,
-        open_admin(name_servers=cluster.name_server, tls=authority.trusted()) as admin,
+        open_admin(
+            name_servers=cluster.name_server, timeout_s=PATIENT_S, tls=authority.trusted()
+        ) as admin,
     ):
         await cluster.control.create_topic("T", 1)
         (broker,) = await admin.masters("DefaultCluster")

@@ -165,6 +165,7 @@ async def test_scenario_11_mqadmin_5_3_3_has_lanemq_export_and_the_next_stage_1_
         async with stand.run("lanemq", Stage.BOTH) as broker:
             await stand.make_topic("T", 2)
             await stand.send("T", 1, [b"x"] * 5)
+            await stand.indexes_agree()
             printed = await both_tools(shell, "checkRocksdbCqWriteProgress", *in_cluster)
             doing = "broker-a check doing, please wait and get the result from log... \n"
             assert printed == doing

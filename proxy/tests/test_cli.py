@@ -153,8 +153,11 @@ def test_what_was_put_and_changed_survives_a_restart_of_the_name_server(start: S
 def test_a_taken_port_is_one_line_that_names_the_way_to_another(tmp_path: Path) -> None:
     main, taken = listen_with_vip("127.0.0.1", 0)
     main.close()
-    with taken:
+    with taken, socket.socket() as kept:
         port = taken.getsockname()[1]
+        # A server may listen on the port two above; no connection gets it by chance.
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", port + 2))
         name_server = ("namesrv", "--host", "127.0.0.1", "--port", str(port))
         broker = ("broker", "--host", "127.0.0.1", "--port")
         serve = ("serve", "--port", "0", "--broker-port")

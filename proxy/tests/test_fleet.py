@@ -34,6 +34,10 @@ pytestmark = pytest.mark.slow
 
 COMMAND = [sys.executable, "-m", "lanemq.proxy.cli", "serve", "--port", "0", "--json"]
 Fleet = tuple[subprocess.Popen[str], dict[str, Any]]
+PATIENCE_S = 300.0
+"""Far more than anything here takes: the machine may be busy."""
+REQUEST_S = 60.0
+"""As long for a single request."""
 
 
 @pytest.fixture
@@ -72,13 +76,17 @@ async def test_all_brokers_are_one_set_of_queues_and_one_that_dies_comes_back(
         if len(seen) == 16:
             got_all.set()
 
-    async with open_producer("p", name_servers=facts["namesrv"]) as producer:
+    async with open_producer(
+        "p", name_servers=facts["namesrv"], send_timeout_s=REQUEST_S
+    ) as producer:
         await producer.send(Message(topic="fresh", body=b"first"))
-        async with open_admin(name_servers=facts["namesrv"]) as admin:
-            with trio.fail_after(60):
+        async with open_admin(name_servers=facts["namesrv"], timeout_s=REQUEST_S) as admin:
+            with trio.fail_after(PATIENCE_S):
                 while await shown(admin, "fresh") != 8:  # noqa: ASYNC110 - nobody is told
                     await trio.sleep(0.1)  # topics are looked for twice a second
-    async with open_producer("p", name_servers=facts["namesrv"]) as producer:
+    async with open_producer(
+        "p", name_servers=facts["namesrv"], send_timeout_s=REQUEST_S
+    ) as producer:
         queues = await producer.publish_queues("fresh")
         assert [queue.queue_id for queue in sorted(queues)] == list(range(8))
         assert {queue.broker_name for queue in queues} == {LOGICAL_QUEUE_BROKER}
@@ -94,7 +102,7 @@ async def test_all_brokers_are_one_set_of_queues_and_one_that_dies_comes_back(
         listener=ConcurrentListener(note),
         options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
     ):
-        with trio.fail_after(60):
+        with trio.fail_after(PATIENCE_S):
             await got_all.wait()
 
 
@@ -110,8 +118,8 @@ async def shown(admin: AdminClient, topic: str) -> int:
 
 async def until_replaced(name_server: str, address: str) -> None:
     """Return when both brokers are registered again, the one at ``address`` at a new port."""
-    async with open_admin(name_servers=name_server) as admin:
-        with trio.fail_after(60):
+    async with open_admin(name_servers=name_server, timeout_s=REQUEST_S) as admin:
+        with trio.fail_after(PATIENCE_S):
             while True:
                 info = await admin.cluster()
                 addresses = [data.broker_addrs[0] for data in info.broker_addr_table.values()]
@@ -158,16 +166,16 @@ def running(folder: Path, brokers: int) -> Iterator[dict[str, Any]]:
 async def test_a_fleet_that_grows_has_as_many_logical_queues_as_before(tmp_path: Path) -> None:
     with running(tmp_path, 2) as facts:
         async with (
-            open_admin(name_servers=facts["namesrv"]) as admin,
-            open_producer("p", name_servers=facts["namesrv"]) as producer,
+            open_admin(name_servers=facts["namesrv"], timeout_s=REQUEST_S) as admin,
+            open_producer("p", name_servers=facts["namesrv"], send_timeout_s=REQUEST_S) as producer,
         ):
             await producer.send(Message(topic="fresh", body=b"first"))
-            with trio.fail_after(60):
+            with trio.fail_after(PATIENCE_S):
                 while await shown(admin, "fresh") != 8:  # noqa: ASYNC110 - nobody is told
                     await trio.sleep(0.1)
     with running(tmp_path, 3) as facts:
-        async with open_admin(name_servers=facts["namesrv"]) as admin:
-            with trio.fail_after(60):
+        async with open_admin(name_servers=facts["namesrv"], timeout_s=REQUEST_S) as admin:
+            with trio.fail_after(PATIENCE_S):
                 while len(await ends(admin, "fresh")) != 3:  # noqa: ASYNC110 - nobody is told
                     await trio.sleep(0.1)
             assert await shown(admin, "fresh") == 8
@@ -185,12 +193,12 @@ async def ends(admin: AdminClient, topic: str) -> set[str]:
 
 async def test_a_topic_that_is_deleted_does_not_come_back(fleet: Fleet) -> None:
     _, facts = fleet
-    async with open_admin(name_servers=facts["namesrv"]) as admin:
+    async with open_admin(name_servers=facts["namesrv"], timeout_s=REQUEST_S) as admin:
         names = [f"short-{number}" for number in range(20)]
         addresses = [broker["broker"] for broker in facts["brokers"]]
         for name in names:
             await admin.put_topic(addresses[0], TopicConfig(name, 2, 2))
-        with trio.fail_after(60):
+        with trio.fail_after(PATIENCE_S):
             for name in names:
                 while await shown(admin, name) != 4:  # noqa: ASYNC110 - nobody is told
                     await trio.sleep(0.05)
@@ -220,18 +228,25 @@ async def test_brokers_with_accounts_are_one_set_of_queues(tmp_path: Path) -> No
     operator = Credentials(access_key="operator", secret_key="of-operator")
     service = Credentials(access_key="service", secret_key="of-service")
     with started(tmp_path, "-c", str(conf)) as (_, facts):
-        async with open_admin(name_servers=facts["namesrv"], credentials=operator) as admin:
+        async with open_admin(
+            name_servers=facts["namesrv"], credentials=operator, timeout_s=REQUEST_S
+        ) as admin:
             for address in await admin.masters("DefaultCluster"):
                 await admin.put_topic(address, TopicConfig("fresh", 4, 4))
-            with trio.fail_after(60):
+            with trio.fail_after(PATIENCE_S):
                 while await shown(admin, "fresh") != 8:  # noqa: ASYNC110 - nobody is told
                     await trio.sleep(0.1)
         async with open_producer(
-            "p", name_servers=facts["namesrv"], credentials=service
+            "p",
+            name_servers=facts["namesrv"],
+            credentials=service,
+            send_timeout_s=REQUEST_S,
         ) as producer:
             for queue in await producer.publish_queues("fresh"):
                 await producer.send(Message(topic="fresh", body=b"x"), queue=queue)
-        async with open_producer("p", name_servers=facts["namesrv"], retries=0) as producer:
+        async with open_producer(
+            "p", name_servers=facts["namesrv"], retries=0, send_timeout_s=REQUEST_S
+        ) as producer:
             with pytest.raises(RefusedByBroker, match="No accessKey is configured"):
                 await producer.send(Message(topic="fresh", body=b"x"))
     assert "'operator'" not in (tmp_path / "stderr").read_text(), "brokers let each other in"

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import trio
 
-from lanemq.compat import free_port
 from lanemq.proxy.broker import BrokerConfig
 from lanemq.proxy.nameserver import NameServerConfig, open_nameserver
 from lanemq.proxy.process import open_broker
@@ -147,7 +146,7 @@ async def test_more_writes_than_a_broker_remembers_may_be_wanted_at_once() -> No
 # A broker that goes away
 
 
-def broker_config(root: Path, name_server: str, port: int) -> BrokerConfig:
+def broker_config(root: Path, name_server: str, port: int = 0) -> BrokerConfig:
     return BrokerConfig(
         broker_name="broker-a",
         bind_address="127.0.0.1",
@@ -166,7 +165,6 @@ async def test_calls_and_watches_go_on_when_a_broker_comes_back(tmp_path: Path) 
         bind_address="127.0.0.1", listen_port=0, kv_config_path=tmp_path / "kv.json"
     )
     async with open_nameserver(config_of_name_server) as name_server:
-        config = broker_config(tmp_path, name_server.address, free_port(+1, -2))
         seen: list[bytes | None] = []
         is_back = trio.Event()
 
@@ -181,7 +179,7 @@ async def test_calls_and_watches_go_on_when_a_broker_comes_back(tmp_path: Path) 
                         is_back.set()
 
             async with trio.open_nursery() as nursery:
-                async with open_broker(config):
+                async with open_broker(broker_config(tmp_path, name_server.address)) as broker:
                     await store.put(b"k", b"1")
                     await nursery.start(watch)
                     await store.put(b"k", b"2")
@@ -190,7 +188,8 @@ async def test_calls_and_watches_go_on_when_a_broker_comes_back(tmp_path: Path) 
                     assert await store.put(b"k", b"3") == 3
 
                 nursery.start_soon(put)  # while nobody is there
-                async with open_broker(config):  # at the same port
+                again = broker_config(tmp_path, name_server.address, broker.port)
+                async with open_broker(again):  # at the same port
                     with trio.fail_after(60):
                         await is_back.wait()
                     assert seen == [b"1", b"2", b"3"]

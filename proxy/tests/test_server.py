@@ -530,7 +530,7 @@ async def test_a_stopping_server_lets_answers_leave_and_accepts_nobody(
     handled = Handled()
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
-    server = handled.server()
+    server = handled.server(drain_s=60)  # far more than the answer takes, on a busy machine, too
     served = trio.Event()
 
     async def serve(task_status: trio.TaskStatus[None]) -> None:

@@ -253,13 +253,13 @@ async def test_a_fleet_forwards_over_tls(tmp_path: Path) -> None:
     ) as fleet:
         context = ssl.create_default_context(cafile=fleet.facts["tls_authority"])
         name_server = fleet.facts["namesrv"]
-        async with open_admin(name_servers=name_server, tls=context) as admin:
-            with trio.fail_after(60):
+        async with open_admin(name_servers=name_server, tls=context, timeout_s=60) as admin:
+            with trio.fail_after(300):
                 while len(await admin.masters("DefaultCluster")) < 2:  # noqa: ASYNC110
                     await trio.sleep(0.1)  # nobody tells a client of brokers
         old = ClientOptions(tls=context, logical_queues=False)
         sent: set[bytes] = set()
-        options = ProducerOptions(client=old, retries=10)
+        options = ProducerOptions(client=old, retries=10, send_timeout_s=60)
         async with open_producer("p", name_servers=name_server, options=options) as producer:
             for number in range(40):
                 body = b"%d" % number
@@ -271,7 +271,7 @@ async def test_a_fleet_forwards_over_tls(tmp_path: Path) -> None:
             "c", name_servers=name_server, options=reading
         ) as consumer:
             await consumer.subscribe("Fleet")
-            with trio.fail_after(60):
+            with trio.fail_after(300):
                 async for message in consumer:
                     got.add(message.body)
                     if got == sent:

@@ -13,6 +13,7 @@ from lanemq.sdk import Credentials
 from lanemq.sdk.admin import AdminClient, open_admin
 from lanemq.sdk.admin.cli import admin
 from lanemq.sdk.admin.cli._access import Access, take_access
+from lanemq.sdk.admin.cli._send import sender_options
 
 CERTIFICATE = Path(__file__).parent / "tls" / "server.pem"
 KEY = CERTIFICATE.with_name("server.key")
@@ -103,3 +104,9 @@ def test_what_is_given_reaches_the_client_and_those_it_opens(
     options = seen[0].client_options
     assert options.credentials == Credentials(access_key="a", secret_key="s")
     assert options.tls is not None
+
+
+async def test_what_a_command_sends_has_as_long_as_its_requests() -> None:
+    async with open_admin(name_servers="127.0.0.1:1", timeout_s=60) as client:
+        options = sender_options(client)
+    assert (options.send_timeout_s, options.client.call_timeout_s) == (60, 60)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -34,6 +35,12 @@ EXAMPLES = {
     "request_reply.py": "the sum of 20 22 is 42",
 }
 UNTIL_STOPPED = {"service.py"}
+A_SECOND = "trio.sleep(1)\n"
+UNTIL_IT_MAY = """trio.sleep(0.01)
+        while not os.path.exists(message.body):
+            await trio.sleep(0.01)
+"""
+"""The work of the service, instead: it ends when the test has made a file of the message's name."""
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "sdk.md").read_text(), re.DOTALL)
 FOR_A_MOMENT = "trio.sleep(2)"
 SERVICES = {
@@ -79,6 +86,11 @@ def run_until(says: str, path: Path) -> str:
     return said
 
 
+def line_of(output: IO[str], begin: str) -> str:
+    """The next line that begins so; an empty one where none does."""
+    return next((line for line in output if line.startswith(begin)), "")
+
+
 def test_every_example_of_the_sdk_is_run() -> None:
     mine = {
         path.name
@@ -97,22 +109,29 @@ def test_an_example_does_what_it_says(name: str, name_server: str, tmp_path: Pat
 def test_the_service_finishes_what_it_does_when_it_gets_a_sigterm(
     name_server: str, tmp_path: Path
 ) -> None:
-    command = [sys.executable, str(ROOT / "examples" / "service.py"), name_server]
+    text = (ROOT / "examples" / "service.py").read_text()
+    assert text.count(A_SECOND) == 1
+    path = tmp_path / "service.py"
+    path.write_text(text.replace(A_SECOND, UNTIL_IT_MAY))
+    command = [sys.executable, str(path), name_server]
     with blocking.open_producer("service-test", name_servers=name_server) as producer:
         for body in ("one", "two"):  # the second run is not given the first one's message again
             producer.send(Message(topic="ServiceTopic", body=body.encode()))
             with subprocess.Popen(
-                command, env={"HOME": str(tmp_path)}, stdout=subprocess.PIPE, text=True
+                command,
+                cwd=tmp_path,
+                env={"HOME": str(tmp_path)},
+                stdout=subprocess.PIPE,
+                text=True,
             ) as service:
                 assert service.stdout is not None
-                for line in service.stdout:
-                    if line.startswith("working on"):
-                        break
-                assert line == f"working on {body!r}\n"
+                assert line_of(service.stdout, "working on") == f"working on {body!r}\n"
                 service.send_signal(signal.SIGTERM)
+                assert line_of(service.stdout, "SIGTERM") == "SIGTERM: no new messages\n"
+                (tmp_path / body).touch()
                 rest = service.stdout.read().splitlines()
             assert service.returncode == 0
-            assert rest[-3:] == ["SIGTERM: no new messages", f"done with {body!r}", "stopped"]
+            assert rest == [f"done with {body!r}", "stopped"]
 
 
 def test_the_documented_code_runs_from_top_to_bottom(name_server: str, tmp_path: Path) -> None:

@@ -306,7 +306,9 @@ def test_an_interruption_cancels_the_call_and_leaves_the_client_usable(name_serv
 
 def iterated(name_server: str, topic: str, group: str) -> AbstractContextManager[Any]:
     """A consumer of 100 messages in one queue."""
-    with blocking.open_producer("pg", name_servers=name_server) as producer:
+    with blocking.open_producer(
+        "pg", name_servers=name_server, send_timeout_s=PATIENCE_S
+    ) as producer:
         first = producer.send(Message(topic=topic, body=b"000"))
         for number in range(1, 100):
             producer.send(Message(topic=topic, body=b"%03d" % number), queue=first.queue)
@@ -436,7 +438,9 @@ def test_a_cancelled_task_cancels_its_call(name_server: str) -> None:
 
 def test_messages_are_not_lost_by_cancelled_polls(name_server: str) -> None:
     count = 200
-    with blocking.open_producer("pg", name_servers=name_server) as producer:
+    with blocking.open_producer(
+        "pg", name_servers=name_server, send_timeout_s=PATIENCE_S
+    ) as producer:
         queue = producer.publish_queues("CancelTopic")[0]
         for number in range(count):
             producer.send(Message(topic="CancelTopic", body=b"%d" % number), queue=queue)

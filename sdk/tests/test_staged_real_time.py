@@ -44,7 +44,7 @@ async def make_topic(name_server: str, topic: str) -> tuple[str, MessageQueue]:
     async with open_admin(name_servers=name_server) as admin:
         (address,) = await admin.masters("DefaultCluster")
         await admin.put_topic(address, TopicConfig(topic, 1, 1))
-    async with open_producer("pg", name_servers=name_server) as producer:
+    async with open_producer("pg", name_servers=name_server, send_timeout_s=PATIENCE_S) as producer:
         (queue,) = await producer.publish_queues(topic)
         async with producer.staged(queue, SIZES) as stage:
             for number in range(100):

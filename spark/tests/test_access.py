@@ -10,6 +10,7 @@ import trio
 
 from lanemq.compat import Cluster, lanemq_cluster
 from lanemq.compat._servers import TEST_SETTINGS
+from lanemq.compat._waiting import PATIENT_S
 from lanemq.sdk import Credentials
 from lanemq.sdk.admin import open_admin
 from lanemq.testkit.proxy.certificates import Authority
@@ -96,7 +97,9 @@ def test_accounts_and_tls_open_what_they_are_for(
     chief = Credentials(access_key="lanemqchief", secret_key="chief1234")
 
     async def make_topic(name_server: str) -> None:
-        async with open_admin(name_servers=name_server, credentials=chief, tls=trusted) as admin:
+        async with open_admin(
+            name_servers=name_server, credentials=chief, tls=trusted, timeout_s=PATIENT_S
+        ) as admin:
             (broker,) = (await admin.cluster()).broker_addr_table.values()
             config = TopicConfig("orders", read_queue_nums=2, write_queue_nums=2)
             await admin.put_topic(broker.broker_addrs[0], config)

@@ -11,9 +11,10 @@ import trio
 from click.testing import CliRunner, Result
 
 from lanemq.compat import Cluster, lanemq_cluster, running
+from lanemq.compat._waiting import PATIENT_S
 from lanemq.sdk import Message, open_producer
 from lanemq.sdk.kv import open_kv_store
-from lanemq.testkit.spark import require_packages
+from lanemq.testkit.spark import PATIENT, require_packages
 
 require_packages("plotly")
 
@@ -41,10 +42,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     async def main() -> None:
         async with running(cluster):
             await cluster.control.create_topic("orders", 1)
-            async with open_producer("filler", name_servers=cluster.name_server) as producer:
+            async with open_producer(
+                "filler", name_servers=cluster.name_server, options=PATIENT
+            ) as producer:
                 for number in range(SENT):
                     await producer.send(Message(topic="orders", body=b"body %d" % number))
-            async with open_kv_store(name_servers=cluster.name_server) as keys:
+            async with open_kv_store(name_servers=cluster.name_server, timeout_s=PATIENT_S) as keys:
                 await keys.put(b"a", b"1")
                 await keys.put(b"b", b"2")
 
@@ -173,7 +176,10 @@ def test_archives_go_to_a_running_broker(
 
     async def change_one() -> None:
         cluster = lanemq_cluster(tmp_path / "new")
-        async with running(cluster), open_kv_store(name_servers=cluster.name_server) as keys:
+        async with (
+            running(cluster),
+            open_kv_store(name_servers=cluster.name_server, timeout_s=PATIENT_S) as keys,
+        ):
             await keys.put(b"b", b"changed")
 
     trio.run(change_one)

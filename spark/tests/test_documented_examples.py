@@ -9,7 +9,7 @@ import pytest
 from lanemq.sdk import Message
 from lanemq.sdk.blocking import open_producer
 from lanemq.testing import open_test_server
-from lanemq.testkit.spark import require_packages
+from lanemq.testkit.spark import PATIENT, require_packages
 
 require_packages()
 
@@ -27,7 +27,7 @@ def test_the_examples_run(
     assert len(BLOCKS) == 3
     store = str(recorded_stores / "file-5.3.3-clean")
     with open_test_server() as server:
-        with open_producer("shop", name_servers=server.name_servers) as producer:
+        with open_producer("shop", name_servers=server.name_servers, options=PATIENT) as producer:
             for number in range(5):
                 message = Message(topic="orders", body=b"%d" % number, tags="paid")
                 producer.send(message)

@@ -9,10 +9,11 @@ import pytest
 import trio
 
 from lanemq.compat import lanemq_cluster, logical_cluster, running
+from lanemq.compat._waiting import PATIENT_S
 from lanemq.sdk import Message, open_producer
 from lanemq.sdk.admin import open_admin
 from lanemq.sdk.kv import open_kv_store
-from lanemq.testkit.spark import require_packages
+from lanemq.testkit.spark import PATIENT, require_packages
 
 require_packages()
 
@@ -33,7 +34,7 @@ BROKERS: Final = ("broker-a", "broker-b")
 
 async def fill(name_server: str, numbers: range) -> None:
     """Send numbered messages: number n goes to logical queue n % 4."""
-    async with open_producer("filler", name_servers=name_server) as producer:
+    async with open_producer("filler", name_servers=name_server, options=PATIENT) as producer:
         queues = {one.queue_id: one for one in await producer.publish_queues(TOPIC)}
         for number in numbers:
             message = Message(topic=TOPIC, body=b"%d" % number)
@@ -65,7 +66,10 @@ def test_every_message_has_its_logical_queue_wherever_it_lies(
 
     async def main() -> list[Any]:
         cluster = logical_cluster(tmp_path, moving=False)
-        async with running(cluster), open_admin(name_servers=cluster.name_server) as admin:
+        async with (
+            running(cluster),
+            open_admin(name_servers=cluster.name_server, timeout_s=PATIENT_S) as admin,
+        ):
             await cluster.control.create_topic(TOPIC, QUEUES)
             await fill(cluster.name_server, range(200))
             async with trio.open_nursery() as nursery:
@@ -103,7 +107,9 @@ def kv_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cluster = lanemq_cluster(folder)
         async with running(cluster):
             for name in ("default", "other"):
-                async with open_kv_store(namespace=name, name_servers=cluster.name_server) as store:
+                async with open_kv_store(
+                    namespace=name, name_servers=cluster.name_server, timeout_s=PATIENT_S
+                ) as store:
                     for number in range(50):
                         await store.put(b"key %d" % number, b"%d" % number * number)
                     await store.put(b"key 7", b"again")
@@ -150,7 +156,9 @@ def test_keys_are_exported_imported_and_compared(
             with pytest.raises(SourceError, match="taken is not empty; --replace empties it"):
                 await in_thread(partial(run, archive))
             await in_thread(partial(run, str(kv_store), replace=True))
-            async with open_kv_store(namespace="taken", name_servers=cluster.name_server) as store:
+            async with open_kv_store(
+                namespace="taken", name_servers=cluster.name_server, timeout_s=PATIENT_S
+            ) as store:
                 page = await store.prefix()
                 taken = {one.key: one for one in page.entries}
                 await store.put(b"key 1", b"changed")

@@ -9,9 +9,10 @@ import pytest
 import trio
 
 from lanemq.compat import logical_cluster, running
+from lanemq.compat._waiting import PATIENT_S, until
 from lanemq.sdk import Message, open_producer
 from lanemq.sdk.admin import AdminClient, open_admin
-from lanemq.testkit.spark import require_packages
+from lanemq.testkit.spark import PATIENT, require_packages
 
 require_packages()
 
@@ -56,7 +57,9 @@ def test_a_batch_that_was_planned_is_read_whole_and_once_wherever_its_queues_are
     cluster = logical_cluster(tmp_path, moving=False)
 
     async def fill(numbers: range) -> None:
-        async with open_producer("filler", name_servers=cluster.name_server) as producer:
+        async with open_producer(
+            "filler", name_servers=cluster.name_server, options=PATIENT
+        ) as producer:
             queues = {one.queue_id: one for one in await producer.publish_queues(TOPIC)}
             for number in numbers:
                 message = Message(topic=TOPIC, body=b"%d" % number)
@@ -68,6 +71,12 @@ def test_a_batch_that_was_planned_is_read_whole_and_once_wherever_its_queues_are
         assert chains is not None
         there = "broker-b" if chains[index][-1].broker_name == "broker-a" else "broker-a"
         await admin.migrate_logical_queue(TOPIC, index, there)
+
+        async def is_told() -> bool:
+            routed = await admin.routed_logical_queues(TOPIC)
+            return routed is not None and routed[index][-1].broker_name == there
+
+        await until(is_told)  # a broker waits for a name server that is slow, but not for long
 
     async def use(admin: AdminClient) -> None:
         options = {"nameserver": cluster.name_server, "subscribe": TOPIC}
@@ -100,7 +109,10 @@ def test_a_batch_that_was_planned_is_read_whole_and_once_wherever_its_queues_are
         assert sorted(more) == expected(SENT, SENT + 40)
 
     async def main() -> None:
-        async with running(cluster), open_admin(name_servers=cluster.name_server) as admin:
+        async with (
+            running(cluster),
+            open_admin(name_servers=cluster.name_server, timeout_s=PATIENT_S) as admin,
+        ):
             await cluster.control.create_topic(TOPIC, QUEUES)
             await fill(range(SENT))
             await use(admin)

@@ -13,9 +13,10 @@ import pytest
 import trio
 
 from lanemq.compat import Control
+from lanemq.compat._waiting import PATIENT_S
 from lanemq.sdk.admin import open_admin, queues_of
 from lanemq.testing import open_test_server
-from lanemq.testkit.spark import require_packages
+from lanemq.testkit.spark import require_packages, until_readable
 from lanemq.wire.message import StoredMessage
 
 require_packages()
@@ -75,12 +76,13 @@ def make_topic(name_server: str, topic: str, queues: int) -> None:
     trio.run(Control(name_server).create_topic, topic, queues)
 
 
-def queues_in(name_server: str, topic: str) -> list[list[StoredMessage]]:
-    """The messages of each queue, in its order."""
+def queues_in(name_server: str, topic: str, count: int) -> list[list[StoredMessage]]:
+    """The messages of each queue, in its order, once there are ``count`` of them at least."""
 
     async def pull() -> list[list[StoredMessage]]:
         found = []
-        async with open_admin(name_servers=name_server) as admin:
+        async with open_admin(name_servers=name_server, timeout_s=PATIENT_S) as admin:
+            await until_readable(admin, topic, count)
             for address, queue in queues_of(await admin.route(topic), topic):
                 messages: list[StoredMessage] = []
                 offset, end = 0, await admin.max_offset(address, queue)
@@ -124,7 +126,7 @@ def test_messages_keep_what_they_have_and_their_order(
     cluster = Cluster.named(name_server)
     done = replay(spark, str(tmp_path), "orders", cluster=cluster, target="Again")
     assert (done.sent, done.there, done.left_out, done.queues) == (1000, 0, 0, QUEUES)
-    queues = queues_in(name_server, "Again")
+    queues = queues_in(name_server, "Again", 1000)
     assert numbers(queues) == [list(range(queue, 1000, QUEUES)) for queue in range(QUEUES)]
     for message in (one for messages in queues for one in messages):
         number = int(message.properties["number"])
@@ -151,7 +153,7 @@ def test_a_replay_that_was_killed_goes_on_and_sends_each_message_once(
         make_topic(address, "orders", QUEUES)
 
         def count() -> int:
-            return sum(map(len, queues_in(address, "orders")))
+            return sum(map(len, queues_in(address, "orders", 0)))
 
         process = started(spark_apart, str(tmp_path), "--topic", "orders", "-n", address)
         for _ in polls():
@@ -165,7 +167,7 @@ def test_a_replay_that_was_killed_goes_on_and_sends_each_message_once(
         done = replay(spark, str(tmp_path), "orders", cluster=Cluster.named(address))
         assert done.sent + done.there == 12_000
         assert done.there >= before  # a request was under way at the kill, perhaps
-        found = numbers(queues_in(address, "orders"))
+        found = numbers(queues_in(address, "orders", 12_000))
     assert found == [list(range(queue, 12_000, QUEUES)) for queue in range(QUEUES)]
 
 
@@ -173,7 +175,7 @@ def _ends(name_server: str) -> int:
     """The number of messages in the topic."""
 
     async def ask() -> int:
-        async with open_admin(name_servers=name_server) as admin:
+        async with open_admin(name_servers=name_server, timeout_s=PATIENT_S) as admin:
             route = await admin.route("orders")
             ends = [await admin.max_offset(*one) for one in queues_of(route, "orders")]
         return sum(ends)

@@ -62,6 +62,8 @@ def seen(page: Path, *, width: int) -> dict[str, Any]:
     probed.write_text(page.read_text().replace("</body>", PROBE + "</body>"))
     command = [
         CHROMIUM,
+        # A browser whose profile another one has open may leave the page to that one.
+        f"--user-data-dir={page.with_name('profile')}",
         *("--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=8000"),
         f"--window-size={width},900",
         "--dump-dom",

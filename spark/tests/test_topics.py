@@ -18,10 +18,11 @@ import pytest
 import trio
 
 from lanemq.compat import Control
+from lanemq.compat._waiting import PATIENT_S
 from lanemq.sdk import Message, open_producer
 from lanemq.sdk.admin import open_admin, queues_of
 from lanemq.testing import open_test_server
-from lanemq.testkit.spark import require_packages
+from lanemq.testkit.spark import PATIENT, PATIENT_WRITES, require_packages, until_readable
 from lanemq.wire.message import StoredMessage
 
 require_packages()
@@ -46,10 +47,13 @@ def make_topic(name_server: str, topic: str, queues: int) -> None:
 
 
 def fill(name_server: str, topic: str, numbers: range) -> None:
-    """Send messages with a number as body, and tags by whether it is even."""
+    """Send messages with a number as body, and tags by whether it is even; all can be read then.
+
+    Those before the first number are there already.
+    """
 
     async def send() -> None:
-        async with open_producer("filler", name_servers=name_server) as producer:
+        async with open_producer("filler", name_servers=name_server, options=PATIENT) as producer:
             for number in numbers:
                 message = Message(
                     topic=topic,
@@ -59,16 +63,22 @@ def fill(name_server: str, topic: str, numbers: range) -> None:
                     properties={"number": str(number)},
                 )
                 await producer.send(message)
+        async with open_admin(name_servers=name_server, timeout_s=PATIENT_S) as admin:
+            await until_readable(admin, topic, numbers.stop)
 
     trio.run(send)
 
 
-def stored(name_server: str, topic: str) -> dict[tuple[str, int, int], StoredMessage]:
-    """All messages of a topic by broker, queue and offset, as the SDK decodes them."""
+def stored(name_server: str, topic: str, count: int) -> dict[tuple[str, int, int], StoredMessage]:
+    """All messages of a topic by broker, queue and offset, as the SDK decodes them.
+
+    There are ``count`` of them at least, once the broker's queues have what it has acknowledged.
+    """
 
     async def pull() -> dict[tuple[str, int, int], StoredMessage]:
         found = {}
-        async with open_admin(name_servers=name_server) as admin:
+        async with open_admin(name_servers=name_server, timeout_s=PATIENT_S) as admin:
+            await until_readable(admin, topic, count)
             for address, queue in queues_of(await admin.route(topic), topic):
                 offset, end = 0, await admin.max_offset(address, queue)
                 while offset < end:
@@ -84,7 +94,7 @@ def stored(name_server: str, topic: str) -> dict[tuple[str, int, int], StoredMes
 def test_a_topic_reads_as_the_sdk_reads_it(spark: "SparkSession", name_server: str) -> None:
     make_topic(name_server, "Read", 3)
     fill(name_server, "Read", range(300))
-    expected = stored(name_server, "Read")
+    expected = stored(name_server, "Read", 300)
     names = [*topic_of(spark, name_server, "Read").columns, "broker", "offsetMsgId", "bodyCrc"]
     rows = topic_of(spark, name_server, "Read", columns=",".join(names)).collect()
     assert len(rows) == len(expected) == 300
@@ -107,7 +117,7 @@ def test_a_topic_reads_as_the_sdk_reads_it(spark: "SparkSession", name_server: s
 def test_options_choose_what_is_read(spark: "SparkSession", name_server: str) -> None:
     make_topic(name_server, "Chosen", 2)
     fill(name_server, "Chosen", range(100))
-    expected = stored(name_server, "Chosen")
+    expected = stored(name_server, "Chosen", 100)
     broker = next(iter(expected))[0]
     queues = [f"{broker}:{number}" for number in (0, 1)]
     ends = [sum(key[1] == number for key in expected) for number in (0, 1)]
@@ -146,8 +156,8 @@ def test_rows_are_sent_as_messages(spark: "SparkSession", name_server: str) -> N
         "concat('customer', id % 7) as queueKey",
     )
     writer = rows.write.format("rocketmq").option("nameserver", name_server)
-    writer.option("topic", "Written").mode("append").save()
-    found = stored(name_server, "Written")
+    writer.options(**PATIENT_WRITES).option("topic", "Written").mode("append").save()
+    found = stored(name_server, "Written", 200)
     assert len(found) == 200
     queues: dict[int, set[int]] = {}
     order: dict[tuple[int, int], list[int]] = {}
@@ -172,11 +182,11 @@ def test_a_further_thread_writes_when_it_has_registered_too(
     def write() -> None:
         register(spark)
         writer = rows.write.format("rocketmq").option("nameserver", name_server)
-        writer.option("topic", "Beside").mode("append").save()
+        writer.options(**PATIENT_WRITES).option("topic", "Beside").mode("append").save()
 
     with ThreadPoolExecutor(1) as others:
         others.submit(write).result()
-    assert len(stored(name_server, "Beside")) == 20
+    assert len(stored(name_server, "Beside", 20)) == 20
 
 
 def test_a_stream_goes_on_where_it_was_with_new_queues_too(
@@ -206,7 +216,7 @@ def test_a_stream_goes_on_where_it_was_with_new_queues_too(
     assert sorted(int(row.properties["number"]) for row in rows) == list(range(180))
 
     async def committed() -> int:
-        async with open_admin(name_servers=name_server) as admin:
+        async with open_admin(name_servers=name_server, timeout_s=PATIENT_S) as admin:
             found = [
                 await admin.group_offset(address, "spark_group", queue)
                 for address, queue in queues_of(await admin.route("Stream"), "Stream")
@@ -228,13 +238,14 @@ def test_a_stream_is_sent_on_each_row_with_its_own_name(
     messages = reader.option("maxOffsetsPerTrigger", "50").load()
     writer = messages.select("body", "keys", "tags").writeStream.format("rocketmq")
     writer = writer.option("nameserver", name_server).option("topic", "To")
+    writer = writer.options(**PATIENT_WRITES)
     writer = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
     query = writer.start()
     assert query.awaitTermination(300)
-    found = stored(name_server, "To").values()
-    bodies = sorted(message.body for message in stored(name_server, "From").values())
+    found = stored(name_server, "To", 120).values()
+    bodies = sorted(message.body for message in stored(name_server, "From", 120).values())
     assert sorted(message.decompressed_body() for message in found) == sorted(
-        message.decompressed_body() for message in stored(name_server, "From").values()
+        message.decompressed_body() for message in stored(name_server, "From", 120).values()
     )
     assert len(bodies) == 120
     names = {message.properties["SPARK_ROW"] for message in found}

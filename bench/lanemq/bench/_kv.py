@@ -36,7 +36,7 @@ from ._results import median_ratios, this_machine
 
 OURS, THEIRS = "lanemq", "etcd"
 NAMESPACE: Final = "bench"
-SETTINGS: Final = {"flushDiskType": "SYNC_FLUSH"}
+SETTINGS: Final = {"flushDiskType": "SYNC_FLUSH", "syncFlushTimeout": "60000"}
 ETCD_CLIENT: Final = "v3.5.21"
 GO_MODULE: Final = (
     "module lanemq/bench/kv\n\ngo 1.22\n\nrequire go.etcd.io/etcd/client/v3 " + ETCD_CLIENT + "\n"
@@ -190,7 +190,7 @@ async def _etcd(folder: Path) -> AsyncIterator[str]:
                 async for piece in stream:
                     data += piece
                 return HEALTHY in data
-        except OSError:
+        except (OSError, trio.BrokenResourceError):
             return False
 
     daemon = Daemon("etcd", command, folder=folder, ready=is_healthy)

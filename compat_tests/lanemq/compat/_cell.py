@@ -12,14 +12,18 @@ from contextlib import asynccontextmanager, suppress
 import trio
 
 from lanemq.wire import RequestCode
+from lanemq.wire.logical import parse_progress_topic
 
 from ._cell_consumers import Consumer, LitePuller, Puller
 from ._cell_producers import Producer, TransactionProducer
 from ._driver import Driver
 from ._errors import CompatError, NotApplicable
 from ._servers import Cluster
+from ._store_view import committed_offsets
 
 CLOSE_S = 30.0
+COMMITTED_S = 60.0
+"""How long a client may keep an offset for itself: some look at what to tell after ten seconds."""
 
 
 class Cell:
@@ -69,6 +73,28 @@ class Cell:
             for address in await control.masters():
                 await control.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, start)
         return group
+
+    async def until_committed(self, group: str, topic: str, count: int) -> None:
+        """Wait until the brokers know that a group has read so many messages of a new topic.
+
+        Returns after ``COMMITTED_S`` in any case: what the group is given next tells.
+        """
+        with trio.move_on_after(COMMITTED_S):
+            while await self._committed(group, topic) < count:  # noqa: ASYNC110 - another process
+                await trio.sleep(0.1)
+
+    async def _committed(self, group: str, topic: str) -> int:
+        ends: dict[tuple[str, int], int] = {}
+        for address in await self.cluster.control.masters():
+            for (reader, name), queues in (await committed_offsets(address)).items():
+                logical = parse_progress_topic(name)
+                if reader != group or topic != (name if logical is None else logical.topic):
+                    continue
+                for queue_id, offset in queues.items():
+                    # A logical queue is the same at all brokers, any other is its broker's own.
+                    place = (address if logical is None else "", queue_id)
+                    ends[place] = max(offset, ends.get(place, 0))
+        return sum(ends.values())
 
     async def partner(self, client: str) -> "Cell":
         """Return the same cell with another client; raises ``NotApplicable`` if it is missing."""

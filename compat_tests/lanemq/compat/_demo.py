@@ -37,6 +37,7 @@ from ._errors import PeersMissing
 from ._messages import Outgoing
 from ._peers import java_driver, missing_tools, peers_required
 from ._servers import Cluster, lanemq_cluster, running
+from ._waiting import PATIENT_CLIENT, PATIENT_PRODUCER
 
 JAVA_VERSION = "4.9.7"
 JAVA = f"Java {JAVA_VERSION}"
@@ -135,7 +136,9 @@ async def _passage(
 ) -> Passage:
     """Send with the SDK and wait for the messages at the receiver."""
     begun = trio.current_time()
-    async with open_producer("demo-producer", name_servers=cluster.name_server) as producer:
+    async with open_producer(
+        "demo-producer", name_servers=cluster.name_server, options=PATIENT_PRODUCER
+    ) as producer:
         for message in _addressed(topic):
             await producer.send(
                 Message(
@@ -173,7 +176,7 @@ async def _python_receiver(cluster: Cluster, topic: str) -> AsyncIterator[Callab
         name_servers=cluster.name_server,
         subscriptions={topic: "*"},
         listener=ConcurrentListener(handle),
-        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
+        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=PATIENT_CLIENT),
     ):
         yield lambda: seen
 

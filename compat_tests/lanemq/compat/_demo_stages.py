@@ -19,6 +19,7 @@ from lanemq.sdk import (
 )
 
 from ._servers import Cluster
+from ._waiting import PATIENT_CLIENT, PATIENT_PRODUCER
 
 TOPIC: Final = "demo-stages"
 STAGES: Final = (2, 3, 7)
@@ -69,7 +70,9 @@ async def consume_in_stages(cluster: Cluster) -> Staged:
         if len(handled) >= sum(STAGES):
             done.set()
 
-    async with open_producer("demo-stages", name_servers=cluster.name_server) as producer:
+    async with open_producer(
+        "demo-stages", name_servers=cluster.name_server, options=PATIENT_PRODUCER
+    ) as producer:
         for number in range(sum(STAGES)):
             await producer.send(Message(topic=TOPIC, body=b"%d" % number))
     async with open_push_consumer(
@@ -77,7 +80,7 @@ async def consume_in_stages(cluster: Cluster) -> Staged:
         name_servers=cluster.name_server,
         subscriptions={TOPIC: "*"},
         listener=StagedConcurrentListener(handle, STAGES),
-        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
+        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=PATIENT_CLIENT),
     ):
         with trio.move_on_after(CONSUME_S):
             await done.wait()

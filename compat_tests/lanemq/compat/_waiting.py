@@ -5,8 +5,17 @@ from typing import Final
 
 import trio
 
+from lanemq.sdk import ClientOptions, ProducerOptions, RemotingOptions
+
 PATIENT_S: Final = 60.0
 """How long one question of the tests' own to a server may take. A busy machine is no failure."""
+CALL_S: Final = 20.0
+"""How long one call of an SDK's client may take, where the default is 3 s. What is asked again
+after a failure is asked within the time that tests wait for it."""
+PATIENT_CLIENT: Final = ClientOptions(
+    call_timeout_s=CALL_S, remoting=RemotingOptions(connect_timeout_s=CALL_S)
+)
+PATIENT_PRODUCER: Final = ProducerOptions(send_timeout_s=CALL_S, client=PATIENT_CLIENT)
 
 
 async def until(holds: Callable[[], Awaitable[bool]], *, within_s: float = 90.0) -> None:

@@ -1,12 +1,22 @@
-"""Requirements of tests of the Spark part."""
+"""Requirements of tests of the Spark part, and patience for their clusters."""
 
 import importlib.util
 import shutil
 from typing import Final
 
+from lanemq.compat._waiting import PATIENT_S, until
+from lanemq.sdk import ClientOptions, ProducerOptions
+from lanemq.sdk.admin import AdminClient, queues_of
+
 from .peers import missing
 
 PACKAGES: Final = ("numpy", "pyarrow", "pyspark")
+PATIENT: Final = ProducerOptions(
+    send_timeout_s=PATIENT_S, client=ClientOptions(call_timeout_s=PATIENT_S)
+)
+"""Options of producers that fill topics: a busy machine fails no send, and none is sent twice."""
+PATIENT_WRITES: Final = {"sendTimeoutMs": str(round(PATIENT_S * 1000))}
+"""The same for Spark's writes."""
 
 
 def require_packages(*more: str) -> None:
@@ -21,3 +31,16 @@ def require_java() -> None:
     """Skip, or fail, a test without a JDK, which Spark runs on."""
     if shutil.which("java") is None:
         missing("a JDK of version 17 needed: no java on PATH")
+
+
+async def until_readable(admin: AdminClient, topic: str, count: int) -> None:
+    """Wait until so many messages are in the queues of a topic, which all begin at 0.
+
+    An Apache broker answers a send before its queue has the message.
+    """
+
+    async def are_there() -> bool:
+        queues = queues_of(await admin.route(topic), topic)
+        return sum([await admin.max_offset(*one) for one in queues]) >= count
+
+    await until(are_there)

@@ -10,6 +10,7 @@ from lanemq.sdk import (
     Expression,
     Message,
     ReceivedMessage,
+    RemotingOptions,
     SendResult,
     SendStatus,
     Sql,
@@ -36,6 +37,7 @@ def client_options(arguments: Arguments) -> ClientOptions:
         heartbeat_interval_s=2.0,
         route_refresh_s=1.0,
         call_timeout_s=CALL_S,
+        remoting=RemotingOptions(connect_timeout_s=CALL_S),
     )
 
 

@@ -1,7 +1,5 @@
 """Push consumers: concurrent, broadcasting, resuming."""
 
-import trio
-
 from .._cell import Cell
 from .._messages import Outgoing
 from .._scenario import expect_equal, scenario
@@ -51,7 +49,7 @@ async def broadcast(cell: Cell) -> None:
             expect_equal("bodies", sorted(consumer.bodies), sorted(bodies))
 
 
-@scenario("resume")
+@scenario("resume", long=True)
 async def resume(cell: Cell) -> None:
     """A group that stopped goes on where it was, also with what came meanwhile."""
     topic = await cell.topic()
@@ -62,7 +60,7 @@ async def resume(cell: Cell) -> None:
                 await producer.send(Outgoing(topic, b"before %d" % number))
             await consumer.receive(20)
             # We hear of a delivery before the client has its listener's answer.
-            await trio.sleep(3)
+            await cell.until_committed(group, topic, 20)
         meanwhile = [b"meanwhile %d" % number for number in range(20)]
         for body in meanwhile:
             await producer.send(Outgoing(topic, body))

@@ -2,7 +2,7 @@
 
 import trio
 
-from .._cell import Cell
+from .._cell import COMMITTED_S, Cell
 from .._errors import NotApplicable
 from .._facts import asks_what_server_lacks
 from .._messages import Outgoing
@@ -55,7 +55,7 @@ async def commit_offsets(cell: Cell) -> None:
             await producer.send(Outgoing(topic, b"%d" % number), queue_id=0)
         for offset in (3, 5, 2):
             await puller.commit(0, offset)
-            with trio.move_on_after(20):
+            with trio.move_on_after(COMMITTED_S):
                 # Some clients keep it for a moment before they tell the server.
                 while await puller.offset("committed", 0) != offset:  # noqa: ASYNC110
                     await trio.sleep(0.1)

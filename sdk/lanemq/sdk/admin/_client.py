@@ -249,5 +249,5 @@ async def open_admin(
     if isinstance(found, Endpoint):
         found = await fetch_name_servers(found, dial)
     async with open_remoting_client(credentials=credentials, tls=tls, dial=dial) as client:
-        options = ClientOptions(credentials=credentials, tls=tls)
+        options = ClientOptions(call_timeout_s=timeout_s, credentials=credentials, tls=tls)
         yield AdminClient(client, found, timeout_s=timeout_s, options=options)

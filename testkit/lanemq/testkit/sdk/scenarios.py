@@ -20,6 +20,7 @@ from lanemq.sdk._errors import (
 )
 from lanemq.sdk._messages import Message, Outcome, ReceivedMessage, SendStatus
 from lanemq.sdk._options import (
+    ClientOptions,
     ConsumeFrom,
     LitePullOptions,
     ProducerOptions,
@@ -30,8 +31,14 @@ from lanemq.sdk.net._remoting import RemotingOptions
 from lanemq.sdk.observe._send_hooks import SendAttempt, SendHook
 from lanemq.wire.bodies import MessageQueue, TopicConfig
 
-FIRST = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
-READ_ALL = LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET, auto_commit=False)
+CALL_S = 20.0
+"""For one call: the defaults of 3 and 5 s are too short for a server on a busy machine."""
+PATIENT = ClientOptions(call_timeout_s=CALL_S, remoting=RemotingOptions(connect_timeout_s=CALL_S))
+FIRST = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=PATIENT)
+READ_ALL = LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET, auto_commit=False, client=PATIENT)
+READING = LitePullOptions(client=PATIENT)
+SEND = ProducerOptions(send_timeout_s=30.0, client=PATIENT)
+"""Far longer than a send takes: the machine may be busy."""
 NOBODY = "127.0.0.1:1"
 
 
@@ -39,10 +46,14 @@ def bodies(count: int, start: int = 0) -> list[bytes]:
     return [b"%d" % number for number in range(start, start + count)]
 
 
+def open_admin(kit: Any) -> Any:
+    return kit.sdk_admin.open_admin(name_servers=kit.name_servers, timeout_s=CALL_S)
+
+
 async def topic_of(kit: Any, name: str, queues: int = 2) -> str:
     """A topic of this run, which is there and can be found."""
     topic: str = kit.name(name)
-    async with kit.sdk_admin.open_admin(name_servers=kit.name_servers) as admin:
+    async with open_admin(kit) as admin:
         for cluster in (await admin.cluster()).cluster_addr_table:
             for address in await admin.masters(cluster):
                 await admin.put_topic(address, TopicConfig(topic, queues, queues))
@@ -62,13 +73,15 @@ async def fill(kit: Any, topic: str, count: int, *, queue_id: int | None = None)
     An Apache broker answers a send before its consume queue has the message.
     """
     ends: dict[MessageQueue, int] = {}
-    async with kit.sdk.open_producer("fillers", name_servers=kit.name_servers) as producer:
+    async with kit.sdk.open_producer(
+        "fillers", name_servers=kit.name_servers, options=SEND
+    ) as producer:
         queues = await producer.publish_queues(topic)
         for number, body in enumerate(bodies(count)):
             at = number % len(queues) if queue_id is None else queue_id
             result = await producer.send(Message(topic=topic, body=body), queue=queues[at])
             ends[result.queue] = result.queue_offset + 1
-    async with kit.sdk_admin.open_admin(name_servers=kit.name_servers) as admin:
+    async with open_admin(kit) as admin:
         for _ in range(600):
             table = (await admin.topic_status(topic)).offset_table
             if all(queue in table and table[queue].max_offset >= ends[queue] for queue in ends):
@@ -96,7 +109,9 @@ async def read_all(kit: Any, topic: str, count: int) -> list[ReceivedMessage]:
 
 async def sends_of_every_kind_arrive(kit: Any) -> None:
     topic = await topic_of(kit, "sends")
-    async with kit.sdk.open_producer("senders", name_servers=kit.name_servers) as producer:
+    async with kit.sdk.open_producer(
+        "senders", name_servers=kit.name_servers, options=SEND
+    ) as producer:
         assert producer.group == "senders"
         assert "@" in producer.client_id
         result = await producer.send(Message(topic=topic, body=b"0", tags="A", keys=("k",)))
@@ -125,7 +140,9 @@ async def sends_of_every_kind_arrive(kit: Any) -> None:
 
 async def many_share_a_producer(kit: Any) -> None:
     topic = await topic_of(kit, "shared")
-    async with kit.sdk.open_producer("senders", name_servers=kit.name_servers) as producer:
+    async with kit.sdk.open_producer(
+        "senders", name_servers=kit.name_servers, options=SEND
+    ) as producer:
 
         def sender(part: int) -> Any:
             async def send() -> None:
@@ -141,7 +158,9 @@ async def many_share_a_producer(kit: Any) -> None:
 
 async def a_staged_send_is_stored_stage_by_stage(kit: Any) -> None:
     topic = await topic_of(kit, "staged")
-    async with kit.sdk.open_producer("senders", name_servers=kit.name_servers) as producer:
+    async with kit.sdk.open_producer(
+        "senders", name_servers=kit.name_servers, options=SEND
+    ) as producer:
         async with producer.staged("prizes", [2, 3]) as stage:
             for body in bodies(9):
                 await stage.send(Message(topic=topic, body=body))
@@ -169,7 +188,11 @@ async def hooks_are_told_of_sends(kit: Any) -> None:
         seen.append(("after", attempt.queue.topic, attempt.result is None))
         all_told.set()
 
-    options = ProducerOptions(hooks=(SendHook(before=before, after=after),))
+    options = ProducerOptions(
+        hooks=(SendHook(before=before, after=after),),
+        send_timeout_s=SEND.send_timeout_s,
+        client=PATIENT,
+    )
     async with kit.sdk.open_producer(
         "senders", name_servers=kit.name_servers, options=options
     ) as producer:
@@ -469,7 +492,9 @@ async def errors_are_raised_where_the_call_was_made(kit: Any) -> None:
                 raise AssertionError("it opened")
         except InvalidName:
             pass
-    async with kit.sdk.open_producer("senders", name_servers=kit.name_servers) as producer:
+    async with kit.sdk.open_producer(
+        "senders", name_servers=kit.name_servers, options=SEND
+    ) as producer:
         try:
             await producer.send(Message(topic=topic, body=b"x", properties={"TAGS": "A"}))
         except MessageRejected as error:
@@ -479,7 +504,7 @@ async def errors_are_raised_where_the_call_was_made(kit: Any) -> None:
         else:
             raise AssertionError("a property of the system was sent as one of the user")
     async with kit.sdk.open_lite_pull_consumer(
-        kit.name("readers"), name_servers=kit.name_servers
+        kit.name("readers"), name_servers=kit.name_servers, options=READING
     ) as consumer:
         try:
             await consumer.queues_of(kit.name("nowhere"))
@@ -507,7 +532,9 @@ async def errors_are_raised_where_the_call_was_made(kit: Any) -> None:
 
 async def a_closed_client_says_so(kit: Any) -> None:
     topic = await topic_of(kit, "closed")
-    async with kit.sdk.open_producer("senders", name_servers=kit.name_servers) as producer:
+    async with kit.sdk.open_producer(
+        "senders", name_servers=kit.name_servers, options=SEND
+    ) as producer:
         await producer.send(Message(topic=topic, body=b"x"))
     try:
         await producer.send(Message(topic=topic, body=b"y"))
@@ -516,7 +543,7 @@ async def a_closed_client_says_so(kit: Any) -> None:
     else:
         raise AssertionError("a closed producer sent")
     async with kit.sdk.open_lite_pull_consumer(
-        kit.name("readers"), name_servers=kit.name_servers
+        kit.name("readers"), name_servers=kit.name_servers, options=READING
     ) as consumer:
         pass
     try:
@@ -538,7 +565,7 @@ async def a_poll_ends_when_its_consumer_is_closed(kit: Any) -> None:
     ended: list[str] = []
     polling = kit.event()
     async with kit.sdk.open_lite_pull_consumer(
-        kit.name("readers"), name_servers=kit.name_servers
+        kit.name("readers"), name_servers=kit.name_servers, options=READING
     ) as consumer:
         await consumer.subscribe(topic)
 
@@ -559,7 +586,7 @@ async def a_poll_ends_when_its_consumer_is_closed(kit: Any) -> None:
 async def an_administrator_sees_topics_and_groups(kit: Any) -> None:
     topic = await topic_of(kit, "administered")
     await fill(kit, topic, 3)
-    async with kit.sdk_admin.open_admin(name_servers=kit.name_servers) as admin:
+    async with open_admin(kit) as admin:
         status = await admin.topic_status(topic)
         assert sum(offsets.max_offset for offsets in status.offset_table.values()) == 3
         assert topic in await admin.topics()
@@ -614,7 +641,7 @@ async def transactions_are_ended_as_the_application_says(kit: Any) -> None:
         raise ZeroDivisionError("the application's own")
 
     async with kit.sdk.open_transaction_producer(
-        kit.name("payers"), name_servers=kit.name_servers, check=check
+        kit.name("payers"), name_servers=kit.name_servers, check=check, options=SEND
     ) as producer:
         for body, execute in ((b"0", commit), (b"1", roll_back), (b"2", commit)):
             result = await producer.send_in_transaction(Message(topic=topic, body=body), execute)

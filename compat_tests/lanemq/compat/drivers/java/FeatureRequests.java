@@ -82,7 +82,9 @@ final class FeatureRequests {
                         replier.producer.send(MessageUtil.createReplyMessage(message, body));
                     }
                 } catch (Exception failure) {
+                    // A broker that has not heard of the one who asks yet refuses the reply.
                     failure.printStackTrace();
+                    return ConsumeConcurrentlyStatus.RECONSUME_LATER;
                 }
                 return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
             }

@@ -162,6 +162,7 @@ public class Access {
     private static <T extends ClientConfig> T place(T client, String nameServer) {
         client.setNamesrvAddr(nameServer);
         client.setInstanceName("access-" + NUMBER.incrementAndGet());
+        client.setMqClientApiTimeout(15000); // a busy machine is no refusal
         return client;
     }
 

@@ -12,13 +12,12 @@ from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.message import StoredMessage
 
 from ..._messages import Message
-from ..._options import ProducerOptions
 from ..._producer import open_producer
 from .._client import AdminClient, queues_of
 from .._messages import LONG_MAX, PullStatus, message_id
 from ._command import Output, command, fail
 from ._found import body_of, message_value, show
-from ._send import send_status
+from ._send import send_status, sender_options
 from ._text import message_line, parse_moment
 
 MESSAGES_PER_PULL = 32
@@ -106,7 +105,7 @@ async def _send_again(admin: AdminClient, out: Output, message: StoredMessage) -
         keys=message.keys,
         properties=copied,
     )
-    options = ProducerOptions(client=admin.client_options)
+    options = sender_options(admin)
     async with open_producer(
         "ReSendMsgById", name_servers=admin.name_servers, options=options
     ) as sender:

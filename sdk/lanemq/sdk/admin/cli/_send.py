@@ -43,7 +43,7 @@ async def send_message(
         queue = MessageQueue(topic, broker_name, queue_id if queue_id is not None else 0)
         await _check_queue(admin, queue)
     group = f"admin_{time.time_ns() // 1_000_000}"
-    options = ProducerOptions(client=admin.client_options)
+    options = sender_options(admin)
     async with open_producer(group, name_servers=admin.name_servers, options=options) as producer:
         result = await producer.send(message, queue=queue)
     out.line(f"{'#Broker Name':<32}  {'#QID':<4}  {'#Send Result':<20}    #MsgId")
@@ -59,6 +59,12 @@ async def send_message(
         "messageId": result.message_id,
         "offsetId": result.offset_id,
     }
+
+
+def sender_options(admin: AdminClient) -> ProducerOptions:
+    """Return a producer's options by which a send has as long as any other request of a command."""
+    client = admin.client_options
+    return ProducerOptions(client=client, send_timeout_s=client.call_timeout_s)
 
 
 def send_status(result: SendResult) -> str:
