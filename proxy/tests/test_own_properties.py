@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lanemq.proxy.broker._config import BrokerConfig
-from lanemq.proxy.broker.handlers._own_properties import OwnProperties
+from lanemq.proxy.broker.handlers._own_properties import Kind, OwnProperties
 from lanemq.wire.message import decode_properties
 
 SEGMENTS = st.sampled_from(
@@ -13,6 +13,9 @@ SEGMENTS = st.sampled_from(
         "TAGS\x01A",
         "DELAY\x013",
         "TRAN_MSG\x01true",
+        "TRAN_MSG\x01True",
+        "XTRAN_MSG\x01true",
+        "TIMER_DELAY_SEC\x013",
         "CLUSTER\x01another",
         "TRACE_ON\x01false",
         "XWAIT\x01false",
@@ -35,7 +38,7 @@ TEXTS = st.builds(
 def test_each_message_is_stored_with_its_own(texts: list[str]) -> None:
     own = OwnProperties(BrokerConfig())
     for text in (*texts, *texts):
-        stored, waits, is_plain = own.to_store(text)
+        stored, waits, kind = own.to_store(text)
         sent = decode_properties(text)
         added = decode_properties(own.tail)
         assert (
@@ -44,8 +47,13 @@ def test_each_message_is_stored_with_its_own(texts: list[str]) -> None:
         )
         assert stored.endswith(own.tail)
         assert waits == (sent.get("WAIT") != "false")
-        if "DELAY" in sent or "TRAN_MSG" in sent:
-            assert not is_plain
+        if sent.keys() & {"DELAY", "TIMER_DELAY_SEC"}:
+            assert kind is Kind.SPECIAL
+        elif "TRAN_MSG" in sent:
+            assert kind is not Kind.PLAIN
+        if kind is Kind.HALF:
+            assert sent["TRAN_MSG"] == "true"
+            assert not sent.keys() & {"DELAY", "TIMER_DELAY_SEC"}
 
 
 def test_a_message_with_nothing_but_its_unique_key() -> None:
@@ -53,7 +61,13 @@ def test_a_message_with_nothing_but_its_unique_key() -> None:
     for end in ("", "\x02", "\x02WAIT\x01true", "\x02WAIT\x01true\x02"):
         for key in ("U1", "U2"):
             stored = f"UNIQ_KEY\x01{key}\x02{own.tail}"
-            assert own.to_store(f"UNIQ_KEY\x01{key}{end}") == (stored, True, True)
+            assert own.to_store(f"UNIQ_KEY\x01{key}{end}") == (stored, True, Kind.PLAIN)
+
+
+def test_a_half_message_as_clients_send_it() -> None:
+    own = OwnProperties(BrokerConfig())
+    for text in ("UNIQ_KEY\x01U\x02WAIT\x01true\x02TRAN_MSG\x01true\x02PGROUP\x01pg",) * 2:
+        assert own.to_store(text)[2] is Kind.HALF
 
 
 def test_what_is_known_does_not_grow_with_what_peers_send() -> None:

@@ -1,9 +1,13 @@
 """A half message is seen by nobody until its transaction is committed, and once then."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
 
 from lanemq.testkit.clocks import StandingClock
 from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker, send_header
@@ -18,11 +22,12 @@ COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
 BORN_MS = 1_700_000_000_000
 PROPERTIES = {"TRAN_MSG": "true", "PGROUP": "pg", "UNIQ_KEY": "U1", "TAGS": "A"}
 TIMEOUT_MS = 6000
+ORIGIN = "TRAN_PREPARED_QUEUE_OFFSET"
 
 
 async def send_half(client: Client, key: str = "U1", **changes: object) -> Frame:
     properties = PROPERTIES | {"UNIQ_KEY": key} | changes.pop("properties", {})  # type: ignore[operator]
-    answer = await client.send("T", key.encode(), properties, sys_flag=4, **changes)
+    answer = await client.send("T", key.encode(), properties, **{"sys_flag": 4, **changes})
     assert answer.code == 0, answer.remark
     return answer
 
@@ -315,3 +320,66 @@ async def test_clients_cannot_write_into_the_queues_of_transactions(client: Clie
     for topic in (HALF, OP, ASIDE):
         fields = send_header(topic).to_letters()
         assert (await client.call(RequestCode.SEND_MESSAGE_V2, fields, b"x")).code == 16
+
+
+@settings(max_examples=20)
+@given(
+    born_host=st.sampled_from(["127.0.0.1", "::1"]),
+    changes=st.fixed_dictionaries(
+        {},
+        optional={
+            "flag": st.integers(-(2**31), 2**31 - 1),
+            "queue_id": st.integers(0, 3),
+            "reconsume_times": st.integers(0, 3),
+            "sys_flag": st.sampled_from([0, 1, 4, 5, 12]),
+            "properties": st.dictionaries(
+                st.sampled_from(("KEYS", "REAL_TOPIC", "REAL_QID", ORIGIN, "WAIT", "CLUSTER", "x")),
+                st.sampled_from(["0", "1", "another", "ä"]),
+                max_size=4,
+            ),
+        },
+    ),
+)
+async def test_a_committed_message_is_the_same_whether_its_half_message_is_read_or_not(
+    tmp_path_factory: pytest.TempPathFactory, born_host: str, changes: dict[str, Any]
+) -> None:
+    """What came a moment ago is committed without a look into the log; after a start it is not."""
+    folder, found = tmp_path_factory.mktemp("store"), list[object]()
+    async with open_test_broker(folder) as broker:
+        client = broker.connect(born_host)
+        halves = [await send_half(client, **dict(changes)) for _ in range(2)]
+        assert (await end(client, halves[0], COMMIT)).code == 0
+    async with open_test_broker(folder) as broker:
+        client = broker.connect()
+        assert (await end(client, halves[1], COMMIT)).code == 0
+        for message in await client.messages("T", int(str(changes.get("queue_id", 0)))):
+            place = message.queue_offset, message.log_position, message.prepared_transaction_offset
+            assert place[2] == decode_offset_id(halves[place[0]].fields["msgId"])[1]
+            found.append(
+                structs.replace(
+                    message,
+                    queue_offset=0,
+                    log_position=0,
+                    prepared_transaction_offset=0,
+                    store_timestamp_ms=0,
+                )
+            )
+    assert len(found) == 2
+    assert found[0] == found[1]
+
+
+async def test_ends_of_half_messages_that_many_others_followed(tmp_path: Path) -> None:
+    """Only the youngest are at hand; the others are read."""
+    async with open_test_broker(tmp_path) as broker:
+        client = broker.connect()
+        halves = [
+            await client.send("T", b"%d" % n + bytes(1 << 18), PROPERTIES, sys_flag=4)
+            for n in range(20)
+        ]
+        for half in (*halves, *halves):
+            assert (await end(client, half, COMMIT)).code == 0
+        messages = await client.all_messages("T")
+        assert [message.body[:2].rstrip(b"\0") for message in messages] == [
+            b"%d" % n for n in range(20)
+        ]
+        assert len(await client.all_messages(OP)) == 20

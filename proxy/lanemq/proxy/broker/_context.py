@@ -26,6 +26,7 @@ from .handlers._writer import Writer, unwritable
 from .state._clients import ClientRegistry
 from .state._groups import Groups
 from .state._hold import Hold, Holds
+from .state._recent_halves import RecentHalves
 from .state._stages import GroupStages, waiting_topic
 from .state._stats import BrokerStatistics
 from .state._topics import Topics
@@ -110,6 +111,7 @@ class BrokerContext:
             mappings=self.logical.mappings,
             gate=self.logical.gate,
         )
+        self.recent_halves = RecentHalves(store, self.writer.when_settled)
         self.statistics = BrokerStatistics(now_s=self.now_s(), day=time.localtime().tm_yday)
         self.answer_woken: Callable[[list[Hold[Session]]], None] = lambda holds: None
         """Runs a parked pull again, and answers it. Set by the pull handlers."""

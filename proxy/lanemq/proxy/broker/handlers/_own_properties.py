@@ -3,15 +3,33 @@
 Source: RocketMQ 4.9.8, SendMessageProcessor.
 """
 
+import enum
 from typing import Final, final
 
 from lanemq.wire.message import Property, decode_properties
 
 from .._config import BrokerConfig
 
-Kept = tuple[str, bool, bool]
-"""The property string to store, whether the sender lets wait for the disk, and whether the message
-is neither delayed nor part of a transaction nor has a timer for sure."""
+
+class Kind(enum.Enum):
+    """The kind of a message, by its properties."""
+
+    PLAIN = "plain"
+    """Neither delayed nor part of a transaction, and without a timer, for sure."""
+    HALF = "half"
+    """Part of a transaction, for sure, and nothing else."""
+    SPECIAL = "special"
+    """To be looked at more closely."""
+
+
+Kept = tuple[str, bool, Kind]
+"""The property string to store, whether the sender lets wait for the disk, and the kind."""
+
+_DELAY: Final = f"{Property.DELAY}\x01"
+_TIMERS: Final = "TIMER_D"
+"""It is in the names of all properties that set a timer."""
+_HALF: Final = f"{Property.TRAN_MSG}\x01"
+_IS_HALF: Final = f"{_HALF}true"
 
 _UNIQUE_AT_FIRST: Final = f"{Property.UNIQ_KEY}\x01"
 _KNOWN_MAX: Final = 256
@@ -58,8 +76,8 @@ class OwnProperties:
 
     def _learn(self, rest: str) -> Kept:
         """Look at what follows the unique key, from the separator on."""
-        stored, waits, is_plain = self._look(rest)
-        kept = stored if stored[0] == "\x02" else f"\x02{stored}", waits, is_plain
+        stored, waits, kind = self._look(rest)
+        kept = stored if stored[0] == "\x02" else f"\x02{stored}", waits, kind
         if len(rest) <= _KNOWN_CHARACTERS_MAX:
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
@@ -71,8 +89,7 @@ class OwnProperties:
 
         The string to store is that of ``added_to``.
         """
-        # All names of timers' properties have TIMER_D in them.
-        is_plain = not ("DELAY\x01" in text or "TRAN_MSG\x01" in text or "TIMER_D" in text)
+        kind = _kind_of(text)
         wait_at = text.find("WAIT\x01")
         if (
             "CLUSTER\x01" in text
@@ -82,7 +99,7 @@ class OwnProperties:
             or (wait_at > 0 and text[wait_at - 1] != "\x02")
         ):
             waits = decode_properties(text).get(Property.WAIT) != "false"
-            return self.added_to(text), waits, is_plain
+            return self.added_to(text), waits, kind
         waits = True
         if wait_at > 0:  # the wish to wait for the disk is obeyed, not stored
             waits = not text.startswith("false", wait_at + 5)
@@ -90,7 +107,7 @@ class OwnProperties:
             text = text[:wait_at] + (text[end:] if end else "")
         if text and text[-1] != "\x02":
             text += "\x02"
-        return text + self.tail, waits, is_plain
+        return text + self.tail, waits, kind
 
     def added_to(self, text: str) -> str:
         """Return the property string to store: without WAIT, with this broker's properties."""
@@ -104,3 +121,12 @@ class OwnProperties:
             and not part.startswith("WAIT\x01")
         ]
         return "".join([f"{part}\x02" for part in kept]) + self.tail
+
+
+def _kind_of(text: str) -> Kind:
+    if _DELAY in text or _TIMERS in text:
+        return Kind.SPECIAL
+    if _HALF not in text:
+        return Kind.PLAIN
+    is_half = text.count(_HALF) == 1 and _IS_HALF in text.split("\x02")
+    return Kind.HALF if is_half else Kind.SPECIAL

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, Protocol, final
 
 from lanemq.storage import NewMessage
-from lanemq.wire import Refused, RequestCode
+from lanemq.wire import Refused, RequestCode, SystemTopic
 from lanemq.wire.frame import FLAG_ONEWAY, Frame
 from lanemq.wire.headers import SendMessage
 from lanemq.wire.logical import SEGMENT_FIELD
@@ -25,7 +25,8 @@ from .._context import BrokerContext
 from .._results import Moved, Stored
 from ..timers._sends import TimedSends
 from ._flushes import Flushes
-from ._own_properties import OwnProperties
+from ._half_sends import half_sends
+from ._own_properties import Kind, OwnProperties
 from ._send_special import STORED_FLAGS, SpecialSends, choose_queue
 
 Sent = Stored | Moved | Frame
@@ -177,6 +178,7 @@ def _ordinary_sends(broker: BrokerContext, own: OwnProperties, *, waits: bool) -
     find_target, append = broker.topics.target, broker.writer.append
     count_put, store_host = broker.statistics.put, broker.store_host
     to_store = own.to_store
+    append_half, plain, half = half_sends(broker), Kind.PLAIN, Kind.HALF
 
     def send(
         *,
@@ -194,28 +196,32 @@ def _ordinary_sends(broker: BrokerContext, own: OwnProperties, *, waits: bool) -
         target = find_target(topic)
         if target is None or not target.is_plain or config.start_accept_send_request_time_stamp:
             return None
-        text, wishes_flush, is_plain = to_store(properties)
-        if not is_plain:
+        text, wishes_flush, kind = to_store(properties)
+        if kind is not plain and (kind is not half or is_exact):
             return None
         if not 0 <= queue_id < target.queues_max:
             if is_exact:
                 return None
             queue_id = choose_queue(mappings, target, queue_id)
         topic = target.config.topic_name
-        put = append(
-            NewMessage(
-                topic=topic,
-                queue_id=queue_id,
-                body=body,
-                properties=text.encode(),
-                flag=flag,
-                sys_flag=sys_flag & STORED_FLAGS | target.sys_flag,
-                born_timestamp_ms=born_timestamp_ms,
-                born_host=born_host,
-                store_host=store_host,
-                reconsume_times=reconsume_times,
-            )
+        message = NewMessage(
+            topic=topic,
+            queue_id=queue_id,
+            body=body,
+            properties=text.encode(),
+            flag=flag,
+            sys_flag=sys_flag & STORED_FLAGS | target.sys_flag,
+            born_timestamp_ms=born_timestamp_ms,
+            born_host=born_host,
+            store_host=store_host,
+            reconsume_times=reconsume_times,
         )
+        if kind is plain:
+            put = append(message)
+        elif (stored := append_half(message)) is not None:
+            put, topic = stored, SystemTopic.TRANSACTION_HALF
+        else:
+            return None
         position, size_bytes = put.log_position, put.size_bytes
         count_put(topic, 1, size_bytes)
         return Stored(

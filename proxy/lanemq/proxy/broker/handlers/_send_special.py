@@ -134,7 +134,7 @@ class SpecialSends:
         if is_half:
             topic = SystemTopic.TRANSACTION_HALF
             self._topics.ensure(topic, queues=1)
-            put = self._writer.append_half(message)
+            put, _ = self._writer.append_half(message)
         elif message.sys_flag & SysFlag.TRANSACTION_MASK not in (0, SysFlag.TRANSACTION_COMMIT):
             put = self._writer.append(message)
         elif level > 0:

@@ -22,13 +22,14 @@ from lanemq.storage import (
     StoreUnwritable,
 )
 from lanemq.wire import Refused, ResponseCode, SysFlag, SystemTopic
-from lanemq.wire.message import Property, set_property
+from lanemq.wire.message import Property, remove_property, set_property
 
 from ...logical.rules import Gate, Key, TopicMapping
 
 _DELAY = Property.DELAY.encode()
 _REAL_TOPIC = Property.REAL_TOPIC.encode()
 _REAL_QID = Property.REAL_QID.encode()
+_ORIGIN = Property.TRAN_PREPARED_QUEUE_OFFSET.encode()
 _TIMER_OUT_MS = Property.TIMER_OUT_MS.encode()
 
 
@@ -150,30 +151,33 @@ class Writer:
         except MessageIllegal as error:
             raise _illegal(error) from error
 
-    def append_half(self, message: NewMessage) -> Put:
+    def append_half(self, message: NewMessage) -> tuple[Put, NewMessage]:
         """Append a message that is to reach its queue when its transaction is committed.
 
         It waits in RMQ_SYS_TRANS_HALF_TOPIC. What could not be stored then is refused now
         (MESSAGE_ILLEGAL); other errors as ``append``: one for a queue that goes on elsewhere
-        better waits there.
+        better waits there. Returns its place, and the message that was stored: as none that stands
+        for an earlier one, whatever its sender says.
         """
         if message.topic in self._mappings:
             self.enter(message.topic, message.queue_id)
-        properties = set_property(message.properties, _REAL_TOPIC, message.topic.encode())
+        properties = message.properties
+        if _ORIGIN in properties:
+            properties = remove_property(properties, _ORIGIN)
+        properties = set_property(properties, _REAL_TOPIC, message.topic.encode())
         properties = set_property(properties, _REAL_QID, str(message.queue_id).encode())
         try:
             self._check_target(message.topic, message.queue_id)
         except MessageIllegal as error:
             raise _illegal(error) from error
-        return self.append(
-            replace(
-                message,
-                topic=SystemTopic.TRANSACTION_HALF,
-                queue_id=0,
-                properties=properties,
-                sys_flag=message.sys_flag & ~SysFlag.TRANSACTION_MASK,
-            )
+        half = replace(
+            message,
+            topic=SystemTopic.TRANSACTION_HALF,
+            queue_id=0,
+            properties=properties,
+            sys_flag=message.sys_flag & ~SysFlag.TRANSACTION_MASK,
         )
+        return self.append(half), half
 
     def when_settled(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once everything appended by then is in the log and visible, or

@@ -10,7 +10,7 @@ takes every end for the first one.)
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import trio
 
@@ -26,6 +26,7 @@ from ...net._dispatch import Handlers, typed
 from ...net._session import Session
 from .._context import BrokerContext
 from ..handlers._writer import Writer
+from ..state._recent_halves import RecentHalves
 from ..state._stats import BrokerStatistics
 from ..state._topics import Topics
 from ..timers._sends import TimedSends
@@ -42,6 +43,20 @@ Answer = Frame | None | Awaitable[Frame | None]
 
 
 @final
+class _Ended(NamedTuple):
+    """A half message whose transaction ends."""
+
+    offset: int
+    """Its place in the half queue."""
+    origin: int
+    """The place that it had first."""
+    message: NewMessage | None
+    """The message that consumers get; None where it does not say what topic it is for."""
+    level: int = 0
+    """Of its delay; 0 without one."""
+
+
+@final
 class Ends:
     """The handlers of one broker's ends of transactions."""
 
@@ -51,6 +66,7 @@ class Ends:
         commit: Callable[[], None],
         deliveries: Deliveries,
         statistics: BrokerStatistics,
+        recent: RecentHalves,
         store: Store,
         table: HalfTable,
         timed: TimedSends,
@@ -64,6 +80,7 @@ class Ends:
         self._topics = topics
         self._writer = writer
         self._table = table
+        self._recent = recent
         self._deliveries = deliveries
 
     def end(self, header: EndTransaction, frame: Frame, session: Session) -> Answer:
@@ -81,21 +98,20 @@ class Ends:
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         if not self._table.loaded.is_set():
             return self._once_loaded(header, frame, session)
-        half = self._half(header)
-        origin = origin_of(half)
-        offset = self._table.halves.resolve(half.queue_offset, origin)
+        ended = self._recently(header) or self._read(header)
+        origin = ended.origin
+        offset = self._table.halves.resolve(ended.offset, origin)
         if offset is None or offset in self._table.under_way:
             LOGGER.info("%s ends the transaction of %s again", session.peer, header.msg_id)
             return frame.reply()
         if header.commit_or_rollback == SysFlag.TRANSACTION_ROLLBACK:
             return self._answered(frame, self._table.append_op(offset, origin).end)
-        target = target_of(half)
-        if target is None:
+        message = ended.message
+        if message is None:
             remark = "the half message does not say what topic it is for"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        message = committed_message(half, *target)
         try:
-            self._append(message, half)
+            self._append(message, ended.level)
         except SegmentClosed:
             return self._deliver(message, offset, origin, frame)
         return self._answered(frame, self._table.append_op(offset, origin).end)
@@ -107,6 +123,27 @@ class Ends:
         answer = self.end(header, frame, session)
         self._commit()
         return await answer if isinstance(answer, Awaitable) else answer
+
+    def _recently(self, header: EndTransaction) -> _Ended | None:
+        """Return what is named, if it came a moment ago."""
+        half = self._recent.take(header.commit_log_offset)
+        if half is None:
+            return None
+        offset = half.put.queue_offset
+        if offset != header.tran_state_table_offset or half.group != header.producer_group:
+            return None
+        return _Ended(offset, offset, half.committed())
+
+    def _read(self, header: EndTransaction) -> _Ended:
+        """Return what is named, from the log. Raises ``Refused``."""
+        half = self._half(header)
+        target, level = target_of(half), property_of(half, Property.DELAY) or "0"
+        return _Ended(
+            half.queue_offset,
+            origin_of(half),
+            None if target is None else committed_message(half, *target),
+            int(level) if level.isdecimal() else 0,
+        )
 
     def _half(self, header: EndTransaction) -> StoredMessage:
         """Return the half message that is named. Raises ``Refused``."""
@@ -124,12 +161,10 @@ class Ends:
             raise Refused(ResponseCode.SYSTEM_ERROR, problem)
         return half
 
-    def _append(self, message: NewMessage, half: StoredMessage) -> None:
+    def _append(self, message: NewMessage, level: int) -> None:
         """Append the committed message, after its delay if it has one."""
-        writer = self._writer
-        level = property_of(half, Property.DELAY) or "0"
-        if level.isdecimal() and int(level) > 0:
-            put = writer.append_waiting(message, int(level))
+        if level > 0:
+            put = self._writer.append_waiting(message, level)
         else:
             put = self._timed.append_again(message)
         self._statistics.put(message.topic, 1, put.size_bytes)
@@ -185,6 +220,7 @@ def register(handlers: Handlers, broker: BrokerContext, table: HalfTable) -> Non
         topics=broker.topics,
         writer=broker.writer,
         deliveries=Deliveries.of(broker),
+        recent=broker.recent_halves,
         table=table,
         timed=TimedSends.of(broker),
     )

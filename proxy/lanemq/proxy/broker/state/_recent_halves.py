@@ -1,0 +1,90 @@
+"""Half messages that came a moment ago.
+
+Most transactions end at once. What their ends need of the half message is still here then, and
+the log need not be read for it.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, final
+
+from msgspec.structs import replace
+
+from lanemq.storage import NewMessage, Put, Store
+from lanemq.wire import SysFlag
+from lanemq.wire.message import Property, get_property
+
+BYTES_MAX: Final = 4 << 20
+OVERHEAD_BYTES: Final = 512
+"""What one takes beside its record."""
+_GROUP: Final = Property.PGROUP.encode()
+
+
+class Half(NamedTuple):
+    """A half message that is in the log, and the topic and queue that it is for."""
+
+    put: Put
+    message: NewMessage
+    topic: str
+    queue_id: int
+
+    @property
+    def size_bytes(self) -> int:
+        """About how much memory it takes."""
+        return self.put.size_bytes + OVERHEAD_BYTES
+
+    @property
+    def group(self) -> str | None:
+        """The group of its producer."""
+        value = get_property(self.message.properties, _GROUP)
+        return None if value is None else value.decode("utf-8", "replace")
+
+    def committed(self) -> NewMessage:
+        """Return the message that consumers get of it."""
+        message = self.message
+        return replace(
+            message,
+            topic=self.topic,
+            queue_id=self.queue_id,
+            sys_flag=message.sys_flag & ~SysFlag.TRANSACTION_MASK | SysFlag.TRANSACTION_COMMIT,
+            prepared_transaction_offset=self.put.log_position,
+            was_taken=True,
+        )
+
+
+@final
+class RecentHalves:
+    """The youngest half messages of one broker, by their log positions.
+
+    They are found from when they are in the log until they are taken. ``when_settled`` calls back
+    once all that was appended is in the log, or failed.
+    """
+
+    def __init__(self, store: Store, when_settled: Callable[[Callable[[], None]], None]) -> None:
+        self._store = store
+        self._when_settled = when_settled
+        self._appended: list[Half] = []
+        self._stored: dict[int, Half] = {}
+        self._bytes = 0
+
+    def keep(self, half: Half) -> None:
+        """Keep a half message that was appended."""
+        if not self._appended:
+            self._when_settled(self._settled)
+        self._appended.append(half)
+
+    def _settled(self) -> None:
+        appended, self._appended = self._appended, []
+        end, stored = self._store.max_position, self._stored
+        for half in appended:
+            if half.put.end <= end:  # else it could not be written
+                stored[half.put.log_position] = half
+                self._bytes += half.size_bytes
+        while self._bytes > BYTES_MAX:
+            self.take(next(iter(stored)))
+
+    def take(self, log_position: int) -> Half | None:
+        """Return the half message at a position; None where it is not here, or not any more."""
+        half = self._stored.pop(log_position, None)
+        if half is not None:
+            self._bytes -= half.size_bytes
+        return half
