@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 )
 
 const (
@@ -32,9 +33,13 @@ type answer struct {
 	body   []byte
 }
 
+// How many were opened: a writer is known by a name that no other had.
+var opened atomic.Int64
+
 // One connection, shared by all workers, as etcd's client has one.
 type lanemqStore struct {
 	connection net.Conn
+	number     int64
 	writing    sync.Mutex
 	waiting    sync.Map
 	opaque     int
@@ -53,7 +58,7 @@ func openLanemq(address string) (store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &lanemqStore{connection: connection}
+	s := &lanemqStore{connection: connection, number: opened.Add(1)}
 	go s.read()
 	return s, nil
 }
@@ -115,7 +120,7 @@ func (s *lanemqStore) call(code int, fields map[string]string, body []byte) ([]b
 func (s *lanemqStore) worker(number int) (worker, error) {
 	w := &lanemqWorker{
 		store:  s,
-		client: fmt.Sprintf("bench-%d-%d-%p", os.Getpid(), number, s),
+		client: fmt.Sprintf("bench-%d-%d-%d", os.Getpid(), s.number, number),
 		own:    fmt.Sprintf("own/%d", number),
 	}
 	_, err := w.write("delete", step(w.own, 1, nil))
