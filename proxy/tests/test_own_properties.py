@@ -1,4 +1,4 @@
-"""What is stored of a message's properties, whatever the messages before it had."""
+"""The properties that are stored of a message, whatever the messages before it had."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -62,7 +62,7 @@ class KvPlan:
     entries: int = 0
     """Entries of the broker whose size is measured; 0 leaves that out."""
     folder: Path | None = None
-    """Where the servers keep their files; by default in the folder for temporary files."""
+    """The folder of the servers' files; by default the one for temporary files."""
 
 
 async def bench_kv(plan: KvPlan, say: Say) -> KvBench:

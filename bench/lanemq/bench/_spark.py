@@ -60,7 +60,7 @@ class SparkBench(msgspec.Struct, frozen=True):
     ratios: dict[str, float]
     """The median of one measure over that of another."""
     missing: dict[str, str]
-    """What could not be measured -> why."""
+    """The measures that could not be taken -> why."""
 
 
 def measure(

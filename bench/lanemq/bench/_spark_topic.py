@@ -24,7 +24,7 @@ JAVA: Final = "topic, Java push consumer"
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """What is measured; both read all of the topic, with every column, or message, whole."""
+    """The measures; both read all of the topic, with every column, or message, whole."""
 
     messages: int
     body_bytes: int

@@ -35,7 +35,7 @@ class ReadBySpark:
     rows: int = 0
     records: int = 0
     missing: str = ""
-    """What is not on this machine."""
+    """The software that is not on this machine; empty where all is."""
     problem: str = ""
 
     @property

@@ -31,7 +31,7 @@ class Supervisor:
         while True:
             try:
                 await task()
-            except Exception:
+            except Exception:  # costs the task its turn; logged and counted
                 self.failed(name)
                 await trio.sleep(PAUSE_S)
             else:
@@ -43,7 +43,7 @@ class Supervisor:
             await action()
         except OSError:
             raise  # of the disk: it concerns them all
-        except Exception:
+        except Exception:  # as above
             self.failed(name)
 
     def failed(self, name: str) -> None:

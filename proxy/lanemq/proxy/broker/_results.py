@@ -57,7 +57,7 @@ class Stored(Result, frozen=True, gc=False):
     taken_by: int | None = None
     """The queue that has the message, where the broker passed it on for its sender."""
     recall_handle: str | None = None
-    """What its sender may recall the message by, where it has a timer."""
+    """The handle by which its sender may recall the message, where it has a timer."""
 
 
 @final

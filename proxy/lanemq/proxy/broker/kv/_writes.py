@@ -115,7 +115,7 @@ class KvWrites:
         for one in asked:
             try:
                 self._append(one)
-            except Exception as error:
+            except Exception as error:  # costs one write, whose writer is told
                 if not one.frame.is_oneway:
                     one.session.send(failure(one.frame, one.session, error))
         try:

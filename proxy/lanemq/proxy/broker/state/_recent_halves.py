@@ -7,16 +7,11 @@ the log need not be read for it.
 from collections.abc import Callable
 from typing import Final, NamedTuple, final
 
-from msgspec.structs import replace
-
 from lanemq.storage import NewMessage, Put, Store
-from lanemq.wire import SysFlag
-from lanemq.wire.message import Property, get_property
 
 BYTES_MAX: Final = 4 << 20
 OVERHEAD_BYTES: Final = 512
-"""What one takes beside its record."""
-_GROUP: Final = Property.PGROUP.encode()
+"""The memory that one takes beside its record."""
 
 
 class Half(NamedTuple):
@@ -31,24 +26,6 @@ class Half(NamedTuple):
     def size_bytes(self) -> int:
         """About how much memory it takes."""
         return self.put.size_bytes + OVERHEAD_BYTES
-
-    @property
-    def group(self) -> str | None:
-        """The group of its producer."""
-        value = get_property(self.message.properties, _GROUP)
-        return None if value is None else value.decode("utf-8", "replace")
-
-    def committed(self) -> NewMessage:
-        """Return the message that consumers get of it."""
-        message = self.message
-        return replace(
-            message,
-            topic=self.topic,
-            queue_id=self.queue_id,
-            sys_flag=message.sys_flag & ~SysFlag.TRANSACTION_MASK | SysFlag.TRANSACTION_COMMIT,
-            prepared_transaction_offset=self.put.log_position,
-            was_taken=True,
-        )
 
 
 @final

@@ -1,4 +1,4 @@
-"""What a message with a timer is, when it is due, and what it looks like on its way.
+"""The rules of messages with a timer: their marks, the time they are due, their form on the way.
 
 Source: RocketMQ 5.3.3, HookUtils.handleScheduleMessage, SendMessageProcessor,
 TimerMessageStore.convert; RecallMessageProcessor.buildMessage.

@@ -30,7 +30,15 @@ from ..state._recent_halves import RecentHalves
 from ..state._stats import BrokerStatistics
 from ..state._topics import Topics
 from ..timers._sends import TimedSends
-from ._rules import committed_message, origin_of, property_of, resumed_message, target_of
+from ._rules import (
+    committed_at_hand,
+    committed_message,
+    group_of,
+    origin_of,
+    property_of,
+    resumed_message,
+    target_of,
+)
 from ._table import HALF, HalfTable
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.transactions")
@@ -130,9 +138,9 @@ class Ends:
         if half is None:
             return None
         offset = half.put.queue_offset
-        if offset != header.tran_state_table_offset or half.group != header.producer_group:
+        if offset != header.tran_state_table_offset or group_of(half) != header.producer_group:
             return None
-        return _Ended(offset, offset, half.committed())
+        return _Ended(offset, offset, committed_at_hand(half))
 
     def _read(self, header: EndTransaction) -> _Ended:
         """Return what is named, from the log. Raises ``Refused``."""

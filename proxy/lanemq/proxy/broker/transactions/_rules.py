@@ -21,6 +21,7 @@ from lanemq.wire.message import (
     set_property,
 )
 
+from ..state._recent_halves import Half
 from ..state._stored_again import stored_again
 
 QUEUE_ID: Final = 0
@@ -34,8 +35,12 @@ _ORIGIN: Final = Property.TRAN_PREPARED_QUEUE_OFFSET.encode()
 
 def property_of(message: StoredMessage, name: str) -> str | None:
     """Return one property of a message; of most messages here only a few are looked at."""
-    value = get_property(message.properties_data, name.encode())
-    return None if value is None else value.decode("utf-8", "replace")
+    return _text_in(message.properties_data, name)
+
+
+def group_of(half: Half) -> str | None:
+    """Return the producer group of a half message."""
+    return _text_in(half.message.properties, Property.PGROUP)
 
 
 class Verdict(enum.Enum):
@@ -129,11 +134,25 @@ def committed_message(half: StoredMessage, topic: str, queue_id: int) -> NewMess
     look at the first of them.
     """
     properties = remove_property(half.properties_data, _ORIGIN)
-    sys_flag = half.sys_flag & ~SysFlag.TRANSACTION_MASK | SysFlag.TRANSACTION_COMMIT
+    message = stored_again(half, topic, queue_id, properties=properties)
+    return _committed(message, topic, queue_id, half.log_position)
+
+
+def committed_at_hand(half: Half) -> NewMessage:
+    """Make the same of a half message that came a moment ago."""
+    return _committed(half.message, half.topic, half.queue_id, half.put.log_position)
+
+
+def _committed(
+    message: NewMessage, topic: str, queue_id: int, prepared_position: int
+) -> NewMessage:
     return replace(
-        stored_again(half, topic, queue_id, properties=properties),
-        sys_flag=sys_flag,
-        prepared_transaction_offset=half.log_position,
+        message,
+        topic=topic,
+        queue_id=queue_id,
+        sys_flag=message.sys_flag & ~SysFlag.TRANSACTION_MASK | SysFlag.TRANSACTION_COMMIT,
+        prepared_transaction_offset=prepared_position,
+        was_taken=True,
     )
 
 
@@ -162,6 +181,11 @@ def asked_message(half: StoredMessage, target: tuple[str, int]) -> StoredMessage
     topic, queue_id = target
     longer = len(topic.encode()) - len(half.topic.encode())
     return replace(half, topic=topic, queue_id=queue_id, size_bytes=half.size_bytes + longer)
+
+
+def _text_in(properties: bytes, name: str) -> str | None:
+    value = get_property(properties, name.encode())
+    return None if value is None else value.decode("utf-8", "replace")
 
 
 def _number(text: str, otherwise: int) -> int:
