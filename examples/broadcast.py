@@ -43,7 +43,7 @@ async def main() -> None:
             listener=ConcurrentListener(partial(handle, name)),
             options=PushOptions(
                 message_model=MessageModel.BROADCASTING,
-                # Else what is sent while a consumer is still looking for its queues is missed.
+                # Otherwise it would miss messages sent while it is still looking for its queues.
                 consume_from=ConsumeFrom.FIRST_OFFSET,
                 client=ClientOptions(instance=name),  # its progress file needs a name of its own
             ),

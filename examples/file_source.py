@@ -1,10 +1,10 @@
-"""A connector: sends each line of a file, and remembers in the broker how far it has come.
+"""A connector: sends each line of a file, and keeps its progress in the broker.
 
 lanemq serve                       # in another terminal
 python examples/file_source.py     # or: file_source.py HOST:PORT of a name server, and a FILE
 
-However it is killed, the next one goes on where it was: no line is left out, and at most the one
-that was under way is sent twice.
+However it is killed, the next run continues there: no line is left out, and at most the one that
+was under way is sent twice.
 """
 
 import sys

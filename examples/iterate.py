@@ -1,4 +1,4 @@
-"""Read a topic message by message; what is done with counts as consumed."""
+"""Read a topic message by message; each one counts as consumed when the next is asked for."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Read a topic at your own pace, and say yourself how far you are."""
+"""Read a topic at your own pace, and commit your own progress."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Pause a consumer, and change at run time how much it does at once."""
+"""Pause a consumer, and change its concurrency at run time."""
 
 import sys
 from collections.abc import Sequence

@@ -1,12 +1,12 @@
-"""Two steps, joined by topics, which keep how far they have come as keys in the broker.
+"""Two steps, joined by topics, which keep their progress as keys in the broker.
 
 lanemq serve                       # in another terminal
 python examples/pipeline.py        # or: pipeline.py HOST:PORT of a name server, then
                                    #     source FILE, or shout
 
 The source sends the lines of a file, the second step reads them and sends each in capitals.
-Kill either of them whenever you like and begin it again: no line is left out, and at most the
-one that was under way is done twice. All lines go to one queue, which keeps their order, and
+Kill either of them at any time and start it again: no line is left out, and at most the one that
+was under way is done twice. All lines go to one queue, which keeps their order, and
 behind them goes a message with the tag "end".
 """
 

@@ -1,4 +1,4 @@
-"""Ask, and wait for the answer. Apache's brokers know this from 4.6 on."""
+"""Send a request and wait for its reply. Apache's brokers know this from 4.6 on."""
 
 import sys
 from collections.abc import Sequence

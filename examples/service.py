@@ -39,7 +39,7 @@ async def main() -> None:
             print(f"process {os.getpid()} is ready", flush=True)
             received = await anext(aiter(signals))
             print(f"{signal.Signals(received).name}: no new messages", flush=True)
-        # Here what had begun is done, and the brokers know how far this group has come.
+        # By now, running listeners are done, and the brokers know the group's progress.
     print("stopped", flush=True)
 
 

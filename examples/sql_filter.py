@@ -1,4 +1,4 @@
-"""Have the broker deliver only what meets a condition on the messages' properties."""
+"""Let the broker deliver only messages whose properties meet a condition."""
 
 import sys
 from collections.abc import Sequence

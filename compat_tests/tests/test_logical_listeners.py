@@ -1,4 +1,4 @@
-"""Clients of old and the listeners of logical queues, when one of these is killed."""
+"""Older clients and the listeners of logical queues, when one of these is killed."""
 
 import math
 from collections import Counter

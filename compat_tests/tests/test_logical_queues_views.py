@@ -1,6 +1,6 @@
 """The view of logical queues that each kind of client has, with real processes on both sides.
 
-Brokers of lanemq and of Apache, clients of old that see brokers' own queues, the client of
+Brokers of lanemq and of Apache, older clients that see brokers' own queues, the client of
 5.0.0-PREVIEW, and the SDK.
 """
 

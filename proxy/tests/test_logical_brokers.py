@@ -1,4 +1,4 @@
-"""Clients of old see logical queues at several brokers; a live listener stands for each."""
+"""Older clients see logical queues at several brokers; a live listener stands for each."""
 
 from collections.abc import AsyncIterator
 
@@ -90,7 +90,7 @@ def test_listeners_divide_the_brokers_among_them_and_one_with_too_few_ports_gets
 
 @pytest.fixture
 async def cluster(autojump_clock: object) -> AsyncIterator[LogicalCluster]:
-    """Two brokers, whose six logical queues clients of old see at four."""
+    """Two brokers, whose six logical queues older clients see at four."""
     async with open_logical_cluster(logical_queue_brokers=BROKERS) as cluster:
         await cluster.map_all(queues=QUEUES // 2)
         yield cluster
@@ -108,7 +108,7 @@ async def route_of(cluster: LogicalCluster) -> RouteData:
 
 
 async def connect(cluster: LogicalCluster) -> list[Client]:
-    """A connection to each of the brokers that a client of old sees."""
+    """A connection to each of the brokers that an older client sees."""
     clients = []
     for data in (await route_of(cluster)).broker_datas:
         host, port = data.broker_addrs[0].split(":")

@@ -32,7 +32,7 @@ Targets = dict[tuple[str, int], int]
 
 @pytest.fixture
 async def cluster(autojump_clock: object) -> AsyncIterator[LogicalCluster]:
-    """Two brokers, whose six logical queues clients of old see at three."""
+    """Two brokers, whose six logical queues older clients see at three."""
     async with open_logical_cluster(logical_queue_brokers=BROKERS) as cluster:
         await cluster.map_all(queues=QUEUES // 2)
         yield cluster
@@ -44,7 +44,7 @@ async def connect(cluster: LogicalCluster, port: int, *, version: int = 407) -> 
 
 
 async def at_number(cluster: LogicalCluster, number: int, *, version: int = 407) -> Client:
-    """Come as a client of old does to one of the brokers that it sees."""
+    """Come as an older client does to one of the brokers that it sees."""
     ports = cluster.brokers["broker1"].config.numbered_ports
     return await connect(cluster, ports[number], version=version)
 

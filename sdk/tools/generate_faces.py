@@ -212,7 +212,7 @@ class Output:
         return "..." if "/" in self.source else ".."
 
     def expression(self, node: ast.expr) -> str:
-        """The text of an annotation or default value; notes which names it has."""
+        """Return the text of an annotation or default value; notes which names it has."""
         for part in ast.walk(node):
             if isinstance(part, ast.Name):
                 self.used.add(part.id)
@@ -257,7 +257,7 @@ def is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def write_method(output: Output, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    """One method that forwards."""
+    """Write one method that forwards."""
     assert node.returns is not None
     declared, passed = signature(output, node.args)
     returns = output.expression(node.returns)
@@ -334,7 +334,7 @@ def public_attributes(output: Output, node: ast.ClassDef) -> list[str]:
 
 
 def write_class(output: Output, node: ast.ClassDef) -> None:
-    """One client: its ``__init__``, and every public method."""
+    """Write one client: its ``__init__``, and every public method."""
     output.core.add(node.name)
     bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
     output.used.update(bases)
@@ -368,7 +368,7 @@ def write_class(output: Output, node: ast.ClassDef) -> None:
 
 
 def write_function(output: Output, node: ast.AsyncFunctionDef) -> None:
-    """A function that takes a client first."""
+    """Write a function that takes a client first."""
     output.core.add(node.name)
     declared, passed = signature(output, node.args)
     assert node.returns is not None
@@ -384,7 +384,7 @@ def write_function(output: Output, node: ast.AsyncFunctionDef) -> None:
 
 
 def write_listener(output: Output, node: ast.ClassDef) -> None:
-    """A listener whose functions are plain, and its likeness for the core."""
+    """Write a listener whose functions are plain, and its likeness for the core."""
     output.core.add(node.name)
     output.used.update({"dataclass"})
     lines = [
@@ -437,7 +437,8 @@ def indent(text: str) -> str:
 
 
 def imports(output: Output) -> list[str]:
-    """The imports of the names that were used: as in the core's module, or from a face of it."""
+    """Return the imports of the names that were used: as in the core's module, or from a face of
+    it."""
     lines = ["from ._bridge import Bridge" if output.up == ".." else "from .._bridge import Bridge"]
     if output.source.startswith("listeners"):
         lines = []
@@ -489,7 +490,7 @@ def import_of(output: Output, level: int, origin: str, name: str) -> str:
 
 
 def write_module(face: str, source: str) -> str:
-    """The text of one module of a face, not formatted yet."""
+    """Return the text of one module of a face, not formatted yet."""
     text = (SDK / source).read_text()
     output = Output(face, source, ast.parse(text), text)
     wanted = CLIENTS.get(source, []) + FUNCTIONS.get(source, [])
@@ -507,7 +508,7 @@ def write_module(face: str, source: str) -> str:
 
 
 def write_listeners() -> str:
-    """The listeners of the blocking face."""
+    """Return the listeners of the blocking face."""
     lines, bodies = [], []
     for source, names in LISTENERS:
         text = (SDK / source).read_text()
@@ -556,7 +557,8 @@ def header(source: str) -> str:
 
 
 def write_package(face: str, folder: str) -> str:
-    """The ``__init__`` of a face: the names of the core's package, its own where it has them."""
+    """Return the ``__init__`` of a face: the names of the core's package, its own where it has
+    them."""
     tree = ast.parse((SDK / folder / "__init__.py").read_text())
     up = "..." if folder else ".."
     lines, names = [PACKAGE_DOCUMENTATION[face, folder]], []
@@ -581,7 +583,7 @@ def ruff(*arguments: str, text: str, path: Path) -> str:
 
 
 def generated() -> dict[Path, str]:
-    """Every module that is written, by its path."""
+    """Return every module that is written, by its path."""
     texts = {
         SDK / face / source: write_module(face, source)
         for face in FACES

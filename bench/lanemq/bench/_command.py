@@ -22,7 +22,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 
 def folder_option(help_text: str) -> Callable[[Command], Command]:
-    """The option that says where a bench keeps its stores, which may be large."""
+    """Return the option that says where a bench keeps its stores, which may be large."""
     return click.option(
         "--folder", type=click.Path(path_type=Path, exists=True, file_okay=False), help=help_text
     )

@@ -1,4 +1,4 @@
-"""Bench of several logical listeners: what two of them carry for clients of old, and what one does.
+"""Bench of several logical listeners: what two of them carry for older clients, and what one does.
 
 Two brokers, and client processes that send through the logical listeners all at once, each with
 its own connections. Once the clients see the queues at one broker, which one listener stands for;
@@ -56,7 +56,7 @@ class _Side:
         return sum(messages for messages, _ in found), sum(rate for _, rate in found)
 
     def processor_s(self) -> float:
-        """The processor time that the brokers' processes have used so far."""
+        """Return the processor time that the brokers' processes have used so far."""
         return sum(processor_s(daemon.pid) for daemon in self.cluster.daemons[1:])
 
 

@@ -40,7 +40,7 @@ def measured(messages: int, begun_s: float, ended_s: float) -> Measured:
 
 
 async def send(*, name_server: str, topic: str, threads: int, seconds: float) -> Measured:
-    """So many tasks send one message after the other for so many seconds."""
+    """Send from ``threads`` tasks, each one message after the other, for ``seconds``."""
     sent = 0
 
     async def one_after_the_other(end_s: float) -> None:
@@ -65,7 +65,7 @@ async def send(*, name_server: str, topic: str, threads: int, seconds: float) ->
 async def consume(
     *, name_server: str, topic: str, group: str, count: int, stages: list[int] | None = None
 ) -> Measured:
-    """A new group reads so many messages; the time runs from the first to the last of them.
+    """Read ``count`` messages with a new group; the time runs from the first to the last of them.
 
     With ``stages`` the listener is a staged one.
     """
@@ -102,7 +102,7 @@ async def consume(
 async def stages(
     *, name_server: str, topic: str, group: str, stages: list[int], takes_s: float
 ) -> Measured:
-    """A group reads a new topic with one queue in stages; as many messages are sent before.
+    """Read a new topic with one queue in stages; as many messages are sent before.
 
     Each takes so long. The time runs from when the first is begun to when the last has ended.
     Fails where a stage begins before the one before it has ended.
@@ -213,7 +213,7 @@ def answer(line: bytes) -> dict[str, Any]:
     number, command = request.pop("id"), request.pop("command")
     try:
         return {"id": number, "result": trio.run(partial(COMMANDS[command], **request))}
-    except Exception as error:  # whoever asked has to know
+    except Exception as error:  # the caller has to know
         return {
             "id": number,
             "error": type(error).__name__,

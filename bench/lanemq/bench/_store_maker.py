@@ -114,7 +114,7 @@ class _Log:
         return file
 
     def room(self, size_bytes: int) -> int:
-        """The position for a record: here, or at the begin of the next file."""
+        """Return the position for a record: here, or at the begin of the next file."""
         room = self._file_bytes - self.position % self._file_bytes
         if size_bytes + BLANK.size > room:
             self._parts.append(BLANK.pack(room, MAGIC_BLANK))

@@ -72,7 +72,7 @@ RECORD: Final = encode_record(**RECORD_PARTS)
 
 
 def read_send() -> None:
-    """A send request: bytes to typed header."""
+    """Read a send request: bytes to typed header."""
     frame = decode_split(split_frames(SEND_FRAME)[0][0])
     SendMessageV2.from_fields(frame.fields)
 
@@ -97,7 +97,7 @@ _BARE_REPLY: Final = {
 
 
 def write_reply() -> None:
-    """The answer of a send: typed header to bytes."""
+    """Write the answer of a send: typed header to bytes."""
     encode_frame(_REQUEST.reply(0, REPLY.to_fields()))
 
 
@@ -107,7 +107,7 @@ def write_reply_barely() -> None:
 
 
 def read_record() -> None:
-    """A stored message: record to value."""
+    """Read a stored message: record to value."""
     decode_message(RECORD)
 
 
@@ -121,7 +121,7 @@ def read_record_barely() -> None:
 
 
 def write_record() -> None:
-    """A stored message: values to record, checksum included."""
+    """Write a stored message: values to record, checksum included."""
     encode_record(**RECORD_PARTS)
 
 

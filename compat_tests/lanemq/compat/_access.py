@@ -37,7 +37,7 @@ class Attempt:
 
 
 async def try_access(cluster: Cluster, version: str, attempts: Sequence[Attempt]) -> list[str]:
-    """Return what comes of each attempt, by clients of ``version``.
+    """Return the result of each attempt, by clients of ``version``.
 
     Raises ``PeersMissing``, ``BuildFailed`` and ``subprocess.CalledProcessError``.
     """

@@ -103,7 +103,7 @@ def apache_broker(
     async def ready() -> bool:
         if name_server is None:
             return await Control(address).answers()
-        # Of a broker that is killed and started again, the name server may still have the old word.
+        # The name server may still have the old registration of a broker that was killed.
         return await Control(address).listens() and await Control(name_server).serves(
             "TBW102", address
         )

@@ -75,7 +75,7 @@ class Producer:
 
 
 class TransactionProducer(Producer):
-    """A producer of transactions of the client under test, and what it was asked about."""
+    """A producer of transactions of the client under test, and the checks it was asked for."""
 
     def __init__(self, driver: Driver, name: str, checks: Consumer) -> None:
         super().__init__(driver, name)

@@ -23,7 +23,7 @@ class ClientFamily:
     """Builds the driver if needed (so it blocks) and returns its command line."""
 
     def missing(self) -> str | None:
-        """Say which tool is missing for it, if any."""
+        """Return the name of a tool that is missing for it, if any."""
         return missing_tools(self.needs) if self.needs else None
 
 

@@ -40,12 +40,12 @@ class ReadBySpark:
 
     @property
     def is_fine(self) -> bool:
-        """Whether nothing went wrong; to lack Spark is no fault."""
+        """True if nothing went wrong; a missing Spark is no fault."""
         return bool(self.missing) or (not self.problem and self.rows == self.records > 0)
 
 
 async def read_by_spark(store: Path) -> ReadBySpark:
-    """Have Spark count the messages of a store that no broker has open."""
+    """Let Spark count the messages of a store that no broker has open."""
     if importlib.util.find_spec("pyspark") is None:
         return ReadBySpark(missing="lanemq[spark] is not installed")
     if shutil.which("java") is None:

@@ -39,7 +39,7 @@ class Staged:
 
     @property
     def took_s(self) -> float:
-        """From the first handler's begin to the last one's end."""
+        """Seconds from the first handler's begin to the last one's end."""
         begins, ends = zip(*((begin, end) for _, begin, end in self.handled), strict=True)
         return max(ends) - min(begins) if begins else 0.0
 

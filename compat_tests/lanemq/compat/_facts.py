@@ -6,27 +6,27 @@ prove them: were one wrong, the scenario would fail on Apache.
 
 
 def ignores_group_changes(client: str) -> bool:
-    """Tell whether the client ignores NOTIFY_CONSUMER_IDS_CHANGED and only has its timer."""
+    """Return whether the client ignores NOTIFY_CONSUMER_IDS_CHANGED and only has its timer."""
     return client.startswith("node-")
 
 
 def insists_on_route(client: str) -> bool:
-    """Tell whether a consumer of a topic that does not exist yet refuses to start."""
+    """Return whether a consumer of a topic that does not exist yet refuses to start."""
     return client.startswith("go-")
 
 
 def trusts_tag_hashes(client: str) -> bool:
-    """Tell whether a consumer takes what the broker's hash filter let through, unchecked."""
+    """Return whether a consumer takes what the broker's hash filter let through, unchecked."""
     return client.startswith("go-")
 
 
 def shows_retry_topic(client: str) -> bool:
-    """Tell whether a listener sees a retried message under the retry topic's own name."""
+    """Return whether a listener sees a retried message under the retry topic's own name."""
     return client.startswith("go-")
 
 
 def breaks_suspended_order(client: str) -> str | None:
-    """Say why a suspended queue does not keep its order, if it does not."""
+    """Return the reason why a suspended queue does not keep its order; None if it does."""
     if client.startswith("go-"):
         return (
             "the Go client goes on with the next message after SuspendCurrentQueueAMoment; "
@@ -36,7 +36,8 @@ def breaks_suspended_order(client: str) -> str | None:
 
 
 def asks_what_server_lacks(client: str, server: str) -> str | None:
-    """Say which request of a lite pull consumer the server does not know, if any."""
+    """Return the request of a lite pull consumer that the server does not know; None if it knows
+    all."""
     if client == "java-5.3.3" and server == "apache-4.9.7":
         return (
             "the lite pull consumer of 5.3.3 sends LITE_PULL_MESSAGE (361), which Apache 4.9.7 "
@@ -46,14 +47,14 @@ def asks_what_server_lacks(client: str, server: str) -> str | None:
 
 
 def sends_unreadable_batches(client: str) -> str | None:
-    """Say why brokers refuse the client's batches, if they do."""
+    """Return the reason why brokers refuse the client's batches; None if they do not."""
     if client.startswith("go-"):
         return "Apache 4.9.7 and 5.3.3 refuse the Go client's batch (empty number fields)"
     return None
 
 
 def creates_no_topics(client: str) -> str | None:
-    """Say why a send to an unknown topic does not create it, if it does not."""
+    """Return the reason why a send to an unknown topic does not create it; None if it does."""
     if client.startswith("node-"):
         return (
             "ali-ons raises where the name server has no route and never asks for TBW102's; "
@@ -63,12 +64,12 @@ def creates_no_topics(client: str) -> str | None:
 
 
 def has_no_stages(client: str) -> str | None:
-    """Say why the client has no staged listener, if it has none."""
+    """Return the reason why the client has no staged listener; None if it has one."""
     return None if client == "python" else "only lanemq's SDK has a staged listener"
 
 
 def asks_all_brokers(client: str, server: str) -> str | None:
-    """Say why a query for messages shows where they really are, and twice, if it does."""
+    """Return the reason why a query shows messages at their real places, and twice; None if not."""
     if client == "java-5.0.0-PREVIEW" and server == "lanemq-logical":
         return (
             "5.0.0-PREVIEW asks every broker in a route: the one that stands for the logical "
@@ -78,7 +79,7 @@ def asks_all_brokers(client: str, server: str) -> str | None:
 
 
 def is_refused_transactions(client: str, server: str) -> str | None:
-    """Say why the client's half messages are refused, if they are."""
+    """Return the reason why the client's half messages are refused; None if they are not."""
     if server == "lanemq-logical" and client not in ("java-5.0.0-PREVIEW", "python"):
         return (
             "lanemq's logical listener refuses half messages: their ends and checks would name "

@@ -109,19 +109,19 @@ GO_CLIENTS = ("2.1.0",)
 
 
 def missing_tools(kind: str) -> str | None:
-    """Say what is missing to use ``kind`` ("java", "go", "node"), or ``None``."""
+    """Return the tool that is missing to use ``kind`` ("java", "go", "node"), or ``None``."""
     title, programs = TOOLS[kind]
     absent = [program for program in programs if shutil.which(program) is None]
     return f"{title} needed: no {', '.join(absent)} on PATH" if absent else None
 
 
 def peers_available(*kinds: str) -> bool:
-    """Tell whether the tools for all of ``kinds`` (default: all of them) are on this machine."""
+    """Return whether the tools for all of ``kinds`` (default: all of them) are on this machine."""
     return all(missing_tools(kind) is None for kind in kinds or TOOLS)
 
 
 def peers_required() -> bool:
-    """Tell whether a missing peer is a failure: ``LANEMQ_REQUIRE_PEERS=1``."""
+    """Return whether a missing peer is a failure: ``LANEMQ_REQUIRE_PEERS=1``."""
     return os.environ.get("LANEMQ_REQUIRE_PEERS", "") not in ("", "0")
 
 
@@ -252,7 +252,7 @@ def _folder(language: str) -> Traversable:
 
 
 def _belongs(source: str, client: JavaClient) -> bool:
-    """Tell whether a Java file goes into this client's driver: ``FeatureX.java`` are optional."""
+    """Return whether a Java file goes into this client's driver: ``FeatureX.java`` are optional."""
     stem = source.removesuffix(".java")
     return not stem.startswith("Feature") or stem.removeprefix("Feature") in client.features
 

@@ -69,7 +69,7 @@ class Ports:
         raise OSError(f"no free ports between {LOWEST} and {HIGHEST}")
 
     def _own_oldest(self) -> _Block | None:
-        """The block given out longest ago that is free: its servers have ended by now."""
+        """Return the block given out longest ago that is free: its servers have ended by now."""
         for _ in range(len(self._blocks)):
             self._blocks.rotate(-1)
             if self._blocks[-1].is_free:
@@ -78,7 +78,7 @@ class Ports:
 
 
 def _reservation(first: int) -> socket.socket | None:
-    """The socket that keeps a block for this process; None where another has it."""
+    """Return the socket that keeps a block for this process; None where another has it."""
     opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         opened.bind(("127.0.0.1", first))

@@ -163,7 +163,7 @@ SOUP = (
 
 
 def random_expression(rng: random.Random, depth: int = 3) -> str:
-    """A text that mostly is an expression."""
+    """Return a text that mostly is an expression."""
     if rng.random() < 0.08:
         return " ".join(rng.choices(SOUP, k=rng.randint(1, 8)))
     kind = rng.randrange(10) if depth else rng.randrange(6)
@@ -214,7 +214,7 @@ def random_properties(rng: random.Random) -> dict[str, str]:
 
 
 def cases(seed: int, count: int) -> Iterator[Case]:
-    """Every written expression with a few messages, then ``count`` random ones."""
+    """Iterate over every written expression with a few messages, then ``count`` random ones."""
     rng = random.Random(seed)
     for expression in WRITTEN:
         yield expression, {}
@@ -225,7 +225,7 @@ def cases(seed: int, count: int) -> Iterator[Case]:
 
 
 def oracle_line(expression: str, properties: Mapping[str, str]) -> str:
-    """A case as the program Sql92.java reads it."""
+    """Return a case as the program Sql92.java reads it."""
     pairs = (f"{_pack(name)}={_pack(value)}" for name, value in properties.items())
     return " ".join((base64.b64encode(expression.encode()).decode(), *pairs))
 

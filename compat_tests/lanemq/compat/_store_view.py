@@ -65,7 +65,8 @@ class StoreView:
         ]
 
     def lost_in(self, later: "StoreView") -> list[str]:
-        """Say what of this view is missing or different in a later view of the same store.
+        """Describe the parts of this view that are missing or different in a later view of the same
+        store.
 
         Messages, bounds and offsets may grow; where a queue begins may not change. Settings
         of topics and groups are compared as far as 4.9 knows them.

@@ -126,7 +126,7 @@ class Settings:
 
     @classmethod
     def given_in(cls, path: Path) -> dict[str, str]:
-        """Return what a properties file gives, each key and value checked as at a start.
+        """Return the settings in a properties file, each key and value checked as at a start.
 
         Whether the values fit together, and what they lead to (other files, addresses), is left to
         the start. Raises ``ConfigError``.

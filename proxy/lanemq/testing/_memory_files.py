@@ -29,7 +29,7 @@ class _Content:
 
 @final
 class MemoryFile:
-    """One open file; see ``lanemq.storage.File``."""
+    """One open file in memory; see ``lanemq.storage.File``."""
 
     __slots__ = ("_content", "_now_s", "_path")
 

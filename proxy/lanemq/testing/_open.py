@@ -32,7 +32,7 @@ class Opening:
     async def __aenter__(self) -> TestServer:
         try:
             await _in_thread(self._server.start)
-        except asyncio.CancelledError:  # nobody will end the block that does not begin
+        except asyncio.CancelledError:  # a block that does not begin is never ended
             await _in_thread(self._server.close)
             raise
         return self._server

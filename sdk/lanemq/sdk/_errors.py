@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ._messages import Message
 
 # What the 4.9 Java client sends again to another broker, and SYSTEM_BUSY, which 5.x adds:
-# an overloaded broker says so itself, and another one may not be.
+# an overloaded broker answers with it, and another one may not be overloaded.
 RETRIABLE_CODES = frozenset({1, 2, 14, 16, 17, 204, 205})
 
 
@@ -55,7 +55,7 @@ class LanemqError(Exception):
 def _restore(
     kind: type[LanemqError], args: tuple[object, ...], attributes: dict[str, object]
 ) -> LanemqError:
-    """An error as it was, without its ``__init__``, which takes other arguments."""
+    """Return an error as it was, without its ``__init__``, which takes other arguments."""
     error = kind.__new__(kind)
     error.args = args
     error.__dict__.update(attributes)
@@ -112,7 +112,7 @@ class RefusedByBroker(LanemqError):
 
     @property
     def retriable(self) -> bool:  # type: ignore[override] # a constant of other errors
-        """Return whether another broker may accept what this one refused."""
+        """True if another broker may accept what this one refused."""
         return self.code in RETRIABLE_CODES
 
 
@@ -178,7 +178,7 @@ class WrongUse(LanemqError):
 
 
 class ClientClosed(WrongUse):
-    """Used after its block ended."""
+    """The client was used after its block ended."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"this {what} is closed: use it inside the block that opens it")

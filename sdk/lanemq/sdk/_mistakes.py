@@ -15,7 +15,7 @@ NAMES: Final = ", ".join(kind.__name__ for kind in LISTENERS)
 
 
 def check_subscriptions(subscriptions: object) -> None:
-    """Raise ``WrongUse`` or ``InvalidName`` for anything but topics and what is wanted of each."""
+    """Raise ``WrongUse`` or ``InvalidName`` for anything but topics with their subscriptions."""
     if not isinstance(subscriptions, Mapping):
         raise WrongUse(
             f"subscriptions must map topics to expressions, as {{'Orders': '*'}}, and"
@@ -32,7 +32,7 @@ def check_subscriptions(subscriptions: object) -> None:
 
 
 def as_listener(listener: object) -> Listener:
-    """The listener; a plain function stands for a ``ConcurrentListener`` of it.
+    """Return the listener; a plain function becomes a ``ConcurrentListener``.
 
     Raises ``WrongUse`` for what cannot be awaited.
     """

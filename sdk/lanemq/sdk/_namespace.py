@@ -22,7 +22,7 @@ REPLY_SUFFIX: Final = reply_topic("")
 
 
 def _split(name: str) -> tuple[str, str]:
-    """The prefix of a retry or dead letter topic, and the rest."""
+    """Return the prefix of a retry or dead letter topic, and the rest."""
     for prefix in (RETRY_PREFIX, DLQ_PREFIX):
         if name.startswith(prefix):
             return prefix, name[len(prefix) :]
@@ -30,7 +30,7 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def in_namespace(namespace: str, name: str) -> str:
-    """The name that brokers have for a topic or group; one that has it already keeps it."""
+    """Return the name that brokers have for a topic or group; one that has it already keeps it."""
     if not namespace or not name or is_system_topic(name) or is_system_group(name):
         return name
     prefix, rest = _split(name)
@@ -40,7 +40,8 @@ def in_namespace(namespace: str, name: str) -> str:
 
 
 def out_of_namespace(namespace: str, name: str) -> str:
-    """The name that applications have for a topic or group; that of another namespace stays."""
+    """Return the name that applications have for a topic or group; that of another namespace
+    stays."""
     if not namespace:
         return name
     prefix, rest = _split(name)

@@ -161,7 +161,7 @@ async def open_staged_sender(
     attempts: int,
     is_closed: Callable[[], bool],
 ) -> AsyncIterator[StagedSender]:
-    """See ``Producer.staged``."""
+    """Open the sender that ``Producer.staged`` returns."""
     if concurrency < 1 or attempts < 1:
         raise ValueError("concurrency and attempts must be at least 1")
     stages = Stages(definitions)

@@ -16,7 +16,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def lone_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one error in ``group`` that is no cancellation, or ``group`` if there are several.
+    """Return the one error in ``group`` that is no cancellation, or ``group`` if there are several.
 
     A group of cancellations only gives one of them: trio counts on seeing it again.
     """

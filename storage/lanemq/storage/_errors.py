@@ -104,6 +104,6 @@ def is_full(error: OSError) -> bool:
 def is_exhausted(error: OSError) -> bool:
     """Return whether the process has run out of file descriptors; the disk is fine then.
 
-    What was to be done was not even begun, and may be tried again.
+    The work was not even begun, and may be tried again.
     """
     return error.errno in _EXHAUSTED

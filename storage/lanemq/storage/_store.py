@@ -28,7 +28,7 @@ class Store:
     """Commit log, queues, index and tables of one broker; made by ``open_store``.
 
     One task at a time: no method that is not async waits, and none may be called from another
-    thread. What is put is visible and will be dispatched once ``commit`` returns.
+    thread. A message that is put is visible and will be dispatched once ``commit`` returns.
     Source: RocketMQ 4.9.8, DefaultMessageStore.
     """
 
@@ -228,7 +228,7 @@ class Store:
 
     @property
     def has_cold(self) -> bool:
-        """Whether any position of the log is cold; asked with every read."""
+        """True if any position of the log is cold; asked with every read."""
         return self._reader.has_cold
 
     # State

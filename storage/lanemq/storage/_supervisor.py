@@ -38,7 +38,7 @@ class Supervisor:
                 return
 
     async def turn(self, name: str, action: Callable[[], Awaitable[None]]) -> None:
-        """Do one of several things that a task does; the others follow even if it fails."""
+        """Run one of a task's several steps; the others follow even if it fails."""
         try:
             await action()
         except OSError:

@@ -1,4 +1,4 @@
-"""What is there before the first test is no garbage, loaded by pytest.
+"""Keeps the objects that exist before the first test out of garbage collection, loaded by pytest.
 
 While pytest imports and collects thousands of tests nothing becomes garbage, and every full
 collection would look at all of them: a quarter of the time before the first test.

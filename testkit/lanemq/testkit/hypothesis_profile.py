@@ -27,7 +27,7 @@ settings.load_profile("lanemq")
 
 
 def fewer(one: settings) -> settings:
-    """The settings of a quick run, where those of a whole run are ``one``."""
+    """Return the settings of a quick run, where those of a whole run are ``one``."""
     return settings(one, max_examples=max(3, one.max_examples // 5))
 
 

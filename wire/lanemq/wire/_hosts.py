@@ -58,7 +58,7 @@ class HostAddress(NamedTuple):
 
     @classmethod
     def of_peer(cls, sockaddr: tuple[Any, ...]) -> "HostAddress":
-        """The address of a socket, from what ``getpeername`` or ``getsockname`` gave.
+        """Return the address of a socket, from what ``getpeername`` or ``getsockname`` gave.
 
         An IPv4 peer of a dual-stack listener shows as ``::ffff:a.b.c.d``. It is unwrapped here:
         clients before 4.6.0 always read four bytes of a host in a record and lose every
@@ -83,7 +83,7 @@ def _pack(host: str, port: int) -> bytes:
 
 @lru_cache(maxsize=4096)
 def unpack_host(data: bytes) -> HostAddress:
-    """``HostAddress.unpack`` of what is ``bytes`` for certain."""
+    """Do ``HostAddress.unpack`` for data that is certainly ``bytes``."""
     if len(data) == 8:
         family = socket.AF_INET
     elif len(data) == 20:

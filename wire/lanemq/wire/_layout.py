@@ -56,7 +56,7 @@ def _layout(pairs: list[tuple[str, str]]) -> FixedLayout:
 
 
 def fixed_prefix(declaration: cs.Struct) -> FixedLayout:
-    """The leading fields of ``declaration`` whose sizes are known, up to the first other one.
+    """Return the leading fields of ``declaration``, up to the first whose size is unknown.
 
     Raises ``ValueError`` where a field is not big-endian, as everything in RocketMQ is.
     """
@@ -70,7 +70,7 @@ def fixed_prefix(declaration: cs.Struct) -> FixedLayout:
 
 
 def fixed_struct(declaration: cs.Struct) -> FixedLayout:
-    """The fields of ``declaration``, all of which must have a known size.
+    """Return the fields of ``declaration``, all of which must have a known size.
 
     Raises ``ValueError`` naming the first field that has not.
     """

@@ -86,47 +86,48 @@ CLOSED_TOPICS: Final = frozenset(
 
 
 def retry_topic(group: str) -> str:
-    """The retry topic of ``group``."""
+    """Return the retry topic of ``group``."""
     return RETRY_PREFIX + group
 
 
 def dlq_topic(group: str) -> str:
-    """The dead letter topic of ``group``."""
+    """Return the dead letter topic of ``group``."""
     return DLQ_PREFIX + group
 
 
 def reply_topic(cluster: str) -> str:
-    """The topic for the replies of request-reply."""
+    """Return the topic for the replies of request-reply."""
     return f"{cluster}_{REPLY_POSTFIX}"
 
 
 def group_of_retry_topic(topic: str) -> str | None:
-    """The group whose retry topic this is, or None."""
+    """Return the group whose retry topic this is, or None."""
     return topic[len(RETRY_PREFIX) :] if topic.startswith(RETRY_PREFIX) else None
 
 
 def is_system_topic(topic: str) -> bool:
-    """Whether a topic belongs to the brokers and not to users."""
+    """Return True for a topic that belongs to the brokers and not to users."""
     return topic in SYSTEM_TOPICS or topic.startswith((SYSTEM_TOPIC_PREFIX, KV_PREFIX))
 
 
 def is_closed_topic(topic: str) -> bool:
-    """Whether clients may not send to a topic: its records have a meaning to the broker."""
+    """Return True for a topic closed to clients' sends: its records have a meaning to the
+    broker."""
     return topic in CLOSED_TOPICS or topic.startswith(KV_PREFIX)
 
 
 def is_system_group(group: str) -> bool:
-    """Whether a group belongs to the brokers or tools."""
+    """Return True for a group that belongs to the brokers or tools."""
     return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def topic_name_problem(topic: str) -> str | None:
-    """The reason why ``topic`` is not a legal topic name; None for a legal one."""
+    """Return the reason why ``topic`` is not a legal topic name; None for a legal one."""
     return _problem("topic", topic, MAX_TOPIC_CHARACTERS)
 
 
 def group_name_problem(group: str) -> str | None:
-    """The reason why ``group`` is not a legal group name; None for a legal one."""
+    """Return the reason why ``group`` is not a legal group name; None for a legal one."""
     return _problem("group", group, MAX_GROUP_CHARACTERS)
 
 

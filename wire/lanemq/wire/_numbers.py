@@ -22,7 +22,7 @@ _SHOWN_CHARACTERS: Final = 40
 
 
 def read_number(text: str, allowed: range = INT64) -> int:
-    """The whole number that ``text`` says in decimal digits, with or without a sign.
+    """Return the whole number that ``text`` says in decimal digits, with or without a sign.
 
     Raises ``ValueError`` with what is wrong, to be put behind the name of what has the text: for
     any other form (``1e5``, ``1.0``, ``1_000``, blanks) and for a number that is not ``allowed``.

@@ -20,7 +20,7 @@ CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def encode_properties_text(properties: Mapping[str, str]) -> bytes:
-    """One line for each pair, in order.
+    """Write one line for each pair, in order.
 
     The reference writes values raw, so ordinary ones are written just so. What would be read
     back as something else (a backslash, a line end, a leading blank) is escaped.

@@ -38,7 +38,7 @@ def measured(messages: int, begun_s: float, ended_s: float) -> dict[str, float]:
 
 
 def send(name_server: str, topic: str, threads: int, seconds: float) -> dict[str, float]:
-    """So many threads send one message after the other for so many seconds."""
+    """Send from ``threads`` threads, each one message after the other, for ``seconds``."""
     from pyrocketmq.common.message import Message
 
     sending = producer(name_server)
@@ -65,7 +65,8 @@ def send(name_server: str, topic: str, threads: int, seconds: float) -> dict[str
 
 
 def consume(name_server: str, topic: str, group: str, count: int) -> dict[str, float]:
-    """A new group reads so many messages; the time runs from the first to the last of them."""
+    """Read ``count`` messages with a new group; the time runs from the first to the last of
+    them."""
     from org.apache.rocketmq.common.consumer import (
         ConsumeFromWhere,
     )
@@ -123,7 +124,7 @@ def main() -> None:
         number, command = request.pop("id"), request.pop("command")
         try:
             answer = {"id": number, "result": COMMANDS[command](**request)}
-        except Exception as error:  # whoever asked has to know
+        except Exception as error:  # the caller has to know
             answer = {"id": number, "error": type(error).__name__, "code": -1}
             answer["message"] = str(error)
         wire.write(json.dumps(answer) + "\n")

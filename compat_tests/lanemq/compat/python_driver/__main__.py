@@ -14,7 +14,7 @@ async def _close(session: Session, arguments: dict[str, Any]) -> object:
 
 
 def _commands() -> dict[str, Command]:
-    """All commands; what ``open_x`` opens is closed by ``close_x``."""
+    """Return all commands; what ``open_x`` opens is closed by ``close_x``."""
     commands = {**_producers.COMMANDS, **_consumers.COMMANDS, **_pullers.COMMANDS}
     opening = [name for name in commands if name.startswith("open_")]
     return commands | {name.replace("open_", "close_", 1): _close for name in opening}

@@ -83,7 +83,7 @@ async def _request(session: Session, arguments: Arguments) -> object:
 
 
 async def _open_replier(session: Session, arguments: Arguments) -> object:
-    """A consumer that replies with the request in capitals."""
+    """Return a consumer that replies with the request in capitals."""
     address, group = arguments["name_server"], arguments["group"]
 
     @asynccontextmanager

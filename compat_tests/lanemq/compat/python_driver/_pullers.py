@@ -30,7 +30,7 @@ PULL_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class OpenPuller:
-    """A consumer, of which the harness uses what it is made of: one request at a time."""
+    """A consumer whose parts the harness uses directly: one request at a time."""
 
     consumer: LitePullConsumer
 

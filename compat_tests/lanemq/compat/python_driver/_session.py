@@ -38,7 +38,7 @@ class Session:
         self._held: dict[str, Held] = {}
 
     async def write(self, line: dict[str, object]) -> None:
-        """Say one line."""
+        """Write one line."""
         data = msgspec.json.encode(line) + b"\n"
         async with self._writing:
             await self._wire.send_all(data)

@@ -42,12 +42,12 @@ def client_options(arguments: Arguments) -> ClientOptions:
 
 
 def expression(arguments: Arguments) -> Expression:
-    """The expression a consumer subscribes with: SQL, where the command has it, or tags."""
+    """Return the expression a consumer subscribes with: SQL, where the command has it, or tags."""
     return Sql(arguments["sql"]) if "sql" in arguments else str(arguments["tags"])
 
 
 def outgoing(described: Arguments) -> Message:
-    """A message of the harness, as the SDK sends it."""
+    """Return a message of the harness, as the SDK sends it."""
     out = Outgoing(**{**described, "body": b64decode(described["body"])})
     return Message(
         topic=out.topic,
@@ -61,7 +61,7 @@ def outgoing(described: Arguments) -> Message:
 
 
 def sent(result: SendResult) -> Sent:
-    """The result of a send, as the SDK read the answer."""
+    """Return the result of a send, as the SDK read the answer."""
     return Sent(
         status=JAVA_STATUS[result.status],
         message_id=result.message_id,
@@ -75,7 +75,7 @@ def sent(result: SendResult) -> Sent:
 
 
 def received(stored: StoredMessage, topic: str | None = None) -> Received:
-    """A message as its broker stores it; ``topic`` in place of the one stored."""
+    """Return a message as its broker stores it; ``topic`` in place of the one stored."""
     properties = dict(stored.properties)
     return Received(
         topic=topic or stored.topic,
@@ -95,7 +95,7 @@ def received(stored: StoredMessage, topic: str | None = None) -> Received:
 
 
 def delivered(message: ReceivedMessage) -> Received:
-    """A message as a consumer got it: of a logical queue, if it was read from one."""
+    """Return a message as a consumer got it: of a logical queue, if it was read from one."""
     queue = message.queue
     return replace(
         received(message.stored, message.topic),

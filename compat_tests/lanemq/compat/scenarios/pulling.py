@@ -47,7 +47,7 @@ async def pull(cell: Cell) -> None:
 async def commit_offsets(cell: Cell) -> None:
     """A committed offset is what the group finds later, also a smaller one."""
     topic, group = await cell.topic(queues=1), cell.name("group")
-    # 5.x takes no offsets of a group it never heard of, and a puller need not have said hello.
+    # 5.x takes no offsets of unknown groups, and a puller need not have sent a heartbeat.
     await cell.cluster.control.create_group(group, retry_max_times=16)
     async with cell.producer() as producer, cell.puller(topic, group=group) as puller:
         await puller.queues()

@@ -52,7 +52,7 @@ async def retry_then_success(cell: Cell) -> None:
 
 @scenario("dead-letter", long=True)
 async def dead_letter(cell: Cell) -> None:
-    """After the last retry a message lies in the group's dead letters, readable."""
+    """A message that fails its last retry lies in the group's dead letters, readable."""
     topic, group = await cell.topic(), cell.name("group")
     control = cell.cluster.control
     await control.create_group(group, retry_max_times=RETRIES)

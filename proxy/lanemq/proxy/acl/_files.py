@@ -42,7 +42,7 @@ class AccountFiles:
     def paths(self) -> list[Path]:
         """Return the files that exist, those of ``conf/acl`` first, in the order of their names.
 
-        What is in hidden directories is left out: mounted volumes keep their versions there.
+        Hidden directories are left out: mounted volumes keep their versions there.
         """
         directory = self._home / _DIRECTORY
         found = sorted(

@@ -69,7 +69,7 @@ class AccountRequests:
         self._now_ms = now_ms
 
     async def put(self, header: CreateAccessConfig, frame: Frame, session: Session) -> Frame:
-        """Make an account, or change what the request names, and whether it is an admin's."""
+        """Create an account, or change the fields that the request names."""
         from ._account_text import AccountChange
 
         failed = PUT_FAILED

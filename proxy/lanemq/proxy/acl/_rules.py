@@ -37,10 +37,11 @@ def refusal_of(accounts: Accounts, frame: Frame, host: str) -> str | None:
 
 
 def _lacking(account: Account, frame: Frame) -> str | None:
-    """Return what an account lacks for a request that it has signed; None for nothing."""
+    """Return the permission that an account lacks for a request it has signed; None if it lacks
+    none."""
     needs = needs_of(frame)
     if _TRACE in needs:
-        return None  # whoever has an account may leave traces
+        return None  # every account may send traces
     if frame.code in ADMIN_CODES and not account.is_admin:
         return (
             f"Need admin permission for request code={frame.code}, "

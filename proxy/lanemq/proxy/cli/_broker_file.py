@@ -6,7 +6,7 @@ from pathlib import Path
 def read_broker_file(path: Path) -> dict[str, str]:
     """Return the keys and values of a file, warned of and refused as a broker's start does it.
 
-    What is wrong for a start alone, such as a certificate that is not there, is no fault here.
+    A mistake that concerns a start alone, such as a missing certificate, is no fault here.
     Raises ``ConfigInvalid``.
     """
     from lanemq.storage import ConfigInvalid

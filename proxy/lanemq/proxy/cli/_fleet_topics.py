@@ -53,7 +53,7 @@ async def keep_logical(
     credentials: Credentials | None = None,
     dial: Dial = dial_tcp,
 ) -> None:
-    """Give the topics of a fleet of ``brokers`` brokers logical queues, until cancelled.
+    """Make logical queues of the topics of a fleet of ``brokers`` brokers, until cancelled.
 
     ``credentials`` are an administrator's, for brokers with ACL; ``dial`` connects to the servers.
     """
@@ -111,7 +111,7 @@ def new_topics(seen: Sequence[Seen], system: set[str]) -> Iterator[str]:
 
 
 async def _balance(admin: AdminClient, seen: Sequence[Seen]) -> None:
-    """Give brokers that have joined their share of the ends of logical queues."""
+    """Move some ends of logical queues to brokers that have joined."""
     for topic, index, destination in shares(seen):
         await admin.migrate_logical_queue(topic, index, destination)
         LOGGER.info("topic %s: logical queue %d goes on at %s", topic, index, destination)

@@ -44,7 +44,7 @@ class EntryPointGroup(click.Group):
 
 
 def _unavailable(name: str, module: str) -> click.Command:
-    """Make a stand-in, so that a part that is not installed leaves the others usable."""
+    """Make a stand-in for a part that is not installed, so that the others stay usable."""
 
     def fail(arguments: tuple[str, ...]) -> None:
         raise click.ClickException(f"{name!r} needs the Python module {module!r}: install it first")

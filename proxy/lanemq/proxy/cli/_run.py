@@ -118,7 +118,7 @@ async def _main(
                     stopping.set()
 
             async def watch_parent() -> None:
-                while os.getppid() == parent:  # noqa: ASYNC110 - nobody tells a child
+                while os.getppid() == parent:  # noqa: ASYNC110 - a child gets no notice
                     await trio.sleep(PARENT_LOOK_S)
                 LOGGER.error("process %d is gone, which started this one: stopping", parent)
                 stopping.set()

@@ -86,7 +86,7 @@ class Listeners:
         """Find the place of broker ``number`` of the ``brokers`` that older clients see; None if
         nobody stands for it.
         """
-        # Listeners that stand for one broker only mean something else by a queue id.
+        # Queue ids have another meaning at listeners that stand for one broker only.
         able = [
             one
             for _, one in sorted(self._by_broker.items())

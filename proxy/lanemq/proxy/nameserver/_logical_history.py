@@ -23,7 +23,7 @@ class History:
         self._removed: dict[int, list[tuple[int, int]]] = {}
 
     def removed(self, segment: Segment) -> None:
-        """Note that a broker has lost a segment; it helps if the segment's end was known.
+        """Note that a broker has lost a segment; this helps if the segment's end was known.
 
         If it was not, clients were shown it to end where the next one known begins, and
         others may be between.

@@ -19,7 +19,7 @@ from ._listeners import Place
 
 @final
 class RouteMaker:
-    """The maker of one topic's routes, which remembers what keeps them steady."""
+    """The maker of one topic's routes, which remembers facts that keep them steady."""
 
     def __init__(self) -> None:
         self._unwritable_since_s: dict[int, float] = {}
@@ -64,7 +64,7 @@ class RouteMaker:
         wait_s: float,
     ) -> RouteData | None:
         """Make the route for an older client: ``brokers`` brokers that share the logical queues,
-        each at the ``place`` that its number gives; those without any queue are left out.
+        each at the ``place`` that its number gives; brokers without any queue are left out.
 
         None where nobody stands for one of them: to leave it out would make its queues vanish.
         A queue that takes no messages is still offered for ``wait_s``: mostly it is being

@@ -89,7 +89,7 @@ class LogicalTopic:
             self._index_of_queue[broker_name, segment.queue_id] = segment.logical_index
 
     def withdraw(self, broker_name: str) -> None:
-        """Note that a broker has the topic without logical queues, or not any more."""
+        """Note that a broker has the topic without logical queues, or not at all any more."""
         if broker_name in self._reported:
             self._forget_segments(broker_name, keep=set())
             del self._reported[broker_name]
@@ -117,7 +117,7 @@ class LogicalTopic:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to remember."""
+        """True if there is nothing to remember."""
         return not self._reported
 
     @property
@@ -128,12 +128,12 @@ class LogicalTopic:
 
     @property
     def is_of_lanemq(self) -> bool:
-        """Whether a broker of lanemq has it."""
+        """True if a broker of lanemq has it."""
         return any(reported.report is not None for reported in self._reported.values())
 
     @property
     def serves_java(self) -> bool:
-        """Whether no broker withholds the logical queues from Java clients."""
+        """True if no broker withholds the logical queues from Java clients."""
         return all(found.report.serve_to_java for found in self._reported.values() if found.report)
 
     @property
@@ -222,7 +222,8 @@ class LogicalTopic:
         return self._history.is_known_gap(shown.index, before, after, reported)
 
     def _left_of(self, index: int, live: Mapping[int, Chain]) -> Chain:
-        """Return what clients know of a logical queue, as far as nothing contradicts it."""
+        """Return the segments of a logical queue that clients know, as far as nothing contradicts
+        them."""
         used = {(s.broker_name, s.queue_id) for chain in live.values() for s in chain}
         shown = (self._shown or {}).get(index, ())
         return Chain(index, (s for s in shown if (s.broker_name, s.queue_id) not in used))
@@ -255,7 +256,7 @@ class LogicalTopic:
             for queue_id in range(count)
             if queue_id not in mapped
             and (name, queue_id) not in self._left_out
-            # One that was in a logical queue that lives on has been swept.
+            # A queue that was in a logical queue which still exists has been removed.
             and self._index_of_queue.get((name, queue_id)) not in live
         ]
 
@@ -263,7 +264,7 @@ class LogicalTopic:
         """Return brokers that went before their queues were mapped, and have not come back without
         the topic.
 
-        Who is shown logical queues then would not see what is on them, also when they are back.
+        A client that is shown logical queues then would not see theirs, even when they are back.
         """
         here = facts.queue_datas.keys()
         away = {n for n in self._unmapped - here if facts.master_address(n) is None}

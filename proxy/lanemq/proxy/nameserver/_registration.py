@@ -38,7 +38,7 @@ class MasterAddresses:
 
 
 def is_changed(known: DataVersion | None, now: DataVersion) -> bool:
-    """Return whether a broker's topics may differ from what was known of them.
+    """Return whether a broker's topics may differ from those that are known.
 
     The state version counts as 0 where it is missing: brokers before 5.x have none.
     """

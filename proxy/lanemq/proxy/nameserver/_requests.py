@@ -31,7 +31,7 @@ RegistrationRead = tuple[RegisterBrokerBody, LogicalRegistration]
 
 
 def registration(header: RegisterBroker, frame: Frame) -> RegistrationRead:
-    """Read the body of a registration, and what it says about logical queues.
+    """Read the body of a registration, and its part about logical queues.
 
     Raises ``Refused`` for a damaged one, ``RemoteProtocolError`` for one that cannot be read.
     """

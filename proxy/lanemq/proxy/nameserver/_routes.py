@@ -109,7 +109,7 @@ class RouteTable:
     def unregister(self, *, broker_name: str, address: str) -> None:
         """Forget a broker that unregisters.
 
-        It goes by its address: 4.9.8 removes whoever has the id now, so a master that left
+        It goes by the address: 4.9.8 removes the broker that has the id now, so a master that left
         late took its successor with it (5.x goes by the address too).
         """
         broker = self._brokers.get(broker_name)

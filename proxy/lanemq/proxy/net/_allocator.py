@@ -16,7 +16,7 @@ MAPPED_BYTES: Final = 1 << 20
 
 
 def map_large_blocks() -> bool:
-    """Have large blocks mapped on their own; returns False where the C library cannot.
+    """Map large blocks on their own; returns False where the C library cannot do that.
 
     (Others than glibc have no such parameter.)
     """

@@ -1,9 +1,9 @@
 """The memory budget of a process for its peers: beyond it, the largest peer is disconnected.
 
-Every connection has an account. What is kept for it is charged there: the frames that it has
+Every connection has an account. The memory kept for it is charged there: the frames that it has
 not finished, the requests that wait, the answers that it has not taken, its rows in the tables
-of clients. All accounts share one limit. Where it is passed, whoever keeps the most is closed,
-and again until the rest fits: so a peer can cost itself its connection, and others nothing.
+of clients. All accounts share one limit. Beyond it, the connection that uses the most is
+closed, and the next, until the rest fits: a peer can lose its own connection, but harm no others.
 
 Pure: it knows no sockets, and what it closes is told by a callback.
 """
@@ -80,7 +80,7 @@ class Budget:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are as many peers as the limit allows."""
+        """True if there are as many peers as the limit allows."""
         return len(self._accounts) >= self.accounts_max
 
     def open(self, relieve: Callable[[], None]) -> Account:

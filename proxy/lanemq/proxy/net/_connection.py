@@ -186,7 +186,7 @@ class ServerConnection:
         try:
             for hook in server.after_batch:
                 hook()
-        except Exception as error:  # nothing this batch did may count as done
+        except Exception as error:  # no effect of this batch may count as done
             replies, self._has_stored = self._refuse(answered, waiting, error), False
         else:
             for awaitable, request in waiting:
@@ -266,7 +266,7 @@ class ServerConnection:
         return [encode_frame(failure(request, self.session, error)) for request in answered]
 
     def _note_rest(self, *, has_new: bool) -> None:
-        """Note since when the peer has not finished a frame, and charge what is kept of it."""
+        """Note the begin of the peer's unfinished frame, and charge the bytes kept of it."""
         protocol = self._protocol
         if not protocol.is_mid_frame:
             self._frame_since_s = None
@@ -280,7 +280,7 @@ class ServerConnection:
     def write(self, data: Encoded) -> None:
         """Send ``data`` now, or, while a batch is being handled, with the batch's replies."""
         if not self.outbox.is_open:
-            return  # not there any more; whoever waits for an answer has seen it close
+            return  # gone; a peer that waits for an answer has seen it close
         self.outbox.queue([data], has_stored=isinstance(data, StoredReply))
         if not self._server.in_batch:
             self._active_s = trio.current_time()
@@ -307,7 +307,7 @@ class ServerConnection:
         self.abort()
 
     def abort(self) -> None:
-        """End the connection from our side. What is not sent yet is lost."""
+        """End the connection from our side. Unsent data is lost."""
         if self._nursery is not None:
             self.outbox.close()
             self._nursery.cancel_scope.cancel()

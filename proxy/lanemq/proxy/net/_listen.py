@@ -126,7 +126,7 @@ def warn_of_strangers(
 
 
 def _exposure(tls: ServerTls) -> str:
-    """Return what keeps strangers out of ports that they can reach, and what does not."""
+    """Describe how far strangers are kept out of ports that they can reach."""
     if tls.is_enforced:
         return "with TLS, but without passwords"
     if tls.is_spoken:

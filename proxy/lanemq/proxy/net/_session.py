@@ -36,7 +36,7 @@ class PeerConnection(Protocol):
         """Send encoded frames."""
 
     def when_room(self, answer: Callable[[], None]) -> None:
-        """Call ``answer`` once the peer has taken most of what it was sent."""
+        """Call ``answer`` once the peer has taken most of the bytes sent to it."""
 
     def abort(self) -> None:
         """End the connection at once."""
@@ -97,7 +97,7 @@ class Session:
         self._connection.write(data)
 
     def when_room(self, answer: Callable[[], None]) -> None:
-        """Call ``answer``, which sends, now or when the peer has taken what it was sent before.
+        """Call ``answer``, which sends, now or when the peer has taken the bytes sent before.
 
         Not at all when the connection ends before that.
         """
@@ -135,7 +135,7 @@ class Session:
         raise PeerTimedOut(f"{self.peer} did not answer request {frame.code} in {timeout_s} s")
 
     def close(self) -> None:
-        """End the connection. What is not sent yet is lost."""
+        """End the connection. Unsent data is lost."""
         self._connection.abort()
 
     def resolve(self, response: Frame) -> None:

@@ -48,17 +48,17 @@ class ServerTls:
 
     @property
     def is_enforced(self) -> bool:
-        """Whether plain connections are closed."""
+        """True if plain connections are closed."""
         return self.mode is TlsMode.ENFORCING
 
     @property
     def is_spoken(self) -> bool:
-        """Whether connections with TLS are taken."""
+        """True if connections with TLS are taken."""
         return self.mode is not TlsMode.DISABLED and self.context is not None
 
     @property
     def wants_certificates(self) -> bool:
-        """Whether only clients with a certificate of their own are let in."""
+        """True if only clients with a certificate of their own are let in."""
         context = self.context
         return self.is_enforced and context is not None and context.verify_mode is ssl.CERT_REQUIRED
 

@@ -137,11 +137,11 @@ class TlsTransport:
         with suppress(ssl.SSLError, *GONE):
             self._tls.unwrap()
         with suppress(*GONE):
-            self._flush()  # the farewell, if there is room for it
+            self._flush()  # the close notification, if there is room for it
         await self._inner.close()
 
     def _encrypt(self, data: memoryview) -> None:
-        """Make records of ``data``, which is the next that the caller has to send."""
+        """Make records of ``data``, the next bytes that the caller has to send."""
         assert not self._ahead_bytes
         records = [bytes(self._records), self._leaving.read()]
         for start in range(0, len(data), RECORD_BYTES):
@@ -151,7 +151,7 @@ class TlsTransport:
         self._ahead_bytes = len(data)
 
     def _decrypt(self, data: bytes) -> bytes:
-        """Return what complete records carry, of those in ``data`` and of what came before it."""
+        """Return the content of complete records in ``data`` and the bytes before it."""
         parts: list[bytes] = []
         for start in range(0, len(data) or 1, RECORD_BYTES):
             self._arrived.write(data[start : start + RECORD_BYTES])
@@ -161,7 +161,7 @@ class TlsTransport:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _read_records(self, parts: list[bytes]) -> None:
-        """Add to ``parts`` what the complete records in the buffer carry."""
+        """Add the content of the complete records in the buffer to ``parts``."""
         arrived, tls = self._arrived, self._tls
         try:
             while (arrived.pending or tls.pending()) and not self._is_ended:
@@ -185,7 +185,7 @@ class TlsTransport:
 
     def _flush(self) -> bool:
         """Send records as far as the peer takes them at once; return whether none is left."""
-        if self._is_sending:  # what has been added follows what is under way
+        if self._is_sending:  # added bytes follow those under way
             self._charge()
             return False
         if self._next_records():
@@ -194,7 +194,8 @@ class TlsTransport:
         return not self._records
 
     def _next_records(self) -> bool:
-        """Put what OpenSSL sends behind the unsent records; return whether there are any."""
+        """Put records that OpenSSL has ready behind the unsent ones; return whether there are
+        any."""
         if self._leaving.pending:
             self._records = memoryview(bytes(self._records) + self._leaving.read())
         return bool(self._records)

@@ -54,7 +54,7 @@ class ProcessTls:
         return dial_tls
 
     def say(self) -> None:
-        """Log what is in force, at a start."""
+        """Log the settings in force, at a start."""
         server, settings = self.server, self._settings
         if server.is_spoken:
             LOGGER.info(

@@ -66,7 +66,7 @@ class SelfSigned:
         return self.folder / "client.properties"
 
     def client_lines(self) -> tuple[str, ...]:
-        """Return what clients need, for people."""
+        """Return the lines that tell people what clients need."""
         return (
             f"TLS: clients trust {self.authority}",
             f"  lanemq admin ... --tls-ca {self.authority}",
@@ -78,7 +78,7 @@ class SelfSigned:
 def make_self_signed(
     folder: Path, hosts: Sequence[str], *, mode: TlsMode, now: datetime | None = None
 ) -> SelfSigned:
-    """Make what is missing of a set in ``folder``, for a server with these names and addresses.
+    """Make the missing files of a set in ``folder``, for a server with these names and addresses.
 
     What is there stays, unless it does not name them all or soon expires; so clients that trust the
     authority go on doing so. Raises ``ConfigError`` without the package ``cryptography``, or where

@@ -53,7 +53,7 @@ class AdminClient(LogicalQueueOperations, ConsumerRequests, MessageRequests):
 
     @property
     def name_servers(self) -> tuple[str, ...]:
-        """Their addresses, in the order in which they are asked."""
+        """The addresses of the name servers, in the order in which they are asked."""
         return self._caller.name_servers
 
     @property
@@ -102,7 +102,7 @@ class AdminClient(LogicalQueueOperations, ConsumerRequests, MessageRequests):
         return TopicStatsTable(offset_table=table)
 
     async def progress(self, group: str, *, topic: str | None = None) -> ConsumeStats:
-        """Return what ``group`` has consumed, on all brokers of its retry topic.
+        """Return the progress of ``group``, on all brokers of its retry topic.
 
         Of logical queues, those of ``topic``, or of all topics that the group has read.
         Raises ``NoRoute`` for a group that no broker has ever seen.

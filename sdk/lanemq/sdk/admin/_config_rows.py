@@ -32,7 +32,7 @@ class ConfigRows(NamedTuple):
     """The text of the version."""
 
     def entries(self, table: str) -> dict[str, object]:
-        """The values as JSON; the offsets of a group by queue id. Raises ``LanemqError``."""
+        """Return the values as JSON; the offsets of a group by queue id. Raises ``LanemqError``."""
         return {name: _entry(table, name, text) for name, text in self.values.items()}
 
 

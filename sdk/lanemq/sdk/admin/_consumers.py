@@ -57,7 +57,7 @@ class ConsumerRequests:
     async def consume_stats(
         self, address: str, group: str, *, topic: str | None = None
     ) -> ConsumeStats:
-        """Return what a group has consumed of each queue (208), of all its topics or of one."""
+        """Return a group's progress in each queue (208), of all its topics or of one."""
         frame = await self._caller.ask(
             address,
             RequestCode.GET_CONSUME_STATS,
@@ -177,7 +177,7 @@ class ConsumerRequests:
     async def consumer_offsets(
         self, address: str, group: str, topic: str, *, client_id: str = ""
     ) -> dict[str, dict[MessageQueue, int]]:
-        """Return what each member of a group has consumed, as the member says (223)."""
+        """Return the progress of each member of a group, as the member says (223)."""
         frame = await self._caller.ask(
             address,
             RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
@@ -223,6 +223,6 @@ class ConsumerRequests:
     async def clone_offsets(
         self, address: str, source: str, target: str, topic: str, *, offline: bool = True
     ) -> None:
-        """Give group ``target`` the offsets of group ``source`` (314)."""
+        """Copy the offsets of group ``source`` to group ``target`` (314)."""
         header = CloneGroupOffset(src_group=source, dest_group=target, topic=topic, offline=offline)
         await self._caller.ask(address, RequestCode.CLONE_GROUP_OFFSET, header)

@@ -119,7 +119,8 @@ class LogicalQueueRequests:
     async def prepare_migration(
         self, address: str, source: Segment, destination: Segment
     ) -> MigrateLogicalQueue:
-        """Have the broker of ``source`` seal it (417): both come back with their offsets."""
+        """Let the broker of ``source`` seal it (417): both segments come back with their
+        offsets."""
         code = RequestCode.MIGRATE_TOPIC_LOGICAL_QUEUE_PREPARE
         return await self._migrate(address, code, MigrateLogicalQueue(source, destination))
 
@@ -132,7 +133,7 @@ class LogicalQueueRequests:
         *,
         source_is_gone: bool = False,
     ) -> MigrateLogicalQueue:
-        """Have the broker of ``destination`` take its place in the queue (418).
+        """Let the broker of ``destination`` take its place in the queue (418).
 
         ``progress`` (group -> logical offset) is what the source said when it prepared; where it
         is None, a broker of lanemq asks the source for it. ``source_is_gone`` is an operator's
@@ -145,13 +146,14 @@ class LogicalQueueRequests:
     async def notify_migration(
         self, address: str, source: Segment | None, destination: Segment
     ) -> None:
-        """Tell a broker how it ended (419)."""
+        """Tell a broker how the migration ended (419)."""
         body = MigrateLogicalQueue(source, destination).encode()
         code = RequestCode.MIGRATE_TOPIC_LOGICAL_QUEUE_NOTIFY
         await self._caller.ask(address, code, body=body)
 
     async def append_superseded(self, address: str, *, topic: str | None = None) -> int:
-        """Have a broker append what it took after its queues had gone on elsewhere (lanemq's own).
+        """Let a broker append messages it took after their queues had gone on elsewhere (lanemq's
+        own).
 
         At the open ends of the logical queues, in order and once. Returns how many messages that
         were. After any error the same call goes on where it stopped.
@@ -183,7 +185,7 @@ class LogicalQueueRequests:
         timeout_s = max(SEAL_TIMEOUT_S, self._caller.timeout_s)
         frame = await self._caller.ask(address, code, body=body, timeout_s=timeout_s)
         if not frame.body:
-            # What PREVIEW answers where it found nothing to do.
+            # The answer of PREVIEW's brokers when there was nothing to do.
             raise BadAnswer(address, f"request {code}", frame.remark or "no segment in it")
         try:
             return Segment.decode(frame.body)

@@ -58,8 +58,8 @@ def plan_mapping(view: TopicView, *, in_turn: bool = False) -> list[MapQueue]:
 
     Each takes the lowest index that was never used. So it can be repeated after a failure. With
     ``in_turn`` the first queue of each broker comes first, in the order of their names, then the
-    second of each: so queues lie as the brokers do that clients see which do not know logical
-    queues, and whoever dies takes away a part of these, with the queues that are seen at it.
+    second of each. So the queues are divided like the brokers that older clients see, and a broker
+    that dies takes away a part of these, with the queues that are seen at it.
     """
     chains = view.chains()
     found: list[tuple[int, MapQueue]] = []
@@ -152,7 +152,7 @@ def _least_loaded(view: TopicView, load: Counter[str]) -> BrokerView:
 
 
 def _take_own(view: TopicView, chain: Chain, broker: BrokerView, free: list[int]) -> int | None:
-    """The last queue of a closed chain if it is free by now, else any free one of the broker.
+    """Return a closed chain's last queue if it is free by now, else any free one of the broker.
 
     It is free too if the last segment is empty: the new one is the same one, open again. But not
     where an earlier segment there can still be read.

@@ -21,12 +21,12 @@ class BrokerView:
     others; None if to its mind the topic has none."""
 
     def own(self) -> Iterator[Segment]:
-        """The segments that live at this broker, which nobody knows better."""
+        """Iterate over the segments that live at this broker, which nobody knows better."""
         for chain in (self.mapping or {}).values():
             yield from (segment for segment in chain if segment.broker_name == self.name)
 
     def copies(self) -> Iterator[Segment]:
-        """The segments at other brokers that it remembers."""
+        """Iterate over the segments at other brokers that it remembers."""
         for chain in (self.mapping or {}).values():
             yield from (segment for segment in chain if segment.broker_name != self.name)
 
@@ -47,7 +47,7 @@ class TopicView:
 
     @property
     def is_logical(self) -> bool:
-        """Return whether any broker has logical queues for the topic, be it none at the moment."""
+        """True if any broker has logical queues for the topic, be it none at the moment."""
         return any(broker.mapping is not None for broker in self.brokers)
 
     def broker(self, name: str) -> BrokerView | None:
@@ -72,7 +72,7 @@ class TopicView:
         return {index for broker in self.brokers for index in broker.mapping or {}}
 
     def on_queue(self, broker_name: str, queue_id: int) -> list[Segment]:
-        """The segments of any logical queue on one physical queue."""
+        """Return the segments of any logical queue on one physical queue."""
         return [
             segment
             for chain in self.chains().values()
@@ -84,7 +84,7 @@ class TopicView:
 
         A queue with a segment that can still be read keeps it for itself. One with an empty
         segment is passed over until that is forgotten, but for logical queue ``index``, which it
-        belonged to: the new one begins at the same physical offset, and whoever has heard of the
+        belonged to: the new one begins at the same physical offset, and a peer that knows the
         old one takes it for that.
         """
         found: list[tuple[bool, int]] = []

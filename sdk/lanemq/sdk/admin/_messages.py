@@ -178,5 +178,5 @@ class MessageRequests:
 
 
 def message_id(message: StoredMessage) -> str:
-    """Return what clients call the message's id: its unique key, else its offset id."""
+    """Return the message id as clients show it: its unique key, else its offset id."""
     return message.unique_key or message.offset_id

@@ -36,7 +36,7 @@ async def migrate(
     source_is_gone: bool = False,
     report: Report = lambda _: None,
 ) -> Migrated:
-    """Have logical queue ``index`` go on at the broker ``destination``.
+    """Move the end of logical queue ``index`` to the broker ``destination``.
 
     With ``force_delta`` the source is not asked, because it is gone for good, and the new
     segment begins at that logical offset: at least where the old one ended. While a name server
@@ -86,7 +86,7 @@ async def migrate(
         )
     except RefusedByBroker as error:
         if place.begun is None and any(said in (error.remark or "") for said in LATE):
-            # Another migration was quicker; nobody needs the segment that this one opened.
+            # Another migration was quicker; the segment that this one opened is not needed.
             remark = await admin.map_queue(place.address, topic, target.queue_id, -1)
             report(f"abort at {place.broker}, queue {target.queue_id}: {remark}")
         raise

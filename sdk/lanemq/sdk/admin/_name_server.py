@@ -80,7 +80,7 @@ class NameServerRequests:
         return None
 
     async def forget_broker(self, broker_name: str) -> None:
-        """Make every name server forget what a broker had of logical queues (104).
+        """Make every name server forget a broker's part of logical queues (104).
 
         For one that will not come back. Name servers of Apache forget nothing by it.
         """

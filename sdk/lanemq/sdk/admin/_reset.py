@@ -86,7 +86,7 @@ async def _tell_members(
     *,
     force: bool,
 ) -> dict[MessageQueue, int] | None:
-    """Have each broker tell the members of ``group`` where to go on; None where nobody is
+    """Let each broker tell the members of ``group`` their new offsets; None where nobody is
     connected."""
     told: dict[MessageQueue, int] = {}
     for address in addresses_of(route):
@@ -140,7 +140,7 @@ async def _positions(
     ]
     if consumed:
         return consumed
-    # A group that never committed here stands at the beginning of each queue.
+    # A group that never committed here is at the beginning of each queue.
     status = (await admin.topic_offsets(address, topic)).offset_table
     count = max(
         (q.read_queue_nums for q in route.queue_datas if q.broker_name == broker_name), default=0
@@ -178,7 +178,7 @@ async def _roll_back(
 async def _restart_stages(
     admin: AdminClient, address: str, group: str, queue: MessageQueue, target: int
 ) -> None:
-    """Have the stage record of ``group``, if it has one, begin at ``target``: it decides."""
+    """Let the stage record of ``group``, if it has one, begin at ``target``: it decides."""
     shadow = stage_group(group)
     number = await admin.group_offset(address, shadow, queue)
     if number is not None and StageRecord.unpack(number) is not None:

@@ -36,7 +36,7 @@ class MessageTrack:
 
 
 async def tracks_of(admin: AdminClient, message: StoredMessage) -> list[MessageTrack]:
-    """Say for each group that reads the topic of ``message`` whether it has consumed it.
+    """Return for each group that reads the topic of ``message`` whether it has consumed it.
 
     Raises ``NoRoute`` where the topic is gone.
     """

@@ -83,7 +83,7 @@ def _ring_hash(key: str) -> int:
 
 
 def _java_text(queue: MessageQueue) -> str:
-    """Return what ``toString`` of Java's MessageQueue gives, for that is what its ring hashes."""
+    """Return the text of ``toString`` of Java's MessageQueue, for that is what its ring hashes."""
     return (
         f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name},"
         f" queueId={queue.queue_id}]"
@@ -159,7 +159,7 @@ def _named(room: str, what: object) -> str:
 @final
 @dataclass(frozen=True, slots=True)
 class AllocateByConfig:
-    """Read exactly ``queues``, whoever else is in the group.
+    """Read exactly ``queues``, no matter who else is in the group.
 
     The queues of the group's own retry topic are divided averagely: left out, as in Java,
     what failed once would never come again.

@@ -39,7 +39,7 @@ PERSIST_TIMEOUT_S = 3.0
 
 
 def _terms(wanted: SubscriptionData) -> tuple[str, str]:
-    """Return what a subscription asks for, whenever it was made."""
+    """Return the type and text of a subscription's expression, without its version."""
     return wanted.expression_type, wanted.sub_string
 
 
@@ -92,7 +92,7 @@ class ConsumerCore:
                 self.offsets,
                 options,
                 batch=batch,
-                # A lite pull consumer may read queues that its heartbeat does not speak of.
+                # A lite pull consumer may read queues that its heartbeat does not name.
                 post_subscription=active,
                 commit_in_passing=commit_in_passing and not active and not self.broadcasting,
                 deliver=deliver,
@@ -131,7 +131,8 @@ class ConsumerCore:
         self.client.routes.watch(wanted.topic)
 
     def subscribe_retries(self) -> None:
-        """Read what the group asked to have again. Nobody does in a broadcasting group."""
+        """Read the messages that the group asked to have again. Nobody does in a broadcasting
+        group."""
         if not self.broadcasting:
             self.subscribe(retry_topic(self.group), "*")
 

@@ -43,7 +43,7 @@ Expression: TypeAlias = str | Sql
 
 
 def subscription(topic: str, expression: Expression, version_ms: int) -> SubscriptionData:
-    """The subscription of ``topic`` for a heartbeat. Raises ``InvalidName``."""
+    """Return the subscription of ``topic`` for a heartbeat. Raises ``InvalidName``."""
     check_topic(topic)
     if isinstance(expression, Sql):
         return SubscriptionData(

@@ -29,7 +29,7 @@ class _First:
 
 @final
 class FirstCommits:
-    """Knows which brokers have a table of one group's offsets in which topics.
+    """Remembers the brokers that have a table of one group's offsets, by topic.
 
     ``connection_number`` tells the connections to an address apart. A broker that comes back may
     have lost what it had not written, so what is known counts for one connection.

@@ -39,7 +39,7 @@ class GroupCalls:
         self._logical = LogicalCalls(client, self._physical)
 
     def of(self, queue: MessageQueue) -> QueueRequests:
-        """The requests about ``queue``, which may be a chain of parts of others."""
+        """Return the requests about ``queue``, which may be a chain of parts of others."""
         if queue.broker_name == LOGICAL_QUEUE_BROKER and self._logical.chain(queue) is not None:
             return self._logical
         return self._physical
@@ -66,7 +66,7 @@ class GroupCalls:
         await self._client.remoting.call(address, frame, self._timeout_s)
 
     async def consumer_ids(self, topic: str) -> list[str] | None:
-        """The clients of the group, sorted, as the brokers of ``topic`` know them.
+        """Return the clients of the group, sorted, as the brokers of ``topic`` know them.
 
         None if no broker knows the group (yet). One broker after another is asked until one
         answers; raises the last failure. A coordinator of logical queues comes first: clients
@@ -98,7 +98,7 @@ class GroupCalls:
     async def send_back(
         self, message: ReceivedMessage, *, delay_level: int, max_reconsume_times: int
     ) -> None:
-        """Have the broker deliver ``message`` again, by its own table of delays if level is 0."""
+        """Let the broker deliver ``message`` again, by its own table of delays if level is 0."""
         stored = message.stored
         header = ConsumerSendMsgBack(
             offset=stored.log_position,

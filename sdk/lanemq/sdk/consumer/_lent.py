@@ -41,7 +41,7 @@ class Lent:
         self._lock = threading.Lock()
 
     def next(self, now_s: float) -> ReceivedMessage | None:
-        """The next message, or None where the core has to be asked."""
+        """Return the next message, or None where the core has to be asked."""
         with self._lock:
             at = self.handed_out
             if at >= self.end or now_s >= self.until_s:
@@ -50,7 +50,7 @@ class Lent:
         return self.messages[at]
 
     def reclaim(self) -> Sequence[ReceivedMessage]:
-        """Take back what was not handed out."""
+        """Take back the messages that were not handed out."""
         with self._lock:
             self.end = self.handed_out
         return self.messages[self.end :]

@@ -76,7 +76,7 @@ class Membership:
         self._ownership = ownership
 
     def count(self, topic: str) -> int:
-        """The number of queues of ``topic`` that are held."""
+        """Return the number of queues of ``topic`` that are held."""
         return sum(queue.topic == topic for queue in self.held)
 
     def wake(self, _: object = None) -> None:
@@ -118,7 +118,7 @@ class Membership:
         return complete
 
     async def _mine(self, topic: str) -> list[MessageQueue] | None:
-        """The queues of ``topic`` that are this consumer's, or None if nobody can tell now."""
+        """Return this consumer's queues of ``topic``, or None if nobody can tell now."""
         route = self._client.routes.get(topic)
         if route is None:
             self._miss(topic)
@@ -131,7 +131,7 @@ class Membership:
         client_id = self._client.client_id
         if client_ids is None or client_id not in client_ids:
             # The broker does not know us: it was restarted, or our heartbeat was lost. What
-            # we hold is kept until it does, for nobody else can have been told to take it.
+            # we hold is kept until it does: no other consumer can have been told to take it.
             LOGGER.info("%s is not in the group's list at the broker of %s", client_id, topic)
             await self._client.heartbeat()
             return None
@@ -144,7 +144,7 @@ class Membership:
     def _miss(self, topic: str) -> None:
         """Note that ``topic`` has no route, and warn of one that is not there for a while."""
         now_s = trio.current_time()
-        if topic.startswith(RETRY_PREFIX):  # nobody has to make it
+        if topic.startswith(RETRY_PREFIX):  # a topic that need not exist
             LOGGER.debug("topic %s is not there yet", topic)
         elif topic not in self._missing:
             self._missing[topic] = now_s + MISSING_S
@@ -215,7 +215,8 @@ class Membership:
     async def _release_others(
         self, wanted: Container[MessageQueue], topic: str | None, *, finish: bool
     ) -> bool:
-        """Give up what is held of ``topic`` and not ``wanted``; whether there was anything."""
+        """Give up the queues held of ``topic`` that are not ``wanted``; returns whether there were
+        any."""
         others = [
             queue for queue in self.held if queue not in wanted and topic in (None, queue.topic)
         ]
@@ -249,7 +250,7 @@ class Membership:
     ) -> None:
         """Go on from ``offset`` in ``queue``, forward or back, and have the broker know it.
 
-        What was pulled is forgotten; what a listener still works on is not counted any more.
+        Pulled messages are forgotten; those that a listener still works on do not count any more.
         ``reset`` says that an operator wants it, and not the state of the queue. Nothing happens
         where the queue is not held, or, with ``of``, is not held as it was.
         """

@@ -45,7 +45,7 @@ class Offsets(Protocol):
     async def persist(
         self, queues: Iterable[MessageQueue] | None = None, *, wait: bool, again: bool = False
     ) -> None:
-        """Make what changed last, for ``queues`` or all; failures are logged.
+        """Make changed offsets durable, for ``queues`` or all; failures are logged.
 
         With ``wait`` it has happened, or failed for good, on return. ``again`` includes what did
         not change: a broker may have lost it since, and these queues are read no more.

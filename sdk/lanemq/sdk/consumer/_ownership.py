@@ -44,7 +44,7 @@ class Departing(Protocol):
 
 @final
 class FreeQueues:
-    """Ownership without locks: whoever is assigned a queue reads it."""
+    """Ownership without locks: the consumer that is assigned a queue reads it."""
 
     def __init__(
         self, offsets: Offsets, changes: QueueChanges, departures: Departing | None = None
@@ -65,7 +65,7 @@ class FreeQueues:
         """Do nothing: nothing was taken."""
 
     async def release(self, held: HeldQueue, *, finish: bool) -> None:
-        """Report progress and leave the queue to whoever has it now.
+        """Report progress and leave the queue to the consumer that has it now.
 
         Listeners that still run do not count then: their progress could overwrite another's.
         """

@@ -22,7 +22,7 @@ LOGGER = get_logger("lanemq.sdk.listener")
 DEAD_LETTER: Final = -1  # instead of a delay level
 FIRST_DELAY_LEVEL: Final = 3  # level of the first delivery again; each later one is longer
 FALLBACK_TIMEOUT_S: Final = 3.0
-# How the body is written stays as it was; what the broker did with the message does not.
+# The flags of the body's form stay; those that the broker set for the message do not.
 BODY_FLAGS: Final = SysFlag.COMPRESSED | SysFlag.COMPRESSION_MASK
 
 

@@ -21,7 +21,7 @@ async def start_offset(
     options: ConsumerOptions,
     now_ms: int,
 ) -> int:
-    """The offset (counts messages) of the first message to read. Raises any ``LanemqError``.
+    """Return the offset (counts messages) of the first message to read. Raises any ``LanemqError``.
 
     Nothing may be assumed when the broker cannot be asked: starting anywhere else would lose
     messages, or deliver a whole queue again.
@@ -36,7 +36,7 @@ async def start_offset(
     is_retry = queue.topic.startswith(RETRY_PREFIX)
     match options.consume_from:
         case ConsumeFrom.LAST_OFFSET:
-            # What is in a new group's retry topic was put there for this group.
+            # Messages in a new group's retry topic were put there for this group.
             return 0 if is_retry else await about.max_offset(queue)
         case ConsumeFrom.FIRST_OFFSET:
             return await about.min_offset(queue)

@@ -47,7 +47,7 @@ class Executor(Protocol):
 
 
 async def run_callback(executor: Executor, callback: Callback[T]) -> T:
-    """Have ``callback`` done there and wait; when cancelled, tell it to stop and do not wait."""
+    """Run ``callback`` there and wait; when cancelled, tell it to stop and do not wait."""
     executor.start(callback)
     try:
         await callback.over.wait()
@@ -58,7 +58,8 @@ async def run_callback(executor: Executor, callback: Callback[T]) -> T:
 
 
 def in_caller(portal: Portal, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    """A function that runs where the caller of the current call waits: its thread, its task."""
+    """Return a function that runs where the caller of the current call waits: its thread, its
+    task."""
 
     async def forwarded(*arguments: object) -> object:
         callback: Callback[object] = Callback(portal, partial(function, *arguments))
@@ -73,7 +74,7 @@ def in_caller(portal: Portal, function: Callable[..., Any]) -> Callable[..., Awa
 class ListenerGate:
     """Runs a listener elsewhere, never in more places at once than allowed.
 
-    What cannot be stopped counts as long as it runs. Where ``ordered``, nothing that may only
+    Calls that cannot be stopped count as long as they run. Where ``ordered``, nothing that may only
     come later begins meanwhile: the core is not told before it has really ended, except when
     the client is being closed (``leaving``).
     """
@@ -122,7 +123,7 @@ class ListenerGate:
         callback.at_end(partial(limiter.release_on_behalf_of, callback))
         try:
             self._place.start(callback)
-        except ClientClosed:  # its loop is gone; soon its client is, and then nothing was settled
+        except ClientClosed:  # its loop is gone; its client will be soon, with nothing settled
             limiter.release_on_behalf_of(callback)
             await trio.sleep_forever()
         try:
@@ -219,7 +220,7 @@ def forward_hooks(portal: Portal, executor: Executor, options: OptionsT) -> Opti
 
 
 def watches(options: object) -> list[Callable[[Any], Any]]:
-    """The functions of ``options`` that watch."""
+    """Return the functions of ``options`` that watch."""
     found: list[Callable[[Any], Any] | None] = []
     if isinstance(options, ProducerOptions | PushOptions):
         for hook in options.hooks:

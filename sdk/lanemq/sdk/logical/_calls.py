@@ -67,7 +67,7 @@ class LogicalCalls:
         self._places: ReadersPlaces[MessageQueue] = ReadersPlaces(QUEUES_MAX)
 
     def chain(self, queue: MessageQueue) -> Chain | None:
-        """The chain of ``queue``; None if that is a physical one."""
+        """Return the chain of ``queue``; None if that is a physical one."""
         route = self._client.routes.get(queue.topic)
         return None if route is None else route.chain(queue)
 
@@ -86,11 +86,12 @@ class LogicalCalls:
         await self._progress.commit_offset(queue, offset, wait=wait)
 
     def keeper(self, queue: MessageQueue) -> str:
-        """The address of the broker that keeps progress now. Raises ``BrokerUnreachable``."""
+        """Return the address of the broker that keeps progress now. Raises
+        ``BrokerUnreachable``."""
         return self._progress.keeping(queue).address
 
     def progress_key(self, queue: MessageQueue) -> Hashable:
-        """Under what name progress is kept: it moves along with the queue."""
+        """Return the name under which progress is kept: it moves along with the queue."""
         try:
             return self._progress.keeping(queue).queue
         except LanemqError:
@@ -111,7 +112,7 @@ class LogicalCalls:
         for _ in range(ROUNDS_MAX):
             chain = self._known_chain(queue)
             place = chain.locate(offset)
-            if place is None:  # everything is gone, and what comes next cannot be read yet
+            if place is None:  # all messages are gone, and the next ones cannot be read yet
                 return await self._nothing_yet(queue, offset, terms)
             segment = place.segment
             cut = self._places.go_on_at(queue, offset, segment, chain)
@@ -145,7 +146,7 @@ class LogicalCalls:
     # Offsets
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """The logical offset that the next message will get, as far as can be told now."""
+        """Return the logical offset that the next message will get, as far as can be told now."""
         is_fresh = False
         for _ in range(ROUNDS_MAX):
             chain = self._known_chain(queue)
@@ -161,7 +162,7 @@ class LogicalCalls:
             found, answer = await self._queues.max_offset_of_part(segment.message_queue)
             if REDIRECT_FIELD not in answer.fields:
                 return translate.end_of(segment, found)
-            # It goes on elsewhere. The answer says no more; what is known may be older than it.
+            # It continues on another broker. The answer says no more; the known route may be older.
             await self._client.routes.refresh(queue.topic)
             is_fresh = True
             if self._known_chain(queue).last == segment:
@@ -169,7 +170,8 @@ class LogicalCalls:
         raise BrokerUnreachable(str(queue), "it is on the move; its end could not be found out")
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The oldest logical offset that there is a message for; the end where there is none."""
+        """Return the oldest logical offset that there is a message for; the end where there is
+        none."""
         chain = self._known_chain(queue)
         for segment in chain.readable:
             found = await self._queues.min_offset(segment.message_queue)
@@ -178,7 +180,7 @@ class LogicalCalls:
         return chain.known_end
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The logical offset of the first message stored at ``timestamp_ms`` or later, as the
+        """Return the logical offset of the first message stored at ``timestamp_ms`` or later. The
         broker of its segment finds it; the end if there is none."""
         chain = self._known_chain(queue)
         end = chain.known_end
@@ -205,7 +207,7 @@ def _illegal(chain: Chain, asked: int, go_on_at: int) -> Pulled:
 
 
 def _logical(pulled: Pulled, segment: Segment, asked: int) -> Pulled:
-    """Translate what a broker said of a physical queue to the logical one."""
+    """Translate a broker's answer about a physical queue to the logical one."""
     told = translate.Numbers(pulled.next_offset, pulled.min_offset, pulled.max_offset)
     code, seen = translate.pulled(pulled.code, told, segment, asked)
     messages = pulled.messages

@@ -4,7 +4,7 @@ wherever the queue moves.
 A coordinator keeps it as any broker keeps that of its own queues: a server that the route names
 as the broker of the logical queues. Without one, each offset is kept at the broker that the
 queue ends at, under a name made of the topic and of the first offset of that last segment
-(``lanemq.wire.logical.progress_topic``). So whoever looks from the last segment back finds the
+(``lanemq.wire.logical.progress_topic``). So a search from the last segment back finds the
 latest first, and nothing has to be carried along when the queue moves: what was committed at the
 old place stays there and is found, until something is committed at the new one.
 """
@@ -83,7 +83,7 @@ class LogicalProgress:
         return await self._before_mapping(route, queue) or zero
 
     def _worth(self, segment: Segment, offset: int) -> int:
-        """Bound what a broker keeps that may not know yet that its segment has an end."""
+        """Bound the offset of a broker that may not know yet that its segment has an end."""
         is_stage = is_stage_group(self._queues.group)
         return offset if is_stage else segment.clamp_progress(offset)
 
@@ -109,12 +109,13 @@ class LogicalProgress:
 
 
 def coordinator(route: TopicRoute) -> str | None:
-    """The address of the server that keeps offsets and locks of logical queues, if one does."""
+    """Return the address of the server, if any, that keeps logical queues' offsets and locks."""
     return route.brokers.get(LOGICAL_QUEUE_BROKER, {}).get(MASTER_ID)
 
 
 def lock_keeper(route: TopicRoute, queue: MessageQueue) -> str | None:
-    """The address of the broker that lends the lock of a logical queue; None if none is running.
+    """Return the address of the broker that lends the lock of a logical queue; None if none is
+    running.
 
     Without a coordinator that is the one the queue begins at: migrations append to the end, so
     consumers with an older and with a newer view of the queue ask the same one.
@@ -131,7 +132,7 @@ def lock_keeper(route: TopicRoute, queue: MessageQueue) -> str | None:
 
 
 def _places(route: TopicRoute, queue: MessageQueue) -> Iterator[tuple[Segment, MessageQueue]]:
-    """The segments that have a place in the queue, in order, and the key at each."""
+    """Iterate over the segments that have a place in the queue, in order, and the key at each."""
     chain = route.chain(queue)
     for segment in chain.placed if chain is not None else ():
         topic = progress_topic(queue.topic, segment.delta)

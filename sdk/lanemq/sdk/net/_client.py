@@ -36,12 +36,12 @@ from ._routes import Discover, NameServers, Routes
 LOGGER = get_logger("lanemq.sdk.client")
 
 _NUMBERS = itertools.count(1)  # tells the clients of one process apart
-# Pauses between the looks of a young client for the brokers of a cluster, while it has none.
+# Pauses between a young client's look-ups of a cluster's brokers, as long as it has none.
 _EARLY_LOOKS_S = (1.0, 2.0, 4.0, 8.0)
 
 
 def now_ms() -> int:
-    """The time of day in milliseconds since 1970."""
+    """Return the time of day in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
@@ -83,7 +83,7 @@ class Client:
         self._producer_groups[group] = None
 
     def add_consumer(self, group: str, describe: Callable[[], ConsumerData]) -> None:
-        """Announce what ``describe`` gives in heartbeats to all brokers."""
+        """Announce what ``describe`` returns in heartbeats to all brokers."""
         self._consumers[group] = describe
 
     # Heartbeats
@@ -134,7 +134,7 @@ class Client:
     async def connect(self, topics: Iterable[str]) -> None:
         """Make this client known at the brokers of ``topics``, now and from now on.
 
-        What cannot be reached is logged and tried again.
+        A broker that cannot be reached is logged and tried again.
         """
         for topic in topics:
             self.routes.watch(topic)
@@ -165,7 +165,7 @@ class Client:
         self._route_changed.set()
 
     async def _introductions(self) -> None:
-        """Have new brokers know the producers at once, and not with the next heartbeat."""
+        """Introduce the producers to new brokers at once, and not with the next heartbeat."""
         while True:
             await self._route_changed.wait()
             self._route_changed = trio.Event()
@@ -179,7 +179,7 @@ class Client:
             self._introduced[address] = self.remoting.connection_number(address)
 
     async def heartbeat_answer(self, address: str) -> Frame:
-        """The last answer of a broker to a heartbeat, which tells its version and what it knows.
+        """Return a broker's last answer to a heartbeat, which tells its version and abilities.
 
         Raises as any request where the broker has not answered one yet.
         """
@@ -257,7 +257,7 @@ class Client:
                         nursery.start_soon(self._tell, address, frame)
 
 
-# Seconds for taking leave; it is shielded from cancellation, so it must end.
+# Seconds for unregistering; it is shielded from cancellation, so it must end.
 LEAVE_TIMEOUT_S = 3.0
 
 

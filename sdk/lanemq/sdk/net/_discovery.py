@@ -45,7 +45,7 @@ class Endpoint:
 def find_name_servers(
     given: NameServersLike, *, unit_name: str = "", environment: Mapping[str, str] = os.environ
 ) -> tuple[str, ...] | Endpoint:
-    """The addresses of the name servers, or whom to ask for them.
+    """Return the addresses of the name servers, or the endpoint to ask for them.
 
     An endpoint is asked for the name servers of a unit by another path. Raises
     ``InvalidName`` for a bad address, and if there is none at all.

@@ -5,7 +5,7 @@ import socket
 
 
 def local_ip(towards: str) -> bytes:
-    """The packed source address (4 or 16 bytes) of packets to the host ``towards``.
+    """Return the packed source address (4 or 16 bytes) of packets to the host ``towards``.
 
     Nothing is sent and no name is looked up: for a host given by name, or without a way to it,
     the address towards the outside is taken, and 127.0.0.1 if there is none.

@@ -47,7 +47,7 @@ class MissingRoutes:
             self._looks[topic] = _Look(trio.current_time() + after_s, after_s)
 
     async def run(self) -> None:
-        """Look whenever it is time to."""
+        """Look for routes whenever it is time to."""
         while True:
             times = (look.at_s for look in self._looks.values())
             with trio.move_on_at(min(times, default=float("inf"))):

@@ -202,7 +202,7 @@ class RemotingClient:
             link.post(reply)
 
     async def _close(self) -> None:
-        """Give what was posted a moment to leave; then nothing is sent any more."""
+        """Give posted frames a moment to leave; then nothing is sent any more."""
         self._closed = True
         with trio.move_on_after(CLOSE_GRACE_S, shield=True):
             for link in tuple(self._links.values()):
@@ -212,7 +212,7 @@ class RemotingClient:
 
 
 async def dial_tcp(host: str, port: int) -> trio.abc.Stream:
-    """A TCP connection, Nagle's algorithm off."""
+    """Open a TCP connection, Nagle's algorithm off."""
     return await trio.open_tcp_stream(host, port)
 
 

@@ -29,7 +29,7 @@ class TopicRoute:
     """The logical queues that the queues are, if they are: the queue id is the index."""
 
     def chain(self, queue: MessageQueue) -> Chain | None:
-        """The chain of a queue, if that is a logical one."""
+        """Return the chain of a queue, if that is a logical one."""
         if self.chains is None or queue.broker_name != LOGICAL_QUEUE_BROKER:
             return None
         return self.chains.get(queue.queue_id) or Chain(queue.queue_id)
@@ -89,7 +89,7 @@ def _is_ordered(route: TopicRoute) -> bool:
 
 
 def read_route(topic: str, data: RouteData, *, logical_queues: bool = False) -> TopicRoute:
-    """The route of an existing topic; with ``logical_queues`` these, where it has any.
+    """Return the route of an existing topic; with ``logical_queues`` these, where it has any.
 
     Raises ``RemoteProtocolError`` for logical queues that cannot be read.
     """
@@ -136,7 +136,7 @@ def _ordered_queues(topic: str, conf: str) -> list[MessageQueue]:
 
 
 def read_default_route(topic: str, data: RouteData, *, queues_max: int) -> TopicRoute:
-    """The route for the first message of a topic: where the default topic lives.
+    """Return the route for the first message of a topic: where the default topic lives.
 
     A broker makes the topic with as many queues as the smaller of its own default and
     ``queues_max``, so the queues counted here are the ones it will have.

@@ -73,4 +73,4 @@ class Timeouts:
             self._next_s = heap[0][0] if heap else inf
             with trio.move_on_at(self._next_s):
                 await self._sooner.park()
-            self._next_s = -inf  # awake: nobody needs to say that it is sooner
+            self._next_s = -inf  # it is awake, and needs no notice of an earlier one

@@ -16,7 +16,7 @@ def over_tls(dial: Dial, context: ssl.SSLContext) -> Dial:
 
     async def dial_tls(host: str, port: int) -> trio.abc.Stream:
         plain = await dial(host, port)
-        # Brokers end a connection without TLS's own farewell; frames say themselves whether
+        # Brokers end a connection without TLS's close notification; frames show by themselves that
         # they are whole.
         stream = trio.SSLStream(plain, context, server_hostname=host, https_compatible=True)
         try:

@@ -18,7 +18,7 @@ PREFIX = "lanemq_"
 
 
 def get_logger(name: str) -> logging.Logger:
-    """The logger ``name``; its records get fields before any handler sees them."""
+    """Return the logger ``name``; its records get fields before any handler sees them."""
     logger = logging.getLogger(name)
     if not any(isinstance(known, _Fields) for known in logger.filters):
         logger.addFilter(_Fields())

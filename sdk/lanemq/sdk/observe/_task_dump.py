@@ -31,7 +31,7 @@ def _tasks() -> Iterator[trio.lowlevel.Task]:
 
 
 def _frames(awaited: object) -> Iterator[tuple[FrameType, int]]:
-    """The frames of a coroutine and of what it waits for."""
+    """Iterate over the frames of a coroutine and of those it waits for."""
     while isinstance(awaited, CoroutineType):
         frame = awaited.cr_frame
         if frame is None:

@@ -1,10 +1,10 @@
 """Spans and metrics through OpenTelemetry, by its conventions for messaging.
 
 Imported only where `ClientOptions.telemetry` asks for it: it needs the extra ``lanemq[otel]``.
-What becomes of the data is for the providers that the application sets up.
+The providers that the application sets up decide where the data goes.
 
 A message takes the context of its send along, in the properties that the propagator writes
-(``traceparent`` as a rule): whoever processes it goes on with the trace of its sender.
+(``traceparent`` as a rule): its processing continues the trace of its sender.
 """
 
 from collections.abc import Iterator, Sequence
@@ -91,7 +91,8 @@ def start_send(message: Message) -> tuple[Span, Message]:
 
 
 def create(messages: Sequence[Message]) -> tuple[Span, list[Message]]:
-    """The span in which messages of batches come to be; those that come back carry its context.
+    """Return the span in which messages of batches come to be; those that come back carry its
+    context.
 
     Their sends, one or several, are its children: see ``start_batch``.
     """
@@ -195,7 +196,7 @@ def traced(handle: Handle, group: str) -> Handle:
 
 
 def received(messages: Sequence[ReceivedMessage], group: str) -> None:
-    """A lite pull consumer returned ``messages``; what becomes of them is not known here."""
+    """Record that a lite pull consumer returned ``messages``; their outcome is not known here."""
     topic = messages[0].topic
     attributes = _common("receive", topic)
     attributes["messaging.consumer.group.name"] = group

@@ -31,7 +31,7 @@ class ConsumeReturn(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TraceRecord:
-    """A record, and what it can be found by."""
+    """A trace record, and the keys to find it by."""
 
     text: str
     keys: tuple[str, ...]
@@ -58,7 +58,7 @@ def sent_record(
     offset_id: str,
     succeeded: bool,
 ) -> TraceRecord:
-    """A message was sent."""
+    """Return the record of a message that was sent."""
     fields = (
         *("Pub", time_ms, region, group, topic, message_id, tags, " ".join(keys), store_host),
         *(body_bytes, cost_ms, kind, offset_id, _java_bool(succeeded)),
@@ -76,7 +76,8 @@ def consuming_record(
     reconsume_times: int,
     keys: tuple[str, ...],
 ) -> TraceRecord:
-    """A listener is given a message; ``request_id`` ties this to the record of how it ended."""
+    """Return the record of a message given to a listener; ``request_id`` ties it to the record of
+    its end."""
     fields = (
         *("SubBefore", time_ms, region, group, request_id, message_id, reconsume_times),
         " ".join(keys),
@@ -94,7 +95,7 @@ def consumed_record(
     returned: ConsumeReturn,
     keys: tuple[str, ...],
 ) -> TraceRecord:
-    """A listener returned."""
+    """Return the record of a listener's return."""
     succeeded = _java_bool(returned is ConsumeReturn.SUCCESS)
     fields = (
         *("SubAfter", request_id, message_id, cost_ms, succeeded, " ".join(keys)),
@@ -116,7 +117,8 @@ def transaction_end_record(
     state: str,
     checked: bool,
 ) -> TraceRecord:
-    """The broker was told the state of a transaction; ``checked`` says that it had asked."""
+    """Return the record of a transaction's state told to a broker; ``checked`` says that it had
+    asked."""
     fields = (
         *("EndTransaction", time_ms, region, group, topic, message_id, tags, " ".join(keys)),
         *(store_host, TRANSACTION_END_KIND, message_id, state, _java_bool(checked)),

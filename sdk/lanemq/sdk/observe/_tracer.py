@@ -62,12 +62,12 @@ class Tracer:
 
     @property
     def send_hook(self) -> SendHook:
-        """Traces what a producer sends."""
+        """The hook that traces a producer's sends."""
         return SendHook(after=self._sent)
 
     @property
     def consume_hook(self) -> ConsumeHook:
-        """Traces what a listener is given."""
+        """The hook that traces the messages that a listener is given."""
         return ConsumeHook(before=self._consuming, after=self._consumed)
 
     # Records
@@ -154,7 +154,8 @@ class Tracer:
     def transaction_ended(
         self, message: Message | ReceivedMessage, message_id: str, state: str, address: str
     ) -> None:
-        """The broker at ``address`` was told the ``state``; it had asked for a received one."""
+        """Record the ``state`` told to the broker at ``address``; it had asked for a received
+        one."""
         self._add(
             transaction_end_record(
                 time_ms=self._client.clock_ms(),
@@ -173,14 +174,14 @@ class Tracer:
     # Sending them
 
     async def run(self) -> None:
-        """Send what was collected, again and again, until cancelled."""
+        """Send collected records, again and again, until cancelled."""
         while True:
             await self._some.wait()
             await trio.sleep(COLLECT_S)
             await self.flush()
 
     async def flush(self) -> None:
-        """Send what is there. What cannot be sent is lost, and said so."""
+        """Send the records at hand. Those that cannot be sent are lost, and logged."""
         records, self._records = self._records, []
         self._some = trio.Event()
         if self._dropped:

@@ -84,7 +84,7 @@ def split(sizes: Sequence[int], limit: int) -> Iterator[slice]:
 def _created(
     messages: Sequence[Message], options: ProducerOptions
 ) -> "tuple[Span | None, Sequence[Message]]":
-    """With telemetry: the span that ``messages`` belong to, and they with its context."""
+    """Return, with telemetry, the span that ``messages`` belong to, and them with its context."""
     if not options.client.telemetry:
         return None, messages
     from ..observe._telemetry import create  # may not be installed
@@ -95,7 +95,7 @@ def _created(
 def _encode(
     messages: Sequence[Message], options: ProducerOptions, keys: UniqueKeys, now_ms: int
 ) -> tuple[list[BatchEntry], list[str]]:
-    """The entries of a batch, and the unique keys of their messages."""
+    """Return the entries of a batch, and the unique keys of their messages."""
     if not messages:
         raise MessageRejected("a batch needs at least one message")
     topic, wait = messages[0].topic, messages[0].wait

@@ -16,13 +16,13 @@ BrokerOf = Callable[[MessageQueue], str]
 
 
 def own_broker(queue: MessageQueue) -> str:
-    """The broker of a queue that is no logical one."""
+    """Return the broker of a queue that is no logical one."""
     return queue.broker_name
 
 
 @final
 class QueueChooser:
-    """Goes round the queues of a route, and leaves the broker that just failed aside."""
+    """Goes round the queues of a route, and avoids the broker that just failed."""
 
     def __init__(self) -> None:
         # Producers that start together should not all begin with the same queue.
@@ -34,7 +34,7 @@ class QueueChooser:
         failed_broker: str | None,
         broker_of: BrokerOf = own_broker,
     ) -> MessageQueue:
-        """The next queue; of another broker than ``failed_broker`` if there is one."""
+        """Return the next queue, if possible of another broker than ``failed_broker``."""
         count = len(queues)
         for _ in range(count):
             self._next += 1
@@ -51,7 +51,8 @@ class QueueChooser:
         now_s: float,
         broker_of: BrokerOf = own_broker,
     ) -> MessageQueue:
-        """The next queue whose broker is available; if there is none, of one of the better."""
+        """Return the next queue whose broker is available; if there is none, of one of the
+        better."""
         count = len(queues)
         for _ in range(count):
             self._next += 1

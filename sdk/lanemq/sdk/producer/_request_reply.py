@@ -26,7 +26,7 @@ LOGGER = get_logger("lanemq.sdk.request_reply")
 
 
 def reply_to(message: ReceivedMessage, body: bytes) -> Message:
-    """The reply to a request; send it with any producer.
+    """Return the reply to a request; send it with any producer.
 
     Raises ``MessageRejected`` if ``message`` is no request, or came through a broker that does
     not say to which cluster it belongs (those before 4.6).
@@ -53,7 +53,7 @@ def reply_to(message: ReceivedMessage, body: bytes) -> Message:
 
 
 def as_request(message: Message, expected: "ExpectedReply") -> Message:
-    """``message`` with what has its reply find the way back."""
+    """Return ``message`` with the properties that let its reply find the way back."""
     return replace(message, properties={**message.properties, **expected.properties})
 
 
@@ -122,7 +122,7 @@ class ExpectedReply:
 
 
 def _received(header: ReplyMessage, body: bytes) -> ReceivedMessage:
-    """A reply in the form of every other message; it was not read from a log."""
+    """Return a reply in the form of every other message; it was not read from a log."""
     stored = StoredMessage(
         size_bytes=len(body),
         magic=0,

@@ -34,7 +34,7 @@ class SendTargets:
         self._shown_routes: dict[str, tuple[TopicRoute, TopicRoute]] = {}
 
     async def route(self, topic: str) -> TopicRoute:
-        """The route to send by, its queues as applications know them.
+        """Return the route to send by, its queues as applications know them.
 
         Raises as ``Routes.find_for_send``.
         """
@@ -85,6 +85,6 @@ class SendTargets:
 
 
 def broker_of(route: TopicRoute, queue: MessageQueue) -> str:
-    """The broker that a message for ``queue`` goes to now."""
+    """Return the broker that a message for ``queue`` goes to now."""
     segment = route.writable_segment(queue)
     return queue.broker_name if segment is None else segment.broker_name

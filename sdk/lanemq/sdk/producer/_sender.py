@@ -107,12 +107,12 @@ class Sender:
             target = queue or self._targets.choose(route, failed[-1] if failed else None)
             left_s = timeout_s - (trio.current_time() - started_s) if failed else timeout_s
             broker_name = broker_of(route, target)
-            if is_down and broker_name in failed:  # nobody else is there: let it come back
+            if is_down and broker_name in failed:  # there is no other: let this one come back
                 pause_s = min(left_s / (1 + attempts - len(failed)), PAUSE_MAX_S)
                 await trio.sleep(pause_s)
                 left_s -= pause_s
             is_last = len(failed) + 1 >= attempts
-            if not is_last and len(route.brokers) > 1:  # one that hangs must not take all the time
+            if not is_last and len(route.brokers) > 1:  # one that hangs must not use all the time
                 left_s *= HANGING_SHARE
             try:
                 result = await self._attempt(outgoing, route, target, left_s)
@@ -144,7 +144,7 @@ class Sender:
         is_logical = route.chain(queue) is not None
         if not is_logical:
             address = self._targets.address(route, queue.broker_name)
-        elif self._hooks:  # what is known now; it may move on
+        elif self._hooks:  # the known end; it may move on
             address = self._client.routes.master(broker_of(route, queue)) or ""
         if self._hooks:
             attempt = self._describe(outgoing, queue, address)
@@ -216,7 +216,7 @@ class Sender:
         return await self._transmit(frame, queue, address, timeout_s, accept), address
 
     async def _suit(self, outgoing: Outgoing, address: str) -> None:
-        """Make ``outgoing`` what the broker at ``address`` understands.
+        """Adapt ``outgoing`` to what the broker at ``address`` understands.
 
         Raises ``MessageRejected`` where it would deliver a timed message at once.
         """
@@ -290,7 +290,7 @@ class Sender:
             attempt = self._describe(outgoing, queue, address)
             attempt.oneway = True
             await call_before(self._hooks, attempt)
-        # Without the mark of a logical queue: nobody would read a redirect.
+        # Without the mark of a logical queue: a redirect could not be followed.
         frame = self._frame(outgoing, real, FLAG_ONEWAY)
         try:
             await self._client.remoting.oneway(address, frame, self._options.send_timeout_s)

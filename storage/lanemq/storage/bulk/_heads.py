@@ -37,7 +37,7 @@ HEAD_HALVES: Final = HEAD_BYTES // HALF_BYTES
 UNIT_WORDS: Final = UNIT_BYTES // WORD_BYTES
 VALUE_WORDS: Final = UNIT_VALUE_BYTES // WORD_BYTES
 UNIT_POSITION: Final = struct.Struct(">q12x")
-LONG_HOST_BYTES: Final = 12  # more than a short one
+LONG_HOST_BYTES: Final = 12  # beyond those of a short host
 EXT_ADDRESS: Final = 0x80000000
 
 
@@ -92,7 +92,7 @@ ZEROS: Final = array(WORD, bytes(RUN_UNITS_MAX * WORD_BYTES))
 
 def has_blanks(units: bytes) -> bool:
     """Return whether one of the units is of a message that is gone."""
-    # Mostly these bytes are nowhere, and nothing has to be taken to pieces.
+    # Mostly these bytes are not there at all, and the units need not be split into words.
     return BLANK_DATA in units and BLANK_WORD in _words(units)[2::UNIT_WORDS]
 
 

@@ -81,7 +81,7 @@ class LogUnits:
         ends: Newest = {}
 
         def pass_over(unit: DerivedUnit, slot: int | None) -> None:
-            # The check of the result finds it once more, and tells.
+            # The check of the result finds it again, and reports it.
             if slot is not None and unit.log_position < window.end:
                 ends[unit.topic.encode(), unit.queue_id] = unit.log_position, slot
 

@@ -62,7 +62,7 @@ class ResultCheck:
         is_known: IsKnown,
         progress: Progress,
     ) -> None:
-        """Take the result, and how a unit is known to be right by what was there before."""
+        """Take the result, and ``is_known``, which judges units by what was there before."""
         self._log = log
         self._open_units = open_units
         self._derivation = derivation

@@ -1,7 +1,7 @@
 """Replacing the queue files of a store by those of a conversion.
 
 All of them are whole and durable before the first is moved, and a note says so. Meanwhile the
-store looks like after a crash (``CrashMarker``). Who finds the note together with that mark goes
+store looks like after a crash (``CrashMarker``). A tool that finds note and mark goes
 on; without the mark a broker was there since, and what was built is of no use any more.
 """
 

@@ -108,7 +108,7 @@ def _settings_in(config: Path) -> BrokerSettings:
 
 
 def jobs_option(what: str) -> Callable[[_F], _F]:
-    """The option for the number of processes; ``what`` says what they do."""
+    """Return the option for the number of processes; ``what`` says what they do."""
     return click.option(
         "-j",
         "--jobs",

@@ -48,7 +48,7 @@ def repair(
     jobs: int,
     as_json: bool,
 ) -> None:
-    """Make anew what is derived from the log, where it is wrong.
+    """Rebuild what is derived from the log, where it is wrong.
 
     Queues in files, queues in RocksDB and the key index are built beside, from the log, and put
     in place; what they replace is kept in DIR/repair-TIME. The log is never changed, but for

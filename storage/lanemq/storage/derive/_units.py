@@ -62,14 +62,14 @@ class Derivation:
         )
 
     def feed(self, record: Record, sinks: Iterable[Sink]) -> None:
-        """Give a record to the sinks that want it."""
+        """Hand a record to the sinks that want it."""
         units = self.units(record)
         for sink in sinks:
             if record.position >= sink.watermark:
                 sink.take(record, units)
 
     def walk(self, records: Iterable[Record], sinks: Sequence[Sink]) -> None:
-        """Give records, in the order of the log, to the sinks that want them."""
+        """Feed records, in the order of the log, to the sinks that want them."""
         for record in records:
             self.feed(record, sinks)
 

@@ -35,7 +35,7 @@ def index_file_bytes(slots: int, entries: int) -> int:
 class IndexFile:
     """An index file whose entries and slots change in memory and reach the file with ``write_out``.
 
-    Memory: only what was touched of the slots, at most all of them. Who makes one
+    Memory: only what was touched of the slots, at most all of them. The maker of one
     calls ``load`` or ``rebuild`` but for a new file.
     """
 
@@ -61,7 +61,7 @@ class IndexFile:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the file is full and its header is not older than its entries."""
+        """True if the file is full and its header is not older than its entries."""
         return (
             self.is_full
             and self.begin_ms > 0

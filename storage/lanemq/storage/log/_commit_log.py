@@ -18,7 +18,7 @@ MAGIC_BLANK_BYTES: Final = MAGIC_BLANK.to_bytes(4, "big", signed=True)
 class CommitLog:
     """The log, written by one task. Readers see it up to ``end``; the next record goes to ``next``.
 
-    What lies between the two is in ``pending`` until ``commit`` writes it.
+    Records between the two are in ``pending`` until ``commit`` writes them.
     """
 
     __slots__ = ("_batches", "_tail", "end", "file_end", "next", "pending", "segments")
@@ -45,7 +45,7 @@ class CommitLog:
     def room(self, size_bytes: int) -> int:
         """Find room for a record or a whole batch; return its position: ``next``, or the next file.
 
-        What does not fit with an end-of-file header behind it begins a new file.
+        A record that does not fit with an end-of-file header behind it begins a new file.
         """
         if size_bytes + BLANK_HEADER_BYTES > self.file_end - self.next:
             rest_bytes = self.file_end - self.next

@@ -14,7 +14,7 @@ _TOPIC_BYTES_MAX: Final = 127  # the length is one byte, signed
 
 
 def plain_content(data: bytes, at: int, position: int, size_bytes: int) -> Content | None:
-    """Return what a record has in it, which is at ``data[at]`` and ``position`` of the log.
+    """Return the content of the record at ``data[at]``, which is at ``position`` of the log.
 
     It is checked as ``check_record`` does. None where it is not whole, and for the forms that are
     rare: addresses of IP version 6, long topics, and those with other characters than ASCII's.

@@ -62,7 +62,7 @@ class Reader:
 
     @property
     def has_cold(self) -> bool:
-        log = self._log  # most have less than there is room for in memory
+        log = self._log  # most logs are smaller than the memory for it
         return log.end > self._cold_bytes and self.is_cold(log.min_position)
 
     def get(
@@ -164,7 +164,7 @@ class Reader:
             if record is None:
                 if not records:
                     status = GetStatus.MESSAGE_WAS_REMOVING
-                gone_below = log.segments.begin  # nothing before the log's begin is worth a try
+                gone_below = log.segments.begin  # messages before the log's begin are gone
                 continue
             if (damage and damage.covers(position)) or (
                 position < unchecked_end
@@ -247,7 +247,7 @@ class Reader:
         return decode_message(record) if record is not None else None
 
     def contents_at(self, places: Sequence[tuple[int, int]]) -> list[Content | None]:
-        """Return for each place, position and size, what ``record_at``'s record has in it."""
+        """Return the content of the record at each place (position and size), as ``record_at``."""
         return read_runs(self._log, places, self.record_at)
 
     def why_damaged(self, log_position: int) -> str:

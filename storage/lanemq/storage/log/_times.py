@@ -43,7 +43,7 @@ class StoreTimes:
         begin, end = queue.min, queue.end
 
         def time_at(offset: int) -> int:
-            """The time of the message there; in a gap that of the next one."""
+            """Return the time of the message there; in a gap that of the next one."""
             found = queue.unit_from(offset)
             return self._unit_time_ms(found[1] if found is not None else None)
 

@@ -136,7 +136,7 @@ class QueueTable:
     def load(self, redo_position: int | None) -> None:
         """Find the queues on the disk and their ends; after a crash, their ends before the redo.
 
-        What is no queue is left alone: the files of a RocksDB may lie in the same directory.
+        Other files are left alone: those of a RocksDB may lie in the same directory.
         Raises ``StoreCorrupted`` for a file of a wrong size.
         """
         for topic in self._files.entries(self.directory):

@@ -27,7 +27,7 @@ FLUSH_KEY: Final = b"\xfflanemq-flush"
 class QueueDatabase:
     """One open database. Keys and values are bytes as they are.
 
-    ``write`` may be used while ``flush`` runs in a thread. What is not flushed is lost when the
+    ``write`` may be used while ``flush`` runs in a thread. Unflushed rows are lost when the
     process ends without ``close``: nothing is logged ahead.
     """
 

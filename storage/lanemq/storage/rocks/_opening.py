@@ -97,11 +97,11 @@ class OpenDatabase:
 
     @property
     def is_view(self) -> bool:
-        """Whether it is read through a view that was made here."""
+        """True if it is read through a view that was made here."""
         return self._view is not None
 
     def corrupted(self, what: str, error: Exception) -> StoreCorrupted:
-        """Return an error that says of the database what RocksDB said."""
+        """Return an error that reports what RocksDB said of the database."""
         said = rocks_text(error, self.path, self.directory)
         return StoreCorrupted(self.directory, f"{what}: {said}")
 

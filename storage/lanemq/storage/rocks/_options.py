@@ -2,7 +2,7 @@
 
 What is written must stay readable for RocksDB 8.4, which comes with RocketMQ 5.3.3: so tables
 have format 5 and no newer feature is used, and the options that show on the disk are those of
-that broker. What costs only memory is smaller here.
+that broker. Options that cost only memory are smaller here.
 Source: RocketMQ 5.3.3, RocksDBOptionsFactory.
 """
 

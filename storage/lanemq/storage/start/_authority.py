@@ -15,7 +15,7 @@ ALWAYS: Final = 1 << 63
 
 @final
 class KnownByFiles:
-    """Whether a queue file has, or would have, the message at a log position.
+    """Asks the queue files for the message at a log position: they have it, or would have it.
 
     Only messages before ``until`` are judged: of the others the files know nothing.
     """

@@ -38,7 +38,8 @@ class DeletionsFile:
         self._path = config / FILE_NAME
 
     def load(self, serial: int) -> dict[str, int]:
-        """Return what adds to the watermarks ``serial``; nothing where it cannot be read."""
+        """Return the deletions noted beside the watermarks ``serial``; none where they cannot be
+        read."""
         data = self._files.read_all(self._path)
         if data is None:
             return {}

@@ -137,7 +137,7 @@ class FilesStart:
         return missing
 
     def _mend_first(self, missing: MissingUnits, redo: FileRedo) -> None:
-        """Make units anew of queue files that are gone, and keep what goes on looking.
+        """Rebuild the units of queue files that are gone, and keep what goes on looking.
 
         Before anybody relies on the files: RocksDB takes no message whose queue has no file.
         """
@@ -159,7 +159,7 @@ class FilesStart:
         missing.mend(redo, end, allowed=allowed)
 
     def mend(self, redo: FileRedo, log_end: int) -> None:
-        """Make anew what the walk over the log found missing."""
+        """Rebuild what the walk over the log found missing."""
         if self._missing is not None:
             if self._asks_groups_later:
                 self._missing.ask_groups()

@@ -1,7 +1,7 @@
 """Queue files that are missing from a store at rest: found, and made anew.
 
 Without them messages could not be read any more, and their offsets would be given out again, as
-happens at Apache. What is missing shows: a stop leaves a digest of where the queues begin and
+happens at Apache. Missing files show: a stop leaves a digest of where the queues begin and
 end, each watermark of the files leaves their bounds as of its position, and the newest records,
 which a start looks at anyway, must have their units. The log tells of each message to which queue
 it belongs and at which offset, so that units are made anew without loss; for queues none of whose
@@ -143,7 +143,7 @@ class MissingUnits:
         return queue is None or not queue.holds(offset)
 
     def mend(self, redo: FileRedo, end: int, *, allowed: bool) -> None:
-        """Make the missing units of messages before ``end``; walks over the whole log.
+        """Rebuild the missing units of messages before ``end``; walks over the whole log.
 
         Nothing is done without a sign that some are. Raises ``OSError``, and ``StartRefused``
         where not all can be made and that is not ``allowed``.
@@ -185,7 +185,8 @@ class MissingUnits:
             self._refuse(allowed=allowed)
 
     def _go_on_as_noted(self) -> None:
-        """Give no offset again: queues whose newest messages are gone go on where they ended."""
+        """Let queues whose newest messages are gone go on where they ended: no offset is given
+        twice."""
         for (topic, queue_id), end in self._short.items():
             queue = self._queues.make(topic, queue_id)
             lacking = end - queue.end
@@ -202,8 +203,8 @@ class MissingUnits:
             )
 
     def go_on(self) -> None:
-        """After a mend, and once all of the log is dispatched again: queues that are still empty
-        go on where their groups are."""
+        """Let queues that are still empty after a mend go on at the offsets of their groups. To be
+        called once all of the log is dispatched again."""
         if not self._has_mended:
             return
         for (topic, queue_id), offset in self._committed().items():

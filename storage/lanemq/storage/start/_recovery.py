@@ -115,7 +115,7 @@ class Recovery:
     def run(self, start: int) -> int:
         """Redo all targets, checking the log from ``start`` on; returns where it ends.
 
-        Damage before the end is passed over, and noted. What lies behind the end is cut off. The
+        Damage before the end is passed over, and noted. Bytes behind the end are cut off. The
         watermarks of the targets stay as they are, but for those behind the end.
         """
         segments = self._segments

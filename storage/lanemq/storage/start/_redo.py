@@ -48,7 +48,7 @@ class RedoTarget(UnitTarget, Protocol):
         """Take a record; the units of all before ``decided_to`` were put, or passed over."""
 
     def truncate(self, log_end: int) -> int:
-        """Drop what points at or behind the end of the log; returns how much that was."""
+        """Drop what points at or behind the end of the log; returns how many entries that was."""
 
 
 def sequences_of(targets: Sequence[UnitTarget], on_damaged: OnDamaged) -> Sequences:
@@ -155,13 +155,13 @@ class FileRedo:
         """Number of units in wrong slots, or of messages that are not the queue's any more."""
 
     def take(self, record: Record, decided_to: int) -> None:
-        """Do nothing: what counts are units."""
+        """Do nothing: only units count here."""
 
     def truncate(self, log_end: int) -> int:
         return self._queues.truncate(log_end) if self._queues.max_log_end() > log_end else 0
 
     def expected(self, unit: DerivedUnit) -> tuple[int, int] | None:
-        """Return what is as ``Sequences`` wants it, by the files."""
+        """Return the answer for ``Sequences.expected``, by the files."""
         queue = self._queues.find(unit.topic, unit.queue_id)
         segments = self._segments
         if queue is None:

@@ -45,7 +45,7 @@ class RocksStartup:
         return ours if ours is not None and ours.identity == self._index.identity else None
 
     def prepare(self) -> None:
-        """Find out what RocksDB has. Raises ``StartRefused``."""
+        """Find out which part of the log RocksDB has. Raises ``StartRefused``."""
         index, log_begin = self._index, self._log_begin
         for topic, position in (self._known.deleted if self._known is not None else {}).items():
             self._remove_deleted(topic, position)
@@ -84,7 +84,7 @@ class RocksStartup:
         if written is None:
             return self._log_begin
         if self._plan.counts_rows and written - end > COUNT_FROM_BYTES:
-            # Somebody else used the store for long: to count is faster than to write it all.
+            # Another broker used the store for long: counting is faster than writing all rows.
             foreign = ForeignRows(index.rows, self._queues, log_begin=self._log_begin)
             foreign.look()
             end = max(end, foreign.end)

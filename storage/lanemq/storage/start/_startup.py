@@ -34,7 +34,8 @@ LOGGER = logging.getLogger(__name__)
 def look_back(
     checkpoint: Checkpoint, progress: Progress, stage: Stage
 ) -> tuple[StartPlan, Watermarks | None]:
-    """Find out who had the store last; returns the plan for ``stage``, and what our last run left.
+    """Find out which broker used the store last; returns the plan for ``stage``, and what our last
+    run left.
 
     A checkpoint that is newer than our watermarks was written by another broker since.
     """
@@ -143,7 +144,7 @@ class Startup:
 
     @property
     def _needs_files(self) -> bool:
-        """Whether the queue files have to be loaded."""
+        """True if the queue files have to be loaded."""
         ours = self._known.rocksdb if self._known is not None else None
         is_same = (
             ours is not None and self._rocks is not None and ours.identity == self._rocks.identity

@@ -1,6 +1,6 @@
 """The text of the watermarks' file, in pieces that each take a turn of the event loop little time.
 
-What is large in it are the bounds, of very many queues perhaps.
+Its large part is the bounds, of very many queues perhaps.
 """
 
 from collections.abc import Iterator, Mapping

@@ -45,7 +45,7 @@ class OffsetTable(Table):
             except (AttributeError, TypeError, ValueError) as error:
                 raise self._invalid(name, error) from error
             self._add(group, topic).update(offsets)
-        if self.backend.writes_all:  # now, not in a turn of the loop
+        if self.backend.writes_all:  # encoded now, not in a later turn of the loop
             kept = ((name, value) for name, value in self._unnamed.items() if value is not None)
             self._unnamed_texts = [_member(name, value) for name, value in kept]
             self._encode_some()
@@ -159,7 +159,7 @@ class OffsetTable(Table):
 
     def others(self) -> dict[str, object]:
         others = super().others()
-        if GROUP_TOPIC_MAP in others:  # 5.x writes it, and only to be looked at
+        if GROUP_TOPIC_MAP in others:  # 5.x writes it for people to read only
             others[GROUP_TOPIC_MAP] = {
                 group: list(topics) for group, topics in self._groups.items()
             }

@@ -101,10 +101,10 @@ class OpenSlot:
         return taken
 
     def delivered(self, due_ms: int, position: int) -> None:
-        """Note the last one that was delivered."""
+        """Note the last timer that was delivered."""
         self.progress = Progress(self.slot_ms, due_ms, position)
 
     def put_back(self, units: list[tuple[int, int]]) -> None:
-        """Take back what could not be delivered."""
+        """Take back timers that could not be delivered."""
         for due_ms, position in units:
             heapq.heappush(self._heap, self._key(due_ms, position))

@@ -45,7 +45,8 @@ class TimerUnit(NamedTuple):
 
     @property
     def worth(self) -> int:
-        """What the unit adds to the number of timers in its slot."""
+        """The number that the unit adds to the count of timers in its slot: 1, or -1 for a
+        deletion."""
         return -1 if self.magic & MAGIC_DELETE else 1
 
     @property
@@ -54,7 +55,7 @@ class TimerUnit(NamedTuple):
 
     @property
     def recalls(self) -> bool:
-        """Whether the message is nothing but the recall of another one."""
+        """True if the message is nothing but the recall of another one."""
         return self.magic & (MAGIC_DELETE | MAGIC_ROLL) == MAGIC_DELETE
 
 

@@ -171,7 +171,8 @@ class Timers:
     # Messages go
 
     def advance(self, now_ms: int) -> bool:
-        """Take a step towards what is due; returns whether there is another one to be taken now.
+        """Take a step towards the timers that are due; returns whether another step can be taken
+        now.
 
         Everything that can be recalled must be indexed before: nothing is delivered before the
         time of its slot is over by a millisecond, up to which it may be.
@@ -187,7 +188,7 @@ class Timers:
             self._busy -= 1
             self._pending -= self._wheel.get(slot.slot_ms).timers
             self.read_ms += precision_ms
-            return True  # what waits for this slot to be free can be indexed now
+            return True  # messages that waited for this slot to be free can be indexed now
         if self._rest_until(now_ms):
             return False
         for _ in range(READ_SLICE):
@@ -199,7 +200,7 @@ class Timers:
                 self._open = OpenSlot(self._log, self.read_ms, there.last, precision_ms, done)
                 return True
             if now_ms < self.read_ms + precision_ms:
-                return False  # it may get some yet
+                return False  # it may still get some
             self.read_ms += precision_ms
         return True
 
@@ -220,7 +221,7 @@ class Timers:
         taken: list[Taken] = []
         for due_ms, position in self._open.take(now_ms, count):
             unit = self._log.get(position)
-            if unit is None:  # its file went with the messages that it was for
+            if unit is None:  # its file was removed together with its messages
                 continue
             taken.append(Taken.of(due_ms, position, unit))
         return taken
@@ -263,12 +264,12 @@ class Timers:
 
     @property
     def has_changed(self) -> bool:
-        """Whether there is something to keep for ``flush``."""
+        """True if there is something for ``flush`` to keep."""
         return not self._is_new and self._check() != self._files.written
 
     @property
     def _progress(self) -> Progress | None:
-        """What is delivered of the slot at ``read_ms``."""
+        """The delivered part of the slot at ``read_ms``."""
         if self._open is not None:
             return self._open.progress
         known = self._files.progress

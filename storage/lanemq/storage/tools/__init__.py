@@ -1,6 +1,6 @@
 """Tools on a store directory that no broker has open: looking, checking, mending.
 
-What only looks changes nothing, not even on a disk that would let it.
+Tools that only look change nothing, not even on a writable disk.
 """
 
 from ..queues._places import light_places

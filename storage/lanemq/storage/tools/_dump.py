@@ -207,7 +207,7 @@ def _absent(
     every: Collection[tuple[str, int]],
     rows: RowsView | None,
 ) -> str:
-    """Return what is not there of what was selected, and what there is."""
+    """Return a message that names the selected parts that are missing, and those that exist."""
     kind = "RocksDB" if rows is not None else "queue files"
     lists = f"`lanemq store inspect {store.root}` lists"
     log = "--from-log looks through the log instead"

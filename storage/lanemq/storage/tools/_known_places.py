@@ -11,7 +11,7 @@ from .rebuild._losses import OpenUnits
 
 @final
 class KnownPlaces:
-    """Whether an index has a message in the slot that its head says; for ``Sequences``."""
+    """Tells ``Sequences`` of a message's presence in an index, in the slot that its head names."""
 
     def __init__(self, open_files: OpenUnits, rows: QueueRows | None) -> None:
         self._open_files = open_files

@@ -70,7 +70,7 @@ def row_of(record: Record) -> Fields:
 class RowScan:
     """Rows of the records that begin in ``begin`` to ``end``; iterate once, then look at the rest.
 
-    What it tells is what ``LogScan`` tells.
+    It reports the same as ``LogScan``.
     """
 
     def __init__(self, log: Pieces, begin: int, end: int) -> None:
@@ -104,7 +104,7 @@ class RowScan:
         self.stopped = rows[-1][0] + rows[-1][1]
 
     def _odd(self, position: int) -> Generator[list[Fields], None, int | None]:
-        """Continue as ``LogScan`` does, up to the first record behind what was odd."""
+        """Read on with ``LogScan``, up to the first record behind the odd part."""
         scan = LogScan(self._log, position, self._end, is_record=True)
         if self.first is not None:
             scan.first = self.first

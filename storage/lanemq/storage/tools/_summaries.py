@@ -127,7 +127,7 @@ class FilesSurvey:
 
 
 def survey_files(store: StoreDirectory) -> FilesSurvey:
-    """Look once at every queue."""
+    """Survey every queue once."""
     begin, newest = store.log.begin, -1
     bounds: dict[tuple[str, int], tuple[int, int]] = {}
     odd: list[Path] = []
@@ -271,7 +271,7 @@ def summarize_table(table: TableContents) -> TableSummary:
 
 
 def is_aside(name: str) -> bool:
-    """Return whether a directory of a store holds what was set aside."""
+    """Return whether a directory of a store holds files that were set aside."""
     return name.startswith(ASIDE) or any(mark in name for mark in ASIDE_MARKS)
 
 

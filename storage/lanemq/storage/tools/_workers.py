@@ -44,7 +44,7 @@ class Workers:
             while waiting:
                 try:
                     number, part = waiting.pop()
-                except IndexError:  # another took it
+                except IndexError:  # another process took it
                     return
                 results[number] = here(part)
 
@@ -52,12 +52,12 @@ class Workers:
             pool = self._started()
 
             def work_there() -> None:
-                # What this thread starts inherits that: who interrupts means this process.
+                # Children inherit that: an interrupt is meant for this process.
                 pthread_sigmask(SIG_BLOCK, {SIGINT})
                 while waiting:
                     try:
                         number, part = waiting.popleft()
-                    except IndexError:  # another took it
+                    except IndexError:  # another process took it
                         return
                     try:
                         results[number] = pool.submit(there, part).result()

@@ -98,7 +98,7 @@ PROPERTIES: Final = (
 
 
 def _changed(document: Any, rng: random.Random) -> Any:  # noqa: ANN401 - whatever JSON may have
-    """The document with one member that is wrong, missing, or too much."""
+    """Return the document with one member that is wrong, missing, or too much."""
     if isinstance(document, dict) and document and rng.random() < 0.8:
         key = rng.choice(list(document))
         changed = dict(document)
@@ -119,7 +119,7 @@ def _changed(document: Any, rng: random.Random) -> Any:  # noqa: ANN401 - whatev
 
 
 def body(rng: random.Random) -> bytes:
-    """A body: JSON with a mistake, properties, something cut off, or bytes."""
+    """Return a body: JSON with a mistake, properties, something cut off, or bytes."""
     kind = rng.randrange(10)
     if kind < 6:
         data = json.dumps(_changed(rng.choice(BODIES), rng)).encode()
@@ -137,7 +137,7 @@ def body(rng: random.Random) -> bytes:
 
 
 def frame(rng: random.Random, opaque: int) -> Frame:
-    """One request."""
+    """Return one request."""
     code = rng.choice(BODY_CODES) if rng.random() < 0.3 else rng.choice(CODES)
     header = REQUEST_HEADERS.get(code)
     fields: dict[str, str] = {}
@@ -168,7 +168,7 @@ def frame(rng: random.Random, opaque: int) -> Frame:
 
 
 def encoded(rng: random.Random, opaque: int) -> bytes:
-    """The bytes of a request; some of them spoiled, or without an end."""
+    """Return the bytes of a request; some of them spoiled, or without an end."""
     while True:
         try:
             data = encode_frame(frame(rng, opaque))
@@ -191,7 +191,7 @@ def encoded(rng: random.Random, opaque: int) -> bytes:
 
 
 def sequences(seed: str) -> Iterator[list[bytes]]:
-    """The bytes one peer sends over its connections, one list for each."""
+    """Iterate over the bytes one peer sends over its connections, one list for each."""
     rng = random.Random(seed)
     opaque = 0
     while True:

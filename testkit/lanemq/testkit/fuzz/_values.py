@@ -24,12 +24,12 @@ REFERENCES: Final = ("$", "$.a", "..", "@", "$[0]", "$.x[99999]", "$[" + "9" * 5
 
 
 def text(rng: random.Random) -> str:
-    """A text for an ext field or a string member."""
+    """Return a text for an ext field or a string member."""
     return rng.choice(rng.choice((NUMBERS, NAMES, EXPRESSIONS)))
 
 
 def member(rng: random.Random) -> Any:  # noqa: ANN401 - whatever JSON may have
-    """A value for any member of a JSON document."""
+    """Return a value for any member of a JSON document."""
     kind = rng.randrange(9)
     if kind == 0:
         return rng.choice((None, True, False, [], {}, [[]], {"": None}))

@@ -43,7 +43,7 @@ class Authority:
         return pair
 
     def trusted(self, pair: Pair | None = None) -> ssl.SSLContext:
-        """The context of a client that trusts this authority, and has ``pair`` to show."""
+        """Return the context of a client that trusts this authority, and has ``pair`` to show."""
         context = ssl.create_default_context(cafile=self.path)
         context.verify_flags |= ssl.VERIFY_X509_STRICT  # the default of Python 3.13 on
         if pair is not None:

@@ -21,7 +21,7 @@ class Peer:
         await self.stream.send_all(b"".join(map(encode_frame, frames)))
 
     async def receive(self) -> Frame:
-        """The next frame of the server; ``EOFError`` when it closes instead."""
+        """Return the next frame of the server; ``EOFError`` when it closes instead."""
         while not isinstance(event := self._protocol.next_event(), Frame):
             data = await self.stream.receive_some()
             if not data:

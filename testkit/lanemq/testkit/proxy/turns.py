@@ -18,7 +18,7 @@ _MEASURING: Final = (_connection, _loop_watch, _parked, _reads)
 
 @contextmanager
 def turns_measured_by(clock: Callable[[], float]) -> Iterator[None]:
-    """Have the servers of this process measure their turns by ``clock``, in seconds."""
+    """Make the servers of this process measure their turns by ``clock``, in seconds."""
     with ExitStack() as patches:
         for module in _MEASURING:
             patches.enter_context(patch.object(module, "perf_counter", clock))
@@ -37,5 +37,5 @@ class Turns:
         return self._now_s
 
     def take(self, seconds: float) -> None:
-        """Have the turn that runs now take so many seconds more."""
+        """Let the turn that runs now take so many seconds more."""
         self._now_s += seconds

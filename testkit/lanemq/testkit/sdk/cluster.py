@@ -82,7 +82,7 @@ START_MS: Final = 1_700_000_000_000
 
 
 def clock_ms() -> int:
-    """A time of day that goes with trio's clock."""
+    """Return a time of day that goes with trio's clock."""
     return START_MS + int(trio.current_time() * 1000)
 
 
@@ -122,7 +122,7 @@ class Node:
         self.takes_bytes.set()
 
     def count(self, code: int) -> int:
-        """The number of requests of ``code`` so far."""
+        """Return the number of requests of ``code`` so far."""
         return sum(frame.code == code for frame in self.requests)
 
     def cut(self) -> None:
@@ -180,7 +180,7 @@ class Node:
             peer.post(msgspec.structs.replace(reply, version=self.version))
 
     def disconnected(self, peer: "Peer") -> None:
-        """A connection ended."""
+        """Note that a connection ended."""
 
 
 class Peer:
@@ -203,7 +203,7 @@ class Peer:
             await self._more.wait()
             self._more = trio.Event()
             data, self._outgoing = self._outgoing, bytearray()
-            with suppress(trio.BrokenResourceError):  # whoever reads learns of it
+            with suppress(trio.BrokenResourceError):  # the reader learns of it
                 await self.stream.send_all(data)
 
     async def call(self, frame: Frame) -> Frame:
@@ -290,7 +290,7 @@ class FakeBroker(Node):
         return self.queues.setdefault((topic, queue_id), FakeQueue())
 
     def messages(self, topic: str) -> list[StoredMessage]:
-        """Everything stored in ``topic``, queue by queue."""
+        """Return everything stored in ``topic``, queue by queue."""
         return [
             decode_message(record)
             for (name, _), queue in sorted(self.queues.items())
@@ -305,7 +305,7 @@ class FakeBroker(Node):
         return self.append(topic, queue_id, body, encode_properties(properties))
 
     def forget_clients(self) -> None:
-        """As after a restart: topics and offsets stay, registrations do not."""
+        """Forget registrations but keep topics and offsets, as a restart does."""
         self.members.clear()
 
     async def ask(self, client_id: str, frame: Frame) -> Frame:
@@ -644,7 +644,7 @@ class FakeNameServer(Node):
         return frame.reply(body=route.encode())
 
     def _logical(self, topic: str) -> dict[str, object]:
-        """The logical queues of a topic: of every broker its own segments, ever seen or not.
+        """Return the logical queues of a topic: of every broker its own segments, ever seen or not.
 
         A segment without a place in its queue is not shown while another takes the messages.
         """
@@ -709,7 +709,7 @@ class FakeCluster:
         return sorted(message.decompressed_body() for message in stored)
 
     async def dial(self, host: str, port: int) -> trio.abc.Stream:
-        """The network: what clients are given for ``dial``."""
+        """Return the network: what clients are given for ``dial``."""
         address = f"{host}:{port}"
         self.dials.append(address)
         await trio.sleep(self.connect_delay_s)
@@ -745,7 +745,7 @@ class Process:
         return stream
 
     async def kill(self) -> None:
-        """Nothing that the client says from now on reaches anyone."""
+        """Cut the client off: nothing that it says from now on reaches anyone."""
         self.killed = True
         for stream in self._streams:
             await trio.aclose_forcefully(stream)

@@ -33,12 +33,12 @@ class Kit:
         self._run = run
 
     def name(self, name: str) -> str:
-        """A topic or group that is nobody else's."""
+        """Return a topic or group that is nobody else's."""
         return f"{name}-{self._run}"
 
     @staticmethod
     def frames(error: BaseException) -> list[str]:
-        """The functions in the traceback of ``error``."""
+        """Return the functions in the traceback of ``error``."""
         return [frame.name for frame in traceback.extract_tb(error.__traceback__)]
 
 
@@ -126,7 +126,7 @@ class ThreadKit(Kit):
 
 
 class _Plain(ast.NodeTransformer):
-    """Takes ``async`` and ``await`` out."""
+    """Removes ``async`` and ``await``."""
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
         return self.generic_visit(ast.FunctionDef(**vars(node)))

@@ -102,7 +102,7 @@ class LogicalBroker(FakeBroker):
             queues = queues.put_segment(segment)
         self.chains[topic] = queues
         for (name, _), queue in self.queues.items():
-            if name == topic:  # whoever waits there looks again
+            if name == topic:  # tasks that wait there look again
                 queue.arrived.set()
                 queue.arrived = trio.Event()
 
@@ -169,7 +169,7 @@ class LogicalBroker(FakeBroker):
         return found[-1] if found else None
 
     def _early(self, header: PullMessage) -> tuple[Segment, Segment] | None:
-        """The segment that was asked and the one to ask, where there is nothing here any more."""
+        """Return the segment asked and the one to ask, where there is nothing here any more."""
         segment = self._segment_at(header)
         if segment is None:
             return None
@@ -190,7 +190,7 @@ class LogicalBroker(FakeBroker):
         return frame.reply(RETRY_IMMEDIATELY, fields, Redirect(segment, following).encode())
 
     def _cut(self, answer: Frame, segment: Segment | None) -> Frame:
-        """Nothing from behind the end of a sealed segment."""
+        """Leave out messages from behind the end of a sealed segment."""
         if segment is None or not segment.is_sealed:
             return answer
         header = PullMessageResponse.from_fields(answer.fields)
@@ -259,7 +259,7 @@ class LogicalBroker(FakeBroker):
         return frame.reply(remark="set up")
 
     def _call_off(self, body: UpdateLogicalQueueMapping) -> str:
-        """The destination of a migration ends as it is, if it is empty."""
+        """Return the destination of a migration ends as it is, if it is empty."""
         topic, queue_id = body.topic, body.queue_id
         segment = self._latest(topic, queue_id)
         if segment is None:
@@ -382,7 +382,7 @@ class LogicalCluster(FakeCluster):
             self.add_logical_broker()
 
     def add_logical_broker(self) -> LogicalBroker:
-        """One more broker, without any topic."""
+        """Add one more broker, without any topic."""
         broker = cast(LogicalBroker, self.add_broker(LogicalBroker))
         self.by_name[broker.name] = broker
         broker.peers_by_name = self.by_name
@@ -401,7 +401,7 @@ class LogicalCluster(FakeCluster):
             broker._keep(topic, *segments)
 
     def chain(self, topic: str, index: int) -> Chain:
-        """One logical queue, of each segment what its own broker says."""
+        """Return one logical queue, with each segment as its own broker reports it."""
         return Chain(
             index,
             (
@@ -413,7 +413,7 @@ class LogicalCluster(FakeCluster):
         )
 
     def bodies_of(self, topic: str, index: int) -> list[bytes]:
-        """The messages of a logical queue in order of logical offsets, expired ones included."""
+        """Return a logical queue's messages in order of logical offsets, expired ones included."""
         found: list[bytes] = []
         for segment in self.chain(topic, index):
             records = self.by_name[segment.broker_name].queue(topic, segment.queue_id).records

@@ -8,7 +8,7 @@ from lanemq.wire.message import BatchEntry
 
 
 def batch_of(messages: Sequence[NewMessage]) -> NewBatch:
-    """A batch of ``messages``; what they share is taken from the first."""
+    """Return a batch of ``messages``; what they share is taken from the first."""
     first = messages[0]
     return NewBatch(
         topic=first.topic,
@@ -23,7 +23,7 @@ def batch_of(messages: Sequence[NewMessage]) -> NewBatch:
 
 
 def puts_of(batch: PutBatch) -> list[Put]:
-    """The place of each message of a batch."""
+    """Return the place of each message of a batch."""
     borders = itertools.pairwise((*batch.log_positions, batch.end))
     return [
         Put(start, batch.queue_offset + number, end - start, batch.store_timestamp_ms)

@@ -59,7 +59,7 @@ class Warnings(logging.Handler):
 @final
 @dataclass
 class History:
-    """One history; ``did`` tells what happened, for whoever looks at a failure."""
+    """One history; ``did`` lists its steps, for people who look at a failure."""
 
     rng: random.Random
     folder: Path
@@ -74,7 +74,7 @@ class History:
 
     @classmethod
     def of_seed(cls, seed: int, folder: Path) -> "History":
-        """A history of a new store in ``folder``."""
+        """Return a history of a new store in ``folder``."""
         stand = Stand(folder / "store", export_json_on_close=True)
         return cls(random.Random(seed), folder, stand)
 
@@ -96,7 +96,7 @@ class History:
             await self._life()
 
     async def _life(self) -> None:
-        """A start in some stage, and the end of it: by a stop or by a kill."""
+        """Start in some stage, and end by a stop or by a kill."""
         self.stage = self.rng.choice((Stage.FILES, Stage.BOTH, Stage.ROCKSDB))
         killed = self.rng.random() < 0.3
         self.did.append(f"stage {int(self.stage)}, {'killed' if killed else 'stopped'}")
@@ -185,7 +185,7 @@ class History:
         assert (known or 0) == self.committed
         assert {topic for topic, _ in QUEUES} <= set(store.tables.topics.names)
 
-    # At rest
+    # Without a broker
 
     def _convert(self) -> None:
         from_log = self.rng.random() < 0.3
@@ -208,7 +208,7 @@ class History:
         assert {message.position for message in self.damaged.values()} <= found
 
     def _flip_body(self) -> None:
-        """A byte of a body changes on the disk; not of the last one, which a kill may tear."""
+        """Change a byte of a body on the disk; not of the last one, which a kill may tear."""
         newest = max(message.position for message in self.messages.values()) if self.messages else 0
         slots = [slot for slot, message in self.messages.items() if message.position < newest]
         if not slots:
@@ -236,13 +236,13 @@ class History:
             path.unlink()
 
     def _lose_key_index(self) -> None:
-        """Only where ``repair`` follows: a start does not look for it."""
+        """Lose the key index, and repair it: a start does not look for it."""
         self.did.append("lost the key index, and repaired")
         shutil.rmtree(self.stand.root / "index", ignore_errors=True)
         repair_store(self.stand.root, settings=SETTINGS, jobs=1)
 
     def _lose_times(self) -> None:
-        """The directory is copied as ``cp -r`` does."""
+        """Copy the directory as ``cp -r`` does."""
         target = self.folder / f"copy-{len(self.did)}"
         self.did.append("copied without times")
         shutil.copytree(self.stand.root, target, copy_function=shutil.copyfile)

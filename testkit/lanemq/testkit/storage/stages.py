@@ -32,7 +32,8 @@ Row = tuple[int, int, int, int]
 def wanted_rows(
     config: StoreConfig, deleted: dict[str, int] | None = None
 ) -> dict[Key, dict[int, Row]]:
-    """The expected queues: topic and queue id -> offset -> row. ``deleted`` as in ``Places``.
+    """Return the expected queues: topic and queue id -> offset -> row. ``deleted`` as in
+    ``Places``.
 
     Where a queue goes back to an offset, older messages from there on cannot be reached.
     """
@@ -58,7 +59,7 @@ def wanted_rows(
 
 
 def log_end(config: StoreConfig) -> int:
-    """The end of the log."""
+    """Return the end of the log."""
     segments = Segments(RealFiles(), config.commit_log_path, config.commit_log_file_bytes)
     segments.load()
     walk = LogWalk(segments, segments.begin, check_crc=True)
@@ -69,7 +70,7 @@ def log_end(config: StoreConfig) -> int:
 
 
 def stored_files(config: StoreConfig) -> dict[Key, dict[int, tuple[int, int, int]]]:
-    """The units in the queue files but blanks, as ``wanted_rows`` without store times."""
+    """Return the units in the queue files but blanks, as ``wanted_rows`` without store times."""
     queues: dict[Key, dict[int, tuple[int, int, int]]] = {}
     for directory in (config.root / "consumequeue").glob("*/*"):
         if not (directory.is_dir() and directory.name.isdigit()):
@@ -86,7 +87,7 @@ def stored_files(config: StoreConfig) -> dict[Key, dict[int, tuple[int, int, int
 
 
 def stored_rows(config: StoreConfig) -> tuple[dict[Key, dict[int, Row]], int | None]:
-    """The rows in RocksDB, and the watermark there. Each queue's last row is its newest."""
+    """Return the rows in RocksDB, and the watermark there. Each queue's last row is its newest."""
     from lanemq.storage.queues.rocks._queue_rows import QueueRows
     from lanemq.storage.queues.rocks._rows import UNIT_VALUE_FIELDS, UnitRow
     from lanemq.storage.rocks import QueueDatabase
@@ -113,7 +114,7 @@ def stored_rows(config: StoreConfig) -> tuple[dict[Key, dict[int, Row]], int | N
 
 
 def assert_files_agree(config: StoreConfig, deleted: dict[str, int] | None = None) -> None:
-    """The queue files have all that is in the log, and nothing else."""
+    """Assert that the queue files have all that is in the log, and nothing else."""
     wanted = {
         key: {offset: row[:3] for offset, row in rows.items()}
         for key, rows in wanted_rows(config, deleted).items()
@@ -158,7 +159,7 @@ def copy_store(source: Path, target: Path) -> Path:
 
 
 def _files(root: Path) -> dict[str, tuple[int, int]]:
-    """Sizes and times of what is in a directory, by path."""
+    """Return sizes and times of the files in a directory, by path."""
     found = {}
     for directory, _, names in os.walk(root):
         for name in names:
@@ -175,7 +176,7 @@ def new_message(
     queue_id: int = 0,
     properties: dict[str, str] | None = None,
 ) -> NewMessage:
-    """A message whose body is its number, and 100 zeros."""
+    """Return a message whose body is its number, and 100 zeros."""
     return NewMessage(
         topic=topic,
         queue_id=queue_id,
@@ -246,7 +247,7 @@ class Stand:
         store.commit()
 
     def bodies(self, store: Store, topic: str = "T", queue_id: int = 0) -> list[int]:
-        """The numbers of all messages of a queue."""
+        """Return the numbers of all messages of a queue."""
         begin, end = store.bounds(topic, queue_id)
         records: list[bytes] = []
         while begin < end:
@@ -257,7 +258,7 @@ class Stand:
         return [int(found.body.rstrip(b"\0")) for found in decode_messages(b"".join(records))]
 
     def kill(self, to: Path) -> None:
-        """Go on with what a kill at this moment would leave, in another directory."""
+        """Continue in another directory with what a kill at this moment would leave."""
         self.root = copy_store(self.root, to)
 
     def erase_log(self, position: int) -> None:

@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 @final
 class Turns:
-    """In place of ``Workers``: the parts are done as if here and in another process, in turn."""
+    """Replaces ``Workers``: the parts are done as if here and in another process, in turn."""
 
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
@@ -32,7 +32,7 @@ class Turns:
 
 
 def share_always(monkeypatch: pytest.MonkeyPatch, *, parts: int = 5) -> None:
-    """Have conversions with ``jobs`` share the work on small stores, too."""
+    """Make conversions with ``jobs`` share the work on small stores, too."""
     monkeypatch.setattr(_shared_units, "SHARED_FROM_UNITS", 1)
     monkeypatch.setattr(_shared_units, "QUEUE_UNITS_MIN", 1)
     monkeypatch.setattr(_shared_units, "PART_UNITS_MIN", 1)
@@ -40,6 +40,6 @@ def share_always(monkeypatch: pytest.MonkeyPatch, *, parts: int = 5) -> None:
 
 
 def take_turns(monkeypatch: pytest.MonkeyPatch, *, parts: int = 5) -> None:
-    """Have conversions with ``jobs`` divide small stores, and do all parts in this process."""
+    """Make conversions with ``jobs`` divide small stores, and do all parts in this process."""
     share_always(monkeypatch, parts=parts)
     monkeypatch.setattr(_to_rocksdb, "Workers", Turns)

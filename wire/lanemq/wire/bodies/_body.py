@@ -40,7 +40,7 @@ class Body:
 
     @classmethod
     def from_json(cls, value: object) -> Self:
-        """As ``decode``, from the value that ``fastjson.loads`` gave."""
+        """Make the body of the value that ``fastjson.loads`` gave; otherwise like ``decode``."""
         if not isinstance(value, dict):
             raise RemoteProtocolError(f"{cls.__name__} is no JSON object")
         schema = _schema(cls)
@@ -65,7 +65,8 @@ class Body:
         return cls(**arguments)
 
     def to_json(self) -> dict[str, object]:
-        """The members for ``fastjson.dumps``, sorted by name; ``None`` among them is left out."""
+        """Return the members for ``fastjson.dumps``, sorted by name; ``None`` among them is left
+        out."""
         schema = _schema(type(self))
         members: dict[str, object] = {}
         for member in schema.members:
@@ -168,7 +169,7 @@ def _wrong(expected: str, value: object) -> RemoteProtocolError:
 
 
 def read_int(value: object) -> int:
-    """A Java long, from any of the forms that fastjson takes for one."""
+    """Return a Java long, from any of the forms that fastjson takes for one."""
     if isinstance(value, str):
         # The length is checked first: int() takes quadratic time, and refuses at 4300 digits.
         digits = value[1:] if value.startswith("-") else value
@@ -249,7 +250,7 @@ def _read_mapping(read_key: Reader, read: Reader, value: object) -> dict[Any, An
 
 
 def _object_key_reader(cls: type[Body]) -> Reader:
-    """A key that is an object in the dialect; here it is that object's text."""
+    """Return a reader of a key that is an object in the dialect; here it is that object's text."""
 
     def read(key: object) -> Body:
         return cls.from_json(fastjson.loads(typing.cast(str, key)))

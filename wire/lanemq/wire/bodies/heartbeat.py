@@ -22,7 +22,7 @@ class ConsumeType(StrEnum):
 
 @final
 class MessageModel(StrEnum):
-    """Whether the clients of a group share the messages or each get all."""
+    """The way in which a group's clients get messages: they share them, or each gets all."""
 
     CLUSTERING = "CLUSTERING"
     BROADCASTING = "BROADCASTING"
@@ -87,7 +87,7 @@ class SubscriptionData(Body):
 
     @classmethod
     def of_tags(cls, topic: str, text: str | None, *, sub_version: int = 0) -> "SubscriptionData":
-        """A subscription by tags; errors as ``parse_tag_expression``."""
+        """Return a subscription by tags; errors as ``parse_tag_expression``."""
         expression = parse_tag_expression(text)
         return cls(topic, expression.text, expression.tags, expression.codes, sub_version)
 

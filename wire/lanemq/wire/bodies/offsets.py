@@ -57,7 +57,8 @@ class MessageQueueOffset(Body):
 
 @dataclass(frozen=True, slots=True)
 class ResetOffsetListBody(Body):
-    """As ``ResetOffsetBody``, for C++ clients. Source: RocketMQ 4.9.8, ResetOffsetBodyForC."""
+    """``ResetOffsetBody`` in the form for C++ clients. Source: RocketMQ 4.9.8,
+    ResetOffsetBodyForC."""
 
     offset_table: tuple[MessageQueueOffset, ...] = ()
 

@@ -31,7 +31,7 @@ class RegisterBrokerBody(Body):
     filter_server_list: tuple[str, ...] = ()
 
     def encode_compressed(self) -> bytes:
-        """The compressed form, to be announced by the header's ``compressed``.
+        """Return the compressed form, to be announced by the header's ``compressed``.
 
         One zlib stream of: data version as JSON, count of topics, each topic in its short form,
         filter servers as JSON; each text after its length in four bytes. The queue mappings of
@@ -92,7 +92,8 @@ class _SizedReader:
         return self._at == len(self._data)
 
     def count(self) -> int:
-        """A number of items to come, each at least a length; so it cannot exceed the rest."""
+        """Return a number of items to come, each at least a length; so it cannot exceed the
+        rest."""
         value = self._length()
         if value * LENGTH.size > len(self._data) - self._at:
             raise RemoteProtocolError(f"a registration is cut off at byte {self._at}")

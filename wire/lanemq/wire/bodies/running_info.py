@@ -37,7 +37,7 @@ class ProcessQueueInfo(Body):
 
 @dataclass(frozen=True, slots=True)
 class PopProcessQueueInfo(Body):
-    """As ``ProcessQueueInfo`` for the pop mode of 5.x. Source: 5.3.3, PopProcessQueueInfo."""
+    """``ProcessQueueInfo`` of the pop mode of 5.x. Source: 5.3.3, PopProcessQueueInfo."""
 
     wait_ack_count: int = 0
     droped: bool = False

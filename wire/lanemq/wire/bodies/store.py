@@ -19,7 +19,7 @@ class CheckStatus(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckRocksdbCqWriteResult(Body):
-    """Whether RocksDB has the queues that the files have (request 354).
+    """The result of comparing RocksDB queues with file queues (request 354).
 
     ``safe_to_switch``, lanemq's own, tells whether to go on with RocksDB alone would lose
     nothing. Source: RocketMQ 5.3.3, CheckRocksdbCqWriteResult.

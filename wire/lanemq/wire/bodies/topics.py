@@ -35,7 +35,7 @@ class DataVersion(Body):
     state_version: int | None = None
 
     def next(self, now_ms: int) -> "DataVersion":
-        """The version after one more change."""
+        """Return the version after one more change."""
         return DataVersion(now_ms, self.counter + 1, self.state_version)
 
 
@@ -62,7 +62,7 @@ class TopicConfig(Body):
         return max(self.read_queue_nums, self.write_queue_nums)
 
     def encode_text(self) -> str:
-        """The short form: name, queues to read and to write, permission, filter type.
+        """Return the short form: name, queues to read and to write, permission, filter type.
 
         Attributes, which only 5.x understands, follow as JSON where there are any.
         """

@@ -1,6 +1,6 @@
 """Read JSON the way fastjson reads it: bodies and configuration files of RocketMQ.
 
-Strict JSON goes through msgspec. What that refuses gets a second look by a parser that also
+Strict JSON goes through msgspec. Text that it refuses gets a second look by a parser that also
 takes what fastjson writes: keys that are bare integers (``{0:"a"}``) or names, keys that are
 objects (``{{"queueId":0}:5}``), and ``{"$ref":"$.a[0]"}`` in place of a value written before.
 Source: fastjson 1.2.x as used by RocketMQ 3.2.6 to 5.3.3 (RemotingSerializable).
@@ -83,7 +83,7 @@ def most_values(data: bytes | bytearray | memoryview) -> int:
 
 
 def is_quick(data: bytes | bytearray | memoryview) -> bool:
-    """Whether ``loads`` reads ``data`` in one go, as strict JSON.
+    """Return True if ``loads`` reads ``data`` in one go, as strict JSON.
 
     The rest costs it about a microsecond a byte, whether it is JSON in the wide sense or none.
     """

@@ -128,7 +128,8 @@ def _walk(root: object, path: str) -> object:
 
 
 def _index(digits: str | None) -> int:
-    """The number in brackets; one that no array reaches where there is none, or too long a one."""
+    """Return the number in brackets; one that no array reaches where there is none, or too long a
+    one."""
     return int(digits) if digits is not None and len(digits) <= _INDEX_DIGITS else sys.maxsize
 
 

@@ -22,7 +22,7 @@ _ARRAYS: Final = (list, tuple)
 
 
 def _has_json(value: object) -> TypeGuard[ToJson]:
-    """Return what ``isinstance`` of a checkable protocol would, in a tenth of its time."""
+    """Do the check of ``isinstance`` with a checkable protocol, in a tenth of its time."""
     return hasattr(value, "to_json")
 
 
@@ -33,7 +33,7 @@ class Written(bytes):
 def dump_member(value: object, *, levels: int) -> Written:
     """Write ``value`` as ``dumps`` with ``pretty`` does inside of ``levels`` objects.
 
-    Who keeps it need not write the value again with everything around it. Raises as ``dumps``.
+    Its keeper need not write the value again with everything around it. Raises as ``dumps``.
     """
     out: list[bytes] = []
     try:

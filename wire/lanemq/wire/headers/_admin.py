@@ -227,7 +227,8 @@ class DeleteAccessConfig(Header, frozen=True):
 
 @final
 class GetBrokerAclConfigResponse(Header, frozen=True):
-    """Of GET_BROKER_CLUSTER_ACL_INFO 52 (4.x). Source: 4.9.8, GetBrokerAclConfigResponseHeader."""
+    """Response of GET_BROKER_CLUSTER_ACL_INFO 52 (4.x). Source: 4.9.8,
+    GetBrokerAclConfigResponseHeader."""
 
     version: str
     broker_name: str

@@ -104,7 +104,7 @@ def _kind(declared: Any) -> type:  # noqa: ANN401 - a field's annotation may be 
 
 @cache
 def _numbers(header: type[Header]) -> tuple[str, ...]:
-    """The names of the fields that are numbers."""
+    """Return the names of the fields that are numbers."""
     return tuple(
         field.encode_name for field in msgspec.structs.fields(header) if _kind(field.type) is int
     )

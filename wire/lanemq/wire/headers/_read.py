@@ -34,7 +34,7 @@ class PullMessage(Header, frozen=True):
 
 @final
 class PullMessageResponse(Header, frozen=True):
-    """Of codes 0, 19, 20 and 21; clients fail without any of the first four.
+    """Response of codes 0, 19, 20 and 21; clients fail without any of the first four fields.
 
     Source: RocketMQ 4.9.8 and 5.3.3, PullMessageResponseHeader.
     """

@@ -109,7 +109,7 @@ class AppendSuperseded(Body):
 
 @dataclass(frozen=True, slots=True)
 class AppendSupersededResult(Body):
-    """Its answer: how many messages are at the ends of their logical queues now."""
+    """The answer to it: how many messages are at the ends of their logical queues now."""
 
     messages: int = 0
 

@@ -104,7 +104,7 @@ class Chain:
         return self._readable
 
     def locate(self, logical_offset: int) -> Located | None:
-        """The segment and offset for a pull at ``logical_offset``; None without any message.
+        """Return the segment and offset for a pull at ``logical_offset``; None without any message.
 
         The end of a sealed last segment is a legal place: nothing is there yet. In a gap the
         next readable segment begins behind the offset, which is then no legal one.
@@ -125,7 +125,8 @@ class Chain:
         return Located(segment, end, is_legal=logical_offset == end)
 
     def forced_before(self, logical_offset: int) -> int | None:
-        """The last place before an offset at which the queue went on past a source; None if none.
+        """Return the last place before an offset at which the queue went on past a source; None if
+        none.
 
         A reader at the offset whose segment nobody remembers may have read the source up to it.
         """
@@ -134,12 +135,12 @@ class Chain:
         return max((delta for delta in self._forced if delta < logical_offset), default=None)
 
     def next_readable(self, after: Segment) -> Segment | None:
-        """The segment at which readers go on behind ``after``, in the chain or not.
+        """Return the segment at which readers go on behind ``after``, in the chain or not.
 
         None where there is none, and where messages may be in between that this chain does not
         show: a migration's destination that may have been opened since, or offsets that are in
-        none of its segments. Whoever has ``after`` knows what came next to it; further on there
-        may be segments that it was never told of.
+        none of its segments. A reader that has ``after`` knows the segment next to it;
+        further on there may be segments that it was never told of.
         """
         place, end, is_beside = sort_key(after), after.end_offset, True
         for segment in self._placed:
@@ -158,7 +159,7 @@ class Chain:
     def origin(self) -> Segment | None:
         """The segment that the logical queue began as, if its offsets are the physical ones.
 
-        What is left of migrations that were called off is passed over: it never had a message,
+        Remains of migrations that were called off are passed over: they never had a message,
         and may stand before what has.
         """
         first = next((s for s in self._segments if not s.is_empty), None)
@@ -203,7 +204,7 @@ class Chain:
         return self._last(SegmentState.WRITE_ONLY)
 
     def all_of(self, state: SegmentState) -> tuple[Segment, ...]:
-        """The segments in a state."""
+        """Return the segments in a state."""
         return tuple(s for s in self._segments if s.state is state)
 
     def _last(self, state: SegmentState) -> Segment | None:
@@ -212,11 +213,11 @@ class Chain:
     # By identity and by physical queue
 
     def find(self, key: SegmentKey) -> Segment | None:
-        """The segment of this identity."""
+        """Return the segment of this identity."""
         return next((segment for segment in self._segments if segment.key == key), None)
 
     def on_queue(self, broker_name: str, queue_id: int) -> tuple[Segment, ...]:
-        """The segments on one physical queue, by their first offset."""
+        """Return the segments on one physical queue, by their first offset."""
         return by_offset(
             s for s in self._segments if s.queue_id == queue_id and s.broker_name == broker_name
         )
@@ -224,7 +225,7 @@ class Chain:
     # Changes
 
     def put(self, *segments: Segment) -> "Chain":
-        """The chain with ``segments``, each in place of the one of its identity if there is one.
+        """Return the chain with ``segments``, each replacing the one of its identity, if any.
 
         They take the index of the chain.
         """
@@ -242,7 +243,7 @@ class Chain:
         return self.put(segment)
 
     def remove(self, key: SegmentKey) -> "Chain":
-        """The chain without a segment. Raises ``KeyError`` if it is not there."""
+        """Return the chain without a segment. Raises ``KeyError`` if it is not there."""
         if self.find(key) is None:
             raise KeyError(key)
         return Chain(self.index, (s for s in self._segments if s.key != key))
@@ -256,7 +257,7 @@ class Chain:
         last_time_ms: int = 0,
         has_messages: bool = True,
     ) -> "Chain":
-        """The chain with a segment sealed; one that is sealed already stays as it is.
+        """Return the chain with a segment sealed; one that is sealed already stays as it is.
 
         Raises ``KeyError`` if it is not there, ``ValueError`` for an end before its begin.
         """
@@ -281,7 +282,7 @@ def by_offset(segments: Iterable[Segment]) -> tuple[Segment, ...]:
 
 
 def segment_at(segments: Sequence[Segment], queue_offset: int) -> Segment | None:
-    """Of segments ``by_offset``, the last that begins at or before ``queue_offset``.
+    """Return the last of segments ``by_offset`` that begins at or before ``queue_offset``.
 
     The offset may lie behind its end; None if even the first begins later.
     """

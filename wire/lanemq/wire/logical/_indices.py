@@ -1,7 +1,7 @@
 """Bodies of CLAIM_LOGICAL_INDICES, lanemq's own: which broker an index was given to, for ever.
 
-An index is claimed at the brokers that have a part of a topic before a queue gets it. Whoever
-asks most of them hears of every index that was ever given out.
+An index is claimed at the brokers that have a part of a topic before a queue gets it. A tool
+that asks most of them hears of every index that was ever given out.
 """
 
 from collections.abc import Mapping

@@ -40,7 +40,7 @@ class LogicalQueues(Mapping[int, Chain]):
 
     @classmethod
     def of(cls, segments: Iterable[Segment]) -> "LogicalQueues":
-        """The logical queues that segments name by themselves."""
+        """Return the logical queues that segments name by themselves."""
         by_index: dict[int, list[Segment]] = defaultdict(list)
         for segment in segments:
             by_index[segment.logical_index].append(segment)
@@ -79,14 +79,14 @@ class LogicalQueues(Mapping[int, Chain]):
     # Views
 
     def of_broker(self, broker_name: str) -> "LogicalQueues":
-        """The segments of one broker; what is left empty stays, as in its registration."""
+        """Return the segments of one broker; what is left empty stays, as in its registration."""
         return LogicalQueues(
             Chain(chain.index, (s for s in chain if s.broker_name == broker_name))
             for chain in self._chains.values()
         )
 
     def by_queue(self, broker_name: str) -> dict[int, tuple[Segment, ...]]:
-        """A broker's segments by queue id, each queue's by first offset (see ``segment_at``)."""
+        """Return a broker's segments by queue id, each queue's by first offset."""
         found: dict[int, list[Segment]] = defaultdict(list)
         for segment in self.segments:
             if segment.broker_name == broker_name:
@@ -96,16 +96,17 @@ class LogicalQueues(Mapping[int, Chain]):
     # Changes
 
     def put(self, chain: Chain) -> "LogicalQueues":
-        """With ``chain`` in place of the one of its index, if there is one."""
+        """Return a copy with ``chain``, in place of the one of its index if there is one."""
         return LogicalQueues({**self._chains, chain.index: chain}.values())
 
     def put_segment(self, segment: Segment) -> "LogicalQueues":
-        """With a segment in the chain that it names. It does not leave any other chain."""
+        """Return a copy with a segment in the chain that it names. It does not leave any other
+        chain."""
         chain = self._chains.get(segment.logical_index) or Chain(segment.logical_index)
         return self.put(chain.put(segment))
 
     def remove(self, index: int) -> "LogicalQueues":
-        """Without a logical queue. Raises ``KeyError`` if it is not there."""
+        """Return a copy without a logical queue. Raises ``KeyError`` if it is not there."""
         if index not in self._chains:
             raise KeyError(index)
         return LogicalQueues(chain for chain in self._chains.values() if chain.index != index)
@@ -117,7 +118,7 @@ class LogicalQueues(Mapping[int, Chain]):
         return {str(index): list(chain) for index, chain in self._chains.items()}
 
     def encode(self) -> bytes:
-        """The body of QUERY_TOPIC_LOGICAL_QUEUE_MAPPING."""
+        """Return the body of QUERY_TOPIC_LOGICAL_QUEUE_MAPPING."""
         return fastjson.dumps(self.to_json())
 
     @classmethod
@@ -149,7 +150,7 @@ class LogicalQueues(Mapping[int, Chain]):
 
     @classmethod
     def of_route(cls, members: Mapping[str, object]) -> "LogicalQueues | None":
-        """The logical queues in the further members of a route; None if it has none."""
+        """Return the logical queues in the further members of a route; None if it has none."""
         value = members.get(LOGICAL_QUEUES_UNORDERED_MEMBER)
         if value is None:
             value = members.get(LOGICAL_QUEUES_MEMBER)
@@ -160,7 +161,7 @@ LogicalQueuesByTopic = Mapping[str, LogicalQueues]
 
 
 def logical_queues_by_topic(members: Mapping[str, object]) -> dict[str, LogicalQueues] | None:
-    """The map in the further members of a table of topics; None if it has none.
+    """Return the map in the further members of a table of topics; None if it has none.
 
     For ``TopicConfigWrapper.extra`` and the like. Raises ``RemoteProtocolError``.
     """

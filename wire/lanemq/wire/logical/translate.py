@@ -1,9 +1,9 @@
 """The translation between a message queue's numbers and those of the logical queue it is part of.
 
-Brokers answer in the numbers of their message queues, and say of a whole message queue what is
-wanted of one segment. The functions here cut an answer down to its segment and shift it to the
-logical queue; they serve whoever stands between a client and a broker, and a client that asks
-brokers itself. All of them are pure. Numbers count messages; an end is exclusive; a negative
+Brokers answer in the numbers of their message queues, and for a whole message queue where one
+segment is asked for. The functions here cut an answer down to its segment and shift it to the
+logical queue; they serve servers between a client and a broker, and clients that ask brokers
+themselves. All of them are pure. Numbers count messages; an end is exclusive; a negative
 number is one that is not known.
 
 Source: RocketMQ 5.0.0-PREVIEW, PullAPIWrapper, MQAdminImpl.
@@ -84,7 +84,7 @@ def in_chain(numbers: Numbers, chain: Chain) -> Numbers:
 
 
 def passed_over(located: Located, asked: int, chain: Chain) -> tuple[ResponseCode, Numbers]:
-    """Answer a pull at an offset that no segment has (any more), by what ``locate`` gave.
+    """Return the answer to a pull at an offset that no segment has, by what ``locate`` gave.
 
     Over a gap between segments the reader simply goes on: told that its offset is illegal, a
     push consumer would leave the queue alone for ten seconds.

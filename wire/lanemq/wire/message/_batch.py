@@ -40,7 +40,8 @@ class BatchEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 def encode_batch(entries: Iterable[BatchEntry]) -> bytes:
-    """The body of a batch send. Raises ``LocalProtocolError`` for an entry that does not fit."""
+    """Return the body of a batch send. Raises ``LocalProtocolError`` for an entry that does not
+    fit."""
     parts: list[bytes] = []
     try:
         for entry in entries:
@@ -60,7 +61,8 @@ def encode_batch(entries: Iterable[BatchEntry]) -> bytes:
 def decode_batch(
     data: bytes | bytearray | memoryview, *, shared_properties: bytes = b""
 ) -> list[BatchEntry]:
-    """The entries of a batch body; ``shared_properties`` stand behind the properties of each.
+    """Return the entries of a batch body; ``shared_properties`` stand behind the properties of
+    each.
 
     Raises ``RemoteProtocolError`` naming the byte where an entry is cut off or its lengths do
     not add up.

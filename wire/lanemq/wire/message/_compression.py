@@ -38,7 +38,7 @@ def compress_body(
 
 
 def decompress_body(sys_flag: int, body: bytes, *, max_bytes: int = MAX_BODY_BYTES) -> bytes:
-    """The body as the application gave it; ``body`` itself unless the flag says compressed.
+    """Return the body as the application gave it; ``body`` itself unless the flag says compressed.
 
     Raises ``RemoteProtocolError`` for an unknown compression, for a broken or cut stream, and
     for a body of more than ``max_bytes``; no more memory than that is taken.

@@ -19,7 +19,7 @@ CLOCK_STEP_MS: Final = 1_000_000  # a clock set back by less counts as the month
 
 
 def encode_offset_id(host: bytes | HostAddress, log_position: int) -> str:
-    """The id of the message at byte ``log_position`` in the log of the broker at ``host``.
+    """Return the id of the message at byte ``log_position`` in the log of the broker at ``host``.
 
     ``host`` may be packed already. Raises ``LocalProtocolError`` for a position outside 64 bits.
     """
@@ -30,9 +30,9 @@ def encode_offset_id(host: bytes | HostAddress, log_position: int) -> str:
 
 
 def encode_offset_ids(host: bytes, log_positions: Sequence[int]) -> str:
-    """The ids of several messages at the broker of the packed ``host``, with commas between.
+    """Return the ids of several messages at the broker of the packed ``host``, with commas between.
 
-    What a batch send is answered with. Raises ``LocalProtocolError`` as ``encode_offset_id``.
+    A batch send is answered with them. Raises ``LocalProtocolError`` as ``encode_offset_id``.
     """
     try:
         positions = struct.pack(f">{len(log_positions)}q", *log_positions)
@@ -84,7 +84,7 @@ class UniqueKeys:
         self._counter = 0
 
     def next(self, now_ms: int) -> str:
-        """A new key. ``now_ms`` is the time of day in milliseconds since 1970."""
+        """Return a new key. ``now_ms`` is the time of day in milliseconds since 1970."""
         if now_ms >= self._next_month_ms:
             self._month_start_ms = _month_start_ms(now_ms)
             self._next_month_ms = _month_start_ms(now_ms, months_later=1)
@@ -96,7 +96,7 @@ class UniqueKeys:
 
 
 def unique_key_time_ms(key: str, now_ms: int) -> int:
-    """The time at which ``key`` was made, in ms since 1970, if less than a month ago.
+    """Return the time at which ``key`` was made, in ms since 1970, if less than a month ago.
 
     Raises ``RemoteProtocolError`` for a text that cannot be a unique key.
     """

@@ -32,7 +32,7 @@ EPILOGUE_READERS: Final = {
 
 
 def body_crc(body: bytes) -> int:
-    """The checksum of a record: CRC-32 of the body as stored, without the sign bit."""
+    """Return the checksum of a record: CRC-32 of the body as stored, without the sign bit."""
     return zlib.crc32(body) & CRC_MASK
 
 
@@ -89,12 +89,12 @@ class StoredMessage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return encode_offset_id(self.store_host, self.log_position)
 
     def decompressed_body(self, *, max_bytes: int = MAX_BODY_BYTES) -> bytes:
-        """The body as the application gave it; errors as ``decompress_body``."""
+        """Return the body as the application gave it; errors as ``decompress_body``."""
         return decompress_body(self.sys_flag, self.body, max_bytes=max_bytes)
 
 
 def record_size(data: bytes | bytearray | memoryview, position: int = 0) -> int:
-    """The size in bytes that the record at ``position`` claims, checked against its parts.
+    """Return the size in bytes that the record at ``position`` claims, checked against its parts.
 
     Raises ``RemoteProtocolError`` as ``decode_message`` does. Nothing else is looked at.
     """
@@ -106,7 +106,7 @@ def record_size(data: bytes | bytearray | memoryview, position: int = 0) -> int:
 def _parts(
     data: bytes | bytearray | memoryview, position: int
 ) -> tuple[tuple[Any, ...], tuple[Any, ...], int, int, int, int, int]:
-    """The fields up to the sysFlag, those from there to the body, and where the rest is.
+    """Return the fields up to the sysFlag, those from there to the body, and where the rest is.
 
     Where: body start, body end, topic start, topic end, properties start.
     """
@@ -142,7 +142,7 @@ def _parts(
 
 
 def record_properties(data: bytes | bytearray | memoryview, position: int = 0) -> bytes:
-    """The property string of the record at ``position``; nothing else is decoded.
+    """Return the property string of the record at ``position``; nothing else is decoded.
 
     Raises ``RemoteProtocolError`` as ``decode_message`` does.
     """
@@ -151,7 +151,7 @@ def record_properties(data: bytes | bytearray | memoryview, position: int = 0) -
 
 
 def record_content(data: bytes, position: int = 0) -> tuple[int, bytes, bytes]:
-    """The store time, body and property string of the record at ``position``; nothing else.
+    """Return the store time, body and property string of the record at ``position``; nothing else.
 
     Raises ``RemoteProtocolError`` as ``decode_message`` does.
     """
@@ -205,7 +205,8 @@ def decode_message(
 def iter_messages(
     data: bytes | bytearray | memoryview, *, check_crc: bool = False
 ) -> Iterator[StoredMessage]:
-    """The records that fill ``data``, one after another; errors as ``decode_message``."""
+    """Iterate over the records that fill ``data``, one after another; errors as
+    ``decode_message``."""
     position, end = 0, len(data)
     while position < end:
         message = decode_message(data, position, check_crc=check_crc)
@@ -216,5 +217,5 @@ def iter_messages(
 def decode_messages(
     data: bytes | bytearray | memoryview, *, check_crc: bool = False
 ) -> list[StoredMessage]:
-    """All the records of a pull or query answer; errors as ``decode_message``."""
+    """Decode all records of a pull or query answer; errors as ``decode_message``."""
     return list(iter_messages(data, check_crc=check_crc))

@@ -23,7 +23,7 @@ MAX_PROPERTIES_BYTES: Final = 32767
 def record_layout(
     *, born_host_bytes: int, store_host_bytes: int, topic_size: "cs.FormatField[int, int]"
 ) -> cs.Struct:
-    """The declaration of one variant."""
+    """Return the declaration of one variant."""
     return cs.Struct(
         "size_bytes" / cs.Int32sb,  # of the whole record, this field included
         "magic" / cs.Int32sb,

@@ -63,7 +63,7 @@ def encode_record(
     reconsume_times: int = 0,
     prepared_transaction_offset: int = 0,
 ) -> bytes:
-    """The record of a message to store; made for the hot path of a broker.
+    """Return the record of a message to store; made for the hot path of a broker.
 
     Hosts are packed (``HostAddress.packed``); their sizes decide the IPv6 bits of the stored
     sysFlag, whatever ``sys_flag`` has there. The checksum is computed here. A topic of more than
@@ -126,7 +126,7 @@ def encode_batch_records(
     store_host: bytes,
     reconsume_times: int = 0,
 ) -> list[bytes]:
-    """The records of a batch, one behind the other, in pieces that are to be joined.
+    """Return the records of a batch, one behind the other, in pieces that are to be joined.
 
     Byte for byte what ``encode_record`` makes of each message: the first has ``queue_offset``
     and ``log_position``, the next follow. ``sizes`` are the bytes of each record, in whole.
@@ -175,7 +175,7 @@ def _why(error: Exception, born_host: bytes, store_host: bytes, properties_size:
 
 
 def encode_message(message: StoredMessage) -> bytes:
-    """The record of ``message``, byte for byte the one it was decoded from.
+    """Return the record of ``message``, byte for byte the one it was decoded from.
 
     Unlike ``encode_record`` it keeps magic and checksum as they are; the size is computed.
     Raises ``LocalProtocolError`` for a value that does not fit its field.

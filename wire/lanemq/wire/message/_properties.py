@@ -83,7 +83,7 @@ KEY_SEPARATOR = " "  # between the keys in KEYS
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """The property string, with the final 0x02 that a broker writes.
+    """Return the property string, with the final 0x02 that a broker writes.
 
     Pairs with an empty value are left out, since no reader would see them. Raises
     ``LocalProtocolError`` for an empty name, and for a name or value that holds 0x01 or 0x02
@@ -102,7 +102,8 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 
 def decode_properties(data: bytes | str) -> dict[str, str]:
-    """The properties in their order. What cannot be parsed is skipped, as every reader does."""
+    """Return the properties in their order. Unparsable parts are skipped, as every reader
+    does."""
     text = data if isinstance(data, str) else bytes(data).decode("utf-8", "replace")
     properties: dict[str, str] = {}
     for segment in text.split("\x02"):
@@ -113,7 +114,7 @@ def decode_properties(data: bytes | str) -> dict[str, str]:
 
 
 def get_property(data: bytes, name: bytes) -> bytes | None:
-    """The value of one property, found by scanning: no text, no table is built.
+    """Return the value of one property, found by scanning: no text, no table is built.
 
     Gives what ``decode_properties`` would, as bytes.
     """
@@ -136,7 +137,8 @@ def get_property(data: bytes, name: bytes) -> bytes | None:
 
 
 def set_property(data: bytes, name: bytes, value: bytes) -> bytes:
-    """The property string with one value added or replaced; other segments keep their bytes."""
+    """Return the property string with one value added or replaced; other segments keep their
+    bytes."""
     rest = remove_property(data, name)
     if rest and not rest.endswith(b"\x02"):
         rest += b"\x02"
@@ -144,7 +146,7 @@ def set_property(data: bytes, name: bytes, value: bytes) -> bytes:
 
 
 def remove_property(data: bytes, name: bytes) -> bytes:
-    """The property string without one name; other segments keep their bytes and order."""
+    """Return the property string without one name; other segments keep their bytes and order."""
     needle = name + b"\x01"
     if needle not in data:
         return data

@@ -35,7 +35,7 @@ STAGED_QUEUE_OFFSET_MAX: Final = (1 << _OFFSET_BITS) - 1
 
 
 def stage_group(group: str, strategy: str = "") -> str:
-    """The shadow group whose committed offsets are ``group``'s stage records.
+    """Return the shadow group whose committed offsets are ``group``'s stage records.
 
     Each strategy of a group that has several stage definitions has records of its own.
     """
@@ -75,16 +75,16 @@ class Stages:
         return self._ends[-1] if self._ends else 0
 
     def stage_of(self, number: int) -> int:
-        """The stage, from 0, of message ``number``; the tail is one more than the last."""
+        """Return the stage, from 0, of message ``number``; the tail is one more than the last."""
         return bisect_right(self._ends, number)
 
     def end_of(self, number: int) -> int | None:
-        """The first number behind the stage of message ``number``; None in the tail."""
+        """Return the first number behind the stage of message ``number``; None in the tail."""
         stage = bisect_right(self._ends, number)
         return self._ends[stage] if stage < len(self._ends) else None
 
     def is_boundary(self, number: int) -> bool:
-        """Whether message ``number`` is the first behind a stage."""
+        """Return True if message ``number`` is the first behind a stage."""
         return number in self._ends
 
     def __bool__(self) -> bool:
@@ -114,7 +114,7 @@ class StageRecord(msgspec.Struct, frozen=True, gc=False):
     settled: bool = False
 
     def pack(self) -> int:
-        """As one number, positive and below 2**63.
+        """Pack the record into one number, positive and below 2**63.
 
         Raises ``OverflowError`` for an offset that does not fit. ``stage_offset`` stops at
         ``STAGE_OFFSET_MAX``, which is in the tail of any stages.
@@ -131,7 +131,7 @@ class StageRecord(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def unpack(cls, number: int) -> "StageRecord | None":
-        """The record in ``number``, or None if that is an ordinary offset."""
+        """Return the record in ``number``, or None if that is an ordinary offset."""
         if not _MARK <= number < _MARK << 1:
             return None
         return cls(

@@ -18,5 +18,5 @@ class SqlInvalid(ValueError):  # noqa: N818 - named for what is wrong
 class EvaluationError(Exception):
     """Values that cannot be compared, such as ``a > 5`` where a is no number.
 
-    Whoever filters takes it for "not matched"; so does ``Selector.matches``.
+    A filter treats it as "not matched", as does ``Selector.matches``.
     """

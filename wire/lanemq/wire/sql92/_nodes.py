@@ -23,12 +23,12 @@ class Node:
     __slots__ = ()
 
     def evaluate(self, lookup: Lookup) -> Value:
-        """Its value for one message. Raises ``EvaluationError``."""
+        """Return its value for one message. Raises ``EvaluationError``."""
         raise AssertionError("every kind of node has its own")
 
 
 def truth(node: Node, lookup: Lookup) -> bool | None:
-    """The value of a node that is boolean."""
+    """Return the value of a node that is boolean."""
     value = node.evaluate(lookup)
     assert value is None or isinstance(value, bool)
     return value
@@ -151,7 +151,7 @@ class Equal(Node):
 @final
 @dataclass(frozen=True, slots=True)
 class IsNull(Node):
-    """Whether a value is unknown; never unknown itself."""
+    """``IS NULL``: true where a value is unknown, else false; never unknown itself."""
 
     operand: Node
 
@@ -220,7 +220,7 @@ class Holds(Node):
 
 
 def is_boolean(node: Node) -> bool:
-    """Whether a node can only be true, false or unknown."""
+    """Return True for a node that can only be true, false or unknown."""
     if isinstance(node, Constant):
         return node.value is None or isinstance(node.value, bool)
     return not isinstance(node, Named | Negative)

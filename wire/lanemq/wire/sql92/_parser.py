@@ -71,7 +71,7 @@ class Parser:
         self._nesting = 0
 
     def selector(self, *, strict: bool) -> Node:
-        """The whole expression.
+        """Return the whole expression.
 
         The reference ignores what follows a complete one: ``a > 5 LIMIT 3`` is ``a > 5``, and
         ``a = 007`` is ``a = 0``. With ``strict`` that is an error.

@@ -25,14 +25,14 @@ class Selector:
         return truth(self._node, properties.get)
 
     def matches(self, properties: Mapping[str, str]) -> bool:
-        """Whether a message with ``properties`` is wanted; unknown and errors mean no."""
+        """Return True if a message with ``properties`` is wanted; unknown and errors mean no."""
         try:
             return truth(self._node, properties.get) is True
         except EvaluationError:
             return False
 
     def matches_data(self, properties_data: bytes) -> bool:
-        """As ``matches``, from a property string as messages carry it.
+        """Return what ``matches`` does, given a property string as messages carry it.
 
         It reads the properties that the expression names and passes over the others.
         """
@@ -51,10 +51,10 @@ class Selector:
 
 
 def compile_sql(text: str, *, strict: bool = False) -> Selector:
-    """The filter that ``text`` describes. Raises ``SqlInvalid``.
+    """Return the filter that ``text`` describes. Raises ``SqlInvalid``.
 
     The reference ignores what follows a complete expression, and so must a broker that is to
-    filter as it does. With ``strict`` anything that follows is an error: that is for whoever
-    writes the expression.
+    filter as it does. With ``strict`` anything that follows is an error: that is for authors
+    of expressions.
     """
     return Selector(text, Parser(text).selector(strict=strict))

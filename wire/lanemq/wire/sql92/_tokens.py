@@ -49,26 +49,26 @@ class Tokens:
         self._ahead: list[Token] = []
 
     def peek(self, distance: int = 0) -> Token:
-        """The next token (or one further ahead). Raises ``SqlInvalid`` if it is none."""
+        """Return the next token (or one further ahead). Raises ``SqlInvalid`` if it is none."""
         while len(self._ahead) <= distance:
             self._ahead.append(self._read())
         return self._ahead[distance]
 
     def take(self) -> Token:
-        """The next token, which is read then."""
+        """Return the next token, which is read then."""
         token = self.peek()
         del self._ahead[0]
         return token
 
     def expect(self, kind: str) -> Token:
-        """The next token, which must be ``kind``."""
+        """Return the next token, which must be ``kind``."""
         token = self.take()
         if token.kind != kind:
             raise self.unexpected(token, f"expected {kind}")
         return token
 
     def unexpected(self, token: Token, wish: str) -> SqlInvalid:
-        """The error for a token that has no place here."""
+        """Return the error for a token that has no place here."""
         found = "the end" if token.kind == "END" else repr(token.text)
         return SqlInvalid(f"{wish}, found {found}", self.text, token.position)
 

@@ -27,7 +27,7 @@ def stranger(users: Mapping[str, User], frame: Frame) -> str | None:
 
 
 def lacking(users: Mapping[str, User], frame: Frame, host: str, cluster: str) -> str | None:
-    """Return what the sender of a request must not do; None for nothing.
+    """Return the reason why the sender may not make a request; None if it may.
 
     Raises ``RemoteProtocolError`` for a request that cannot be read.
     """

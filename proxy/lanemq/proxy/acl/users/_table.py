@@ -31,7 +31,7 @@ class UserType(StrEnum):
 
 @final
 class UserStatus(StrEnum):
-    """Whether a user is let in."""
+    """The two states of a user: let in, or refused."""
 
     ENABLE = "enable"
     DISABLE = "disable"
@@ -44,7 +44,7 @@ USER_STATUSES: Final = {one.lower(): one for one in UserStatus}
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class User:
-    """A user, and what it may do."""
+    """A user, with password, status and policies."""
 
     name: str
     password: str = field(repr=False)
@@ -69,7 +69,7 @@ class User:
         )
 
     def changed(self, info: UserInfo) -> "User":
-        """Return the user with what ``info`` names."""
+        """Return the user with the changes that ``info`` names."""
         password = info.password if info.password and info.password.strip() else self.password
         return replace(
             self,

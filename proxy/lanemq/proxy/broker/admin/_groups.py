@@ -225,7 +225,7 @@ class GroupProgress:
         return frame.reply(body=TopicList(tuple(sorted(self.topics_of(header.group)))).encode())
 
     def clone(self, header: CloneGroupOffset, frame: Frame, session: Session) -> Frame:
-        """Give one group the offsets of another; without a topic, in all topics of it.
+        """Copy the offsets of one group to another; without a topic, in all topics of it.
 
         (4.9.8 copies nothing then.) Unless ``offline``, topics that the connected source does
         not subscribe to any more are left out.

@@ -150,7 +150,8 @@ class MemberOffsets:
         self._topics = topics
 
     def reset(self, header: ResetOffset, frame: Frame, session: Session) -> Frame:
-        """Tell the members of a group the offsets to go on at. Their commits then move the offsets.
+        """Tell the members of a group the offsets to continue at. Their commits then move the
+        offsets.
 
         5.x tools may name one queue and its offset; where nobody is connected, that is stored.
         """

@@ -64,8 +64,8 @@ class TopicSettings:
     def put(self, header: CreateTopic, frame: Frame, session: Session) -> Awaitable[Frame]:
         """Create a topic or change it; unlike 4.9.8, which forgets it, ``order`` is kept.
 
-        The answer waits, but not for long, until the name servers that are up know of it: whoever
-        sends next finds a route. (``AdminBrokerProcessor`` registers before it answers, too.)
+        The answer waits, but not for long, until the name servers that are up know of it: the
+        next sender finds a route. (``AdminBrokerProcessor`` registers before it answers, too.)
         """
         self._require_users_own(header.topic)
         self._topics.check_queues(header.read_queue_nums, header.write_queue_nums)

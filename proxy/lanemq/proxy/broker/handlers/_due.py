@@ -46,7 +46,8 @@ class DueMessages:
         undelivered: Undelivered,
         writer: Writer,
     ) -> None:
-        """``kind`` is what they are called in logs, such as ``delayed message``."""
+        """Take the parts of the broker; ``kind`` names the messages in logs, such as ``delayed
+        message``."""
         self._commit = commit
         self._deliveries = deliveries
         self._kind = kind

@@ -34,15 +34,15 @@ class DueTask:
         self._sleeps_until_ms: int | None = None
 
     async def run(self) -> None:
-        """Do everything when it is due, until cancelled."""
+        """Deliver everything when it is due, until cancelled."""
         while True:
-            # Before it looks: what comes meanwhile may be due before what it has found.
+            # Before the look: messages that come meanwhile may be due before those it found.
             self._wake, self._sleeps_until_ms = trio.Event(), None
             try:
                 due_ms = await self._work()
             except Refused as error:
                 self._logger.warning("due messages have to wait: %s", error.remark)
-                await trio.sleep(RETRY_S)  # nobody says when the store takes messages again
+                await trio.sleep(RETRY_S)  # there is no notice when the store takes messages again
                 continue
             if self._wake.is_set():
                 continue
@@ -55,17 +55,17 @@ class DueTask:
                     await self._wake.wait()
 
     def wake(self) -> None:
-        """Have it look at what has come."""
+        """Make the task look at new messages."""
         self._wake.set()
 
     def wake_before(self, due_ms: int) -> None:
-        """Have it look at what has come, if it would sleep beyond ``due_ms``."""
+        """Make the task look at new messages, if it would sleep beyond ``due_ms``."""
         if self._sleeps_until_ms is None or due_ms < self._sleeps_until_ms:
             self._wake.set()
 
     async def look_again(self) -> None:
-        """Do what a moved clock makes due; returns once that is done."""
-        if self._rested.is_set():  # else another caller waits, and for the same
+        """Do everything that a moved clock makes due; returns once that is done."""
+        if self._rested.is_set():  # otherwise another caller waits for the same
             self._rested = trio.Event()
         self._wake.set()
         await self._rested.wait()

@@ -2,7 +2,7 @@
 
 Clients before 4.6.0 take eight bytes for a host whatever the sysFlag says, and misread all
 that follows an IPv6 one: they lose the rest of the pull without a word. Such hosts are
-replaced by 0.0.0.0 in what they are given. What is stored keeps the real ones.
+replaced by 0.0.0.0 in what they are given. Stored records keep the real ones.
 
 Source: RocketMQ 4.9.8, MessageDecoder; 4.5.2, the same.
 """

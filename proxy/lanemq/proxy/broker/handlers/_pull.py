@@ -187,7 +187,7 @@ class Pulls:
         mapping = None
         if topic in self._mappings:
             mapping = self.reads.logical.mapping(topic, asked.group, aware=asked.is_aware)
-        # Who reads logical queues gives a logical offset here, which this queue cannot keep.
+        # Readers of logical queues send a logical offset here, which this queue cannot keep.
         if may_park and asked.commit_offset is not None and mapping is None:
             self._commit_offset(asked.group, topic, queue_id, asked.commit_offset)
         if group.extra:  # hardly any group has extra fields
@@ -221,7 +221,7 @@ class Pulls:
         else:
             code = CODES[got.status]
         not_found = code is ResponseCode.PULL_NOT_FOUND
-        is_at_end = got.next_offset <= offset  # else it is told where to go on, behind a gap
+        is_at_end = got.next_offset <= offset  # else it is told where to continue, behind a gap
         if may_park and not_found and is_at_end and asked.may_wait:
             return Parked(topic, queue_id, offset, wanted)
         self._statistics.missed()
@@ -245,7 +245,7 @@ class Pulls:
         *,
         may_ask: bool = False,
     ) -> tuple[Room, Part]:
-        """Return what the group's stages let the pull have, and of which part; a broadcasting group
+        """Return what the group's stages let the pull have, and of which part. A broadcasting group
         commits nothing here. With ``mapping`` a logical queue is read; then as
         ``LogicalStages.part``.
         """
@@ -264,7 +264,7 @@ class Pulls:
     def _closed(
         self, asked: PullRequest, room: Room, part: Part, *, may_park: bool
     ) -> NotFound | Parked:
-        """Let a pull wait until the group's commits open its next stage."""
+        """Park a pull until the group's commits open its next stage."""
         if may_park and asked.may_wait:
             group, kept_topic, kept_id = part.key
             waiting = waiting_topic(group, kept_topic)

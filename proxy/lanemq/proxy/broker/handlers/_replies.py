@@ -147,7 +147,7 @@ class Replies:
     ) -> tuple[str, int] | None:
         """Store the reply as it was sent; returns its offset id and queue offset.
 
-        None where it cannot be stored: whoever waits for it has it nevertheless.
+        None where it cannot be stored: the client that waits for it gets it nevertheless.
         """
         store = self._store
         message = NewMessage(

@@ -172,8 +172,8 @@ class Sends:
 
 
 def _ordinary_sends(broker: BrokerContext, own: OwnProperties, *, waits: bool) -> OrdinarySend:
-    """Make the quick way into the store; ``waits`` is whether senders wait for the disk, unless
-    they say otherwise."""
+    """Make the quick way into the store; with ``waits`` senders wait for the disk unless they say
+    otherwise."""
     config, mappings = broker.config, broker.logical.mappings
     find_target, append = broker.topics.target, broker.writer.append
     count_put, store_host = broker.statistics.put, broker.store_host

@@ -189,7 +189,7 @@ class Writer:
         self._entered.append(self._gate.enter(self._mappings[topic], queue_id))
 
     def settled(self) -> None:
-        """Note that everything appended is visible in its queue, or failed."""
+        """Note that every appended message is visible in its queue, or failed."""
         if self._entered:
             entered, self._entered = self._entered, []
             for key in entered:

@@ -66,7 +66,7 @@ class Groups:
             if group_name_problem(name) is not None:
                 return None
             config = SubscriptionGroupConfig(group_name=name)
-            # Nobody waits for it to be written: after a crash it is created once more.
+            # The write need not be awaited: after a crash it is created once more.
             self._table.put(config, at_once=False)
         return config
 

@@ -114,7 +114,7 @@ class Holds(Generic[OwnerT]):
 
     @property
     def has_woken(self) -> bool:
-        """Whether ``take_woken`` would return any."""
+        """True if ``take_woken`` would return any."""
         return bool(self._woken)
 
     def waits_on(self, topic: str, queue_id: int) -> bool:

@@ -24,7 +24,7 @@ class Half(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """About how much memory it takes."""
+        """The memory that it takes, approximately."""
         return self.put.size_bytes + OVERHEAD_BYTES
 
 

@@ -136,12 +136,12 @@ class GroupStages:
             # Every message of the stage is settled: the next one is open.
             gate = self._open(part.key, StageRecord(gate.offset, end), wanted)
         if gate.offset == part.end != gate.record.queue_offset:
-            # Whoever has the next segment goes on with this number.
+            # The broker of the next segment continues with this number.
             self._open(part.key, StageRecord(gate.offset, gate.number), wanted)
             return ANY
         if offset >= gate.offset:
             return Room(end - gate.number, gate.offset)
-        # Behind what was counted: a consumer begins again at what was not committed.
+        # Behind the counted messages: a consumer begins again at the first one not committed.
         first = gate.record.queue_offset
         before = self._matches(part, offset, first, low, wanted)
         if before:

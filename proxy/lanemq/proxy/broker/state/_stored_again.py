@@ -13,7 +13,8 @@ def stored_again(
     store_host: bytes | None = None,
     reconsume_times: int | None = None,
 ) -> NewMessage:
-    """Make a copy of a stored message for another queue; what is not given stays as it is."""
+    """Make a copy of a stored message for another queue; fields that are not given stay as they
+    are."""
     tries = message.reconsume_times if reconsume_times is None else reconsume_times
     return NewMessage(
         topic=topic,

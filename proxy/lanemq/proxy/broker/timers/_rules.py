@@ -93,7 +93,7 @@ def due_ms(message: StoredMessage, out_ms: int) -> int:
     if not any(name in properties for name in ASKING):
         return latest_ms
     if Property.TIMER_DELIVER_MS not in properties and Property.TIMER_ROLL_TIMES in properties:
-        return latest_ms  # it was stored anew: when it came first is not known any more
+        return latest_ms  # it was stored anew: the time of its first storing is not known any more
     asked_ms = _deliver_ms(properties, message.store_timestamp_ms)
     return latest_ms if asked_ms is None else min(max(asked_ms, out_ms + 1), latest_ms)
 
@@ -117,7 +117,7 @@ def delivered_message(
 
 
 def rolled_message(message: StoredMessage, *, enqueued_ms: int, now_ms: int) -> NewMessage:
-    """Make the message that waits on, younger in the log."""
+    """Make the message that waits on, stored anew at the end of the log."""
     times = _number(message.properties.get(Property.TIMER_ROLL_TIMES, "")) or 0
     target = (SystemTopic.TIMER, QUEUE_ID)
     rolled = delivered_message(message, target, enqueued_ms=enqueued_ms, now_ms=now_ms)

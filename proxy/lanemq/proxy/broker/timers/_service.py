@@ -66,13 +66,13 @@ class TimerService:
             self.task.wake()
 
     async def _work(self) -> int | None:
-        """Index what came, and deliver what is due; returns when to look again.
+        """Index new messages, and deliver those that are due; returns the time of the next look.
 
         Raises ``Refused``.
         """
         timers = self._timers
         while True:
-            # What is not indexed may be a recall of what is due.
+            # A message that is not indexed yet may be a recall of one that is due.
             is_free = await self._index()
             now_ms = self._now_ms()
             if timers.advance(now_ms):

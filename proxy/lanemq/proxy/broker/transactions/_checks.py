@@ -137,7 +137,8 @@ class Checks:
     def _batch(
         self, offset: int, units: list[Unit], rules: CheckRules, started_ms: int
     ) -> tuple[int, bool]:
-        """Judge half messages from ``offset`` on; returns where to go on, and whether to."""
+        """Judge half messages from ``offset`` on; returns the next offset, and whether to
+        continue."""
         table, now_ms = self._table, self._now_ms()
         then: list[Callable[[], None]] = []
         taken_bytes, goes_on = 0, True

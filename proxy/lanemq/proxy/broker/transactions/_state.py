@@ -63,7 +63,7 @@ class HalfMessages:
         return self._op_first + len(self._ops)
 
     def fate(self, offset: int) -> Fate | None:
-        """Return what became of a half message; None where that is too long ago to be known."""
+        """Return the outcome of a half message; None if that is too long ago to be known."""
         index = offset - self._first
         if index < 0:
             return None

@@ -74,7 +74,7 @@ class HalfTable:
         return begin, max(least, begin - READ_AGAIN)
 
     async def load(self) -> None:
-        """Read the queues from where the last broker was on, and a part of what was before."""
+        """Read the queues from the last broker's progress on, and a part of what was before."""
         await self._load_ops()
         await self._load_copies()
         await self._load_ops()  # transactions that ended meanwhile
@@ -143,7 +143,7 @@ class HalfTable:
         return settled
 
     def keep(self) -> None:
-        """Have the store keep how far the table is, for the next broker on it."""
+        """Store the table's progress, for the next broker on the store."""
         for topic, offset in ((HALF, self.halves.begin), (OP, self.halves.op_begin)):
             if offset != (self._offsets.get(GROUP, topic, QUEUE_ID) or 0):
                 self._offsets.put(GROUP, topic, QUEUE_ID, offset)

@@ -60,7 +60,7 @@ class Brokers:
     def ask_own(self, frame: Frame, session: Session) -> Answer | Awaitable[Answer]:
         """Ask this process's broker; its answer is there at once, unless it has to wait.
 
-        What is parked ends with the client's session. What is stored is committed with the read
+        A parked pull ends with the client's session. A stored message is committed with the read
         that it is called in, as always. Raises what a handler raises.
         """
         if frame.code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE):
@@ -108,7 +108,7 @@ class Brokers:
         """
         if self.is_own(broker_name):
             answer = self.ask_own(frame, session)
-            self._commit_own()  # no read of a connection is under way that would do it
+            self._commit_own()  # there is no read of a connection that would do it
             return await answer if isinstance(answer, Awaitable) else answer
         if address is None:
             raise Unreachable(broker_name, "no name server knows its address")
@@ -130,7 +130,8 @@ class Brokers:
         session: Session,
         timeout_s: float,
     ) -> Frame:
-        """Ask as ``ask``, for those who read all brokers' answers alike."""
+        """Do ``ask``, and make a frame of the answer, for callers that read all brokers' answers
+        alike."""
         return reply_of(frame, await self.ask(broker_name, address, frame, session, timeout_s))
 
 

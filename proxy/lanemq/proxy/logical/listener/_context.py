@@ -93,7 +93,7 @@ class ListenerContext:
         """Return a logical queue as clients here name it."""
         return MessageQueue(topic, self.broker_name, index // self.brokers_of(view))
 
-    # Where things are
+    # Places of queues
 
     async def view(self, topic: str) -> TopicView:
         """Return the view of a topic. Raises ``Refused`` where it has no logical queues."""

@@ -46,7 +46,7 @@ refused: what they mean by a queue id is for a broker's own port."""
 class LogicalListener:
     """A listener beside a broker; its owner runs ``run`` and serves its servers.
 
-    Clients of old see the logical queues of a topic divided among several brokers, whose number
+    Older clients see the logical queues of a topic divided among several brokers, whose number
     they do not say. So it has a port for each of them beside the one for clients that go by logical
     index.
     """

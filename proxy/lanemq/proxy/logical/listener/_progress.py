@@ -78,7 +78,7 @@ class Progress:
     ) -> None:
         """Schedule a ``commit`` without waiting; a later one for the same queue takes its place.
 
-        What the broker of this process keeps is kept at once.
+        If the broker of this process keeps the offset, that happens at once.
         """
         key = group, topic, index
         listener = self._listener
@@ -105,7 +105,7 @@ class Progress:
                 try:
                     await self.commit(*key, offset, session)
                 except Refused:
-                    continue  # as an Apache broker does: the next commit says it again
+                    continue  # as an Apache broker does: the next commit has it again
 
     # Reading
 

@@ -1,6 +1,6 @@
 """The places that the clients of a listener have read up to; none goes on past a cut.
 
-Clients of old know no segments, so the listener remembers for them which one their messages came
+Older clients know no segments, so the listener remembers for them which one their messages came
 from, for as long as they are connected. One that comes with a place that no listener remembers,
 where the queue went on past a source, may have it from that source: the group's progress counts.
 """

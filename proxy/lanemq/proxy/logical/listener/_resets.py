@@ -27,7 +27,7 @@ _NUMBER: Final = "number of the logical broker"
 
 
 def heard_at(number: int | None, heartbeat: Handler) -> Handler:
-    """Have heartbeats note the listener's port that their connection came to."""
+    """Make heartbeats note the listener's port at which their connection arrived."""
 
     def heard(frame: Frame, session: Session) -> Outcome:
         session.attributes[_NUMBER] = number
@@ -41,7 +41,7 @@ def brokers_known_to(
 ) -> int | None:
     """Return the number of brokers among which a member of ``group`` sees the queues of a topic.
 
-    ``brokers`` is what clients of old see, 1 is for those that go by index. None where it cannot
+    ``brokers`` is what older clients see, 1 is for those that go by index. None where it cannot
     be told: of a client of Java 5.0.0 that is not known at a listener of this process, and so
     either goes by index (5.0.0-PREVIEW) or, as any other, does not.
     """
@@ -69,7 +69,7 @@ class Resets:
         self._progress = progress
 
     async def reset(self, header: ResetOffset, frame: Frame, session: Session) -> Frame:
-        """Tell the members of a group the offsets to go on at. Their commits then move the
+        """Tell the members of a group the offsets to continue at. Their commits then move the
         offsets."""
         listener = self._listener
         view = await listener.view(header.topic)

@@ -233,8 +233,8 @@ class Sends:
 
 
 def own_open_end(view: TopicView, mapping: TopicMapping, index: int) -> Segment | None:
-    """Return the segment of ``tail``, if it lies on the broker of ``mapping``, is open there, and
-    is what that broker takes the messages of its message queue for.
+    """Return the segment of ``tail``, if it is open on the broker of ``mapping``, and that broker
+    stores the messages of its message queue in it.
     """
     chain = view.chain(index)
     segment = tail(chain) if chain is not None else None

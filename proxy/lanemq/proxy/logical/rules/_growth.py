@@ -85,7 +85,7 @@ def new_segment(
     )
     known = mapping.find(begun.key)
     if known is not None and known.logical_index != index:
-        # Whoever has heard of the other, which never had a message, would take this for it.
+        # Peers that know the other one, which never had a message, would take this for it.
         raise refusal(
             f"message queue {queue_id} has an empty segment of logical queue "
             f"{known.logical_index} at its end: use another, or forget that one"

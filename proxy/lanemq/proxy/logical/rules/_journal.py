@@ -1,7 +1,7 @@
 """The journal of the migrations of which a broker is the source; it survives a crash.
 
 A migration is written down before the source is sealed, and again before anyone is told that
-it is. What is found in phase ``sealing`` after a crash never happened, unless the mapping has it.
+it is. One found in phase ``sealing`` after a crash never happened, unless the mapping has it.
 """
 
 from dataclasses import dataclass

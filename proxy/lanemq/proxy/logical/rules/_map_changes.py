@@ -84,7 +84,7 @@ def unmap_queue(
 
 
 def called_off(segment: Segment) -> Segment:
-    """Return what is left of the empty destination of a migration that was called off.
+    """Return the rest of the empty destination of a migration that was called off.
 
     It has no messages, so any place in the chain is right; at 0 it is in nobody's way.
     """

@@ -61,7 +61,7 @@ def _is_closed_end(chain: Chain, source: Segment) -> bool:
 def prepared(mapping: TopicMapping, sealed: Segment, target: Segment) -> tuple[TopicMapping, Move]:
     """Return the mapping of the source, which goes on at ``target`` from now on.
 
-    The migration gets its number: whoever is the open end knows of all before.
+    The migration gets its number: the broker of the open end knows of all migrations before.
     """
     assert sealed.is_sealed
     number = mapping.chain(sealed.logical_index).last_migration + 1

@@ -64,8 +64,8 @@ def untagged(position: int) -> tuple[int, int]:
 class BrokerTags:
     """The brokers of a cluster by tag.
 
-    Two names with one tag are no mistake: whoever looks for a message asks the brokers of a tag
-    in turn, and looks whether what they have is meant.
+    Two names with one tag are no mistake: a search for a message asks the brokers of a tag in turn,
+    and checks that their message is the one that is meant.
     """
 
     def __init__(self, broker_names: Iterable[str]) -> None:

@@ -74,7 +74,7 @@ def without_forgotten(mapping: TopicMapping, view: LogicalQueues) -> TopicMappin
 def rivals(mapping: TopicMapping, view: LogicalQueues) -> list[tuple[Segment, Segment]]:
     """Iterate over own open segments, each with another broker's open one that seems to follow it.
 
-    A view may be old: whoever acts on it has to ask that broker first.
+    A view may be old: before acting on it, ask that broker.
     """
     found = []
     for index, chain in mapping.chains.items():
@@ -148,7 +148,7 @@ def reopened(
     """Return the source of a called-off migration, continued behind its end.
 
     That has a number of its own: the one of the migration may not come to pass any more.
-    What is sealed stays sealed: a new segment begins on the same message queue. Only one that
+    A sealed segment stays sealed: a new one begins on the same message queue. Only one that
     was empty opens again, for nothing of it was ever given out.
     """
     number = mapping.chain(source.logical_index).last_migration + 1

@@ -24,7 +24,7 @@ class Access:
 
 
 def access_options() -> list[click.Parameter]:
-    """The options, new ones for each command."""
+    """Return the options, new ones for each command."""
     return [
         click.Option(
             ["--access-key", "access_key"],

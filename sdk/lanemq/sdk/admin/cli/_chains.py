@@ -32,7 +32,7 @@ def write_chains(out: Output, chains: Iterable[Chain]) -> None:
 
 
 def merge_order(segment: Segment) -> tuple[int, str, str, int, int]:
-    """The order in which mqadmin sorts what several brokers say of one logical queue."""
+    """Return mqadmin's sort key for what several brokers say of one logical queue."""
     queue = segment.message_queue
     return (
         segment.delta,

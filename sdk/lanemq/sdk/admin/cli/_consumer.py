@@ -149,7 +149,8 @@ def _sizes(text: str) -> list[int]:
 
 
 async def _check_stages(admin: AdminClient, address: str, config: SubscriptionGroupConfig) -> None:
-    """A broker that knows of no stages takes the settings and forgets the member."""
+    """Check that a broker kept the stages: one that knows of none takes the settings without
+    them."""
     groups = (await admin.groups(address)).subscription_group_table
     kept = groups.get(config.group_name)
     if kept is None or kept.extra.get(STAGES) != config.extra[STAGES]:

@@ -27,7 +27,7 @@ class ConsumerRequests:
     async def consume_stats(
         self, address: str, group: str, *, topic: str | None = None
     ) -> ConsumeStats:
-        """Return what a group has consumed of each queue (208), of all its topics or of one."""
+        """Return a group's progress in each queue (208), of all its topics or of one."""
         return await self._bridge.call(self._core.consume_stats, address, group, topic=topic)
 
     async def consume_stats_of_all(
@@ -94,7 +94,7 @@ class ConsumerRequests:
     async def consumer_offsets(
         self, address: str, group: str, topic: str, *, client_id: str = ""
     ) -> dict[str, dict[MessageQueue, int]]:
-        """Return what each member of a group has consumed, as the member says (223)."""
+        """Return the progress of each member of a group, as the member says (223)."""
         return await self._bridge.call(
             self._core.consumer_offsets, address, group, topic, client_id=client_id
         )
@@ -122,7 +122,7 @@ class ConsumerRequests:
     async def clone_offsets(
         self, address: str, source: str, target: str, topic: str, *, offline: bool = True
     ) -> None:
-        """Give group ``target`` the offsets of group ``source`` (314)."""
+        """Copy the offsets of group ``source`` to group ``target`` (314)."""
         await self._bridge.call(
             self._core.clone_offsets, address, source, target, topic, offline=offline
         )

@@ -83,7 +83,8 @@ class LogicalQueueRequests:
     async def prepare_migration(
         self, address: str, source: Segment, destination: Segment
     ) -> MigrateLogicalQueue:
-        """Have the broker of ``source`` seal it (417): both come back with their offsets."""
+        """Let the broker of ``source`` seal it (417): both segments come back with their
+        offsets."""
         return await self._bridge.call(self._core.prepare_migration, address, source, destination)
 
     async def commit_migration(
@@ -95,7 +96,7 @@ class LogicalQueueRequests:
         *,
         source_is_gone: bool = False,
     ) -> MigrateLogicalQueue:
-        """Have the broker of ``destination`` take its place in the queue (418).
+        """Let the broker of ``destination`` take its place in the queue (418).
 
         ``progress`` (group -> logical offset) is what the source said when it prepared; where it
         is None, a broker of lanemq asks the source for it. ``source_is_gone`` is an operator's
@@ -113,11 +114,12 @@ class LogicalQueueRequests:
     async def notify_migration(
         self, address: str, source: Segment | None, destination: Segment
     ) -> None:
-        """Tell a broker how it ended (419)."""
+        """Tell a broker how the migration ended (419)."""
         await self._bridge.call(self._core.notify_migration, address, source, destination)
 
     async def append_superseded(self, address: str, *, topic: str | None = None) -> int:
-        """Have a broker append what it took after its queues had gone on elsewhere (lanemq's own).
+        """Let a broker append messages it took after their queues had gone on elsewhere (lanemq's
+        own).
 
         At the open ends of the logical queues, in order and once. Returns how many messages that
         were. After any error the same call goes on where it stopped.

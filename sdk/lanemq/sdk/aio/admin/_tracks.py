@@ -8,7 +8,7 @@ from ._client import AdminClient
 
 
 async def tracks_of(admin: AdminClient, message: StoredMessage) -> list[MessageTrack]:
-    """Say for each group that reads the topic of ``message`` whether it has consumed it.
+    """Return for each group that reads the topic of ``message`` whether it has consumed it.
 
     Raises ``NoRoute`` where the topic is gone.
     """

@@ -22,7 +22,7 @@ class LogicalQueueOperations(ServerRequests):
         force_delta: int | None = None,
         source_is_gone: bool = False,
     ) -> Migrated:
-        """Have logical queue ``index`` go on at the broker named ``destination``.
+        """Move the end of logical queue ``index`` to the broker named ``destination``.
 
         With ``force_delta`` the broker where it ends now is not asked, because it is gone for
         good, and the queue goes on from that logical offset; it must be no smaller than the
@@ -40,7 +40,7 @@ class LogicalQueueOperations(ServerRequests):
         )
 
     def map_logical_queues(self, topic: str, *, cluster: str | None = None) -> int:
-        """Make logical queues of all queues of a topic that are none yet; returns how many.
+        """Make logical queues of all queues of a topic that are none yet; returns their number.
 
         All masters (of ``cluster``, or of all) have to answer: an index that one of them knows
         must not be given again. Raises what asking the first silent one raised.

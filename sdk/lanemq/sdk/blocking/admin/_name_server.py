@@ -43,7 +43,7 @@ class NameServerRequests:
         return self._bridge.call(self._core.listed_at, broker_name)
 
     def forget_broker(self, broker_name: str) -> None:
-        """Make every name server forget what a broker had of logical queues (104).
+        """Make every name server forget a broker's part of logical queues (104).
 
         For one that will not come back. Name servers of Apache forget nothing by it.
         """

@@ -23,9 +23,10 @@ class Lock:
 
     @property
     def fencing(self) -> int:
-        """A number that goes with the lock: every later holder of any lock here has a higher one.
+        """A number that goes with the lock: every later holder has a higher one.
 
-        Whoever is asked on behalf of the lock can refuse a lower number than the highest seen.
+        In a namespace of one partition, so has every later holder of any lock there. Whoever is
+        asked on behalf of the lock can refuse a lower number than the highest seen.
         """
         return self._bridge.run(lambda: self._core.fencing)
 
@@ -36,5 +37,8 @@ class Lock:
 
     @property
     def check(self) -> Step:
-        """A condition for a batch: its other steps are done only while the lock is held."""
+        """A condition for a batch: its other steps are done only while the lock is held.
+
+        In a namespace of several partitions, their keys have to be in that of the lock.
+        """
         return self._bridge.run(lambda: self._core.check)

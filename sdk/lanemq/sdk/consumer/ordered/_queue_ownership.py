@@ -36,7 +36,7 @@ class QueueOwnership(Generic[S]):
         core.membership.own_with(self)
 
     def serve(self, pool: WorkerPool[S]) -> None:
-        """Have ``pool`` finish with the queues that are given up; set once, at the start."""
+        """Let ``pool`` finish with the queues that are given up; set once, at the start."""
         self._pool = pool
         self._departures.serve(pool)
 
@@ -52,7 +52,7 @@ class QueueOwnership(Generic[S]):
                 await self._locks.release_all()
 
     def lease(self, queue: MessageQueue) -> Lease | None:
-        """The lock of ``queue``; None where nobody locks."""
+        """Return the lock of ``queue``; None where nobody locks."""
         return None if self._locks is None else self._locks.lease(queue)
 
     def owns(self, queue: MessageQueue) -> bool:

@@ -14,7 +14,7 @@ resets the group writes 0: then all strategies begin anew."""
 
 @final
 class QueueProgress(msgspec.Struct, frozen=True):
-    """Progress in a queue as a whole, and in what each strategy has of it.
+    """Progress in a queue as a whole, and in each strategy's part of it.
 
     A record of a strategy stands by itself: every message of the strategy below its queue offset
     is finished, and the next one has its stage offset. So nothing has to be stored together, and

@@ -112,7 +112,7 @@ class StagedOffsets:
     async def _of_strategies(
         self, queue: MessageQueue, whole: StageRecord, saved: dict[str, StageRecord]
     ) -> QueueProgress:
-        """The progress of each strategy, and in ``saved`` what it was made of.
+        """Return the progress of each strategy, and note in ``saved`` what it was made of.
 
         Where somebody began anew with the queue, what is kept of its strategies does not count.
         """
@@ -171,10 +171,10 @@ class StagedOffsets:
     async def persist(
         self, queues: Iterable[MessageQueue] | None = None, *, wait: bool, again: bool = False
     ) -> None:
-        """Make what changed last; failures are logged.
+        """Make changed records durable; failures are logged.
 
-        With ``wait`` the ordinary offsets are awaited too, and the records say so: whoever
-        comes next can tell a crash from a move by somebody else. ``again`` includes what did not
+        With ``wait`` the ordinary offsets are awaited too, and the records say so: the
+        next consumer can tell a crash from a move by another tool. ``again`` includes what did not
         change, which a broker may have lost since.
         """
         known = dict.fromkeys((*self._progress, *self._sources))
@@ -184,7 +184,7 @@ class StagedOffsets:
                 nursery.start_soon(self._persist, queue, wait, again)
 
     async def save(self, queue: MessageQueue) -> bool:
-        """Make the records of one queue last now; whether they do."""
+        """Make the records of one queue durable now; returns whether they are."""
         return await self._persist(queue, False)
 
     async def _persist(self, queue: MessageQueue, settle: bool, again: bool = False) -> bool:

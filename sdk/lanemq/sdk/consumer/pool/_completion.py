@@ -13,13 +13,13 @@ class Completion(Protocol[S]):
     def complete(
         self, consumer: QueueConsumer[S], batch: Messages, outcome: object, *, timed_out: bool
     ) -> Awaitable[None] | None:
-        """Act on what the listener returned; what is returned is awaited by the worker.
+        """Act on the listener's result; an awaitable that is returned is awaited by the worker.
 
         ``timed_out`` says that the listener was cancelled.
         """
 
     def nothing_to_take(self, consumer: QueueConsumer[S]) -> None:
-        """The scheduler has no (other) batch that may run now."""
+        """Note that the scheduler has no (other) batch that may run now."""
 
     def nothing_found(self, held: HeldQueue) -> None:
-        """A pull found nothing for the listener, but the next offset may have moved."""
+        """Note that a pull found nothing for the listener, but the next offset may have moved."""

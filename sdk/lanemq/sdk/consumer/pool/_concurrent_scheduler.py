@@ -20,7 +20,7 @@ class ConcurrentScheduler(Generic[M]):
         self._waiting: deque[Batch[M]] = deque()
 
     def put(self, messages: Iterable[M], next_offset: int) -> Sequence[M]:
-        """Have ``messages`` handed out, in batches of messages that arrived together."""
+        """Hand ``messages`` out later, in batches of messages that arrived together."""
         size = self._batch_messages
         if size == 1:
             self._waiting.extend([Batch((message,), 0) for message in messages])
@@ -40,12 +40,12 @@ class ConcurrentScheduler(Generic[M]):
 
     @property
     def has_more(self) -> bool:
-        """Return whether something waits."""
+        """True if something waits."""
         return bool(self._waiting)
 
     def stage(self, batch: Batch[M]) -> None:
         """Return None: there are no stages."""
 
     def discard(self) -> None:
-        """Forget what waits."""
+        """Forget the messages that wait."""
         self._waiting.clear()

@@ -36,7 +36,7 @@ class Departures(Generic[S]):
         self._wanted: set[MessageQueue] = set()
 
     def serve(self, pool: WorkerPool[S]) -> None:
-        """Have ``pool`` finish with the queues that are given up; set once, at the start."""
+        """Let ``pool`` finish with the queues that are given up; set once, at the start."""
         self._pool = pool
 
     def get(self, queue: MessageQueue) -> HeldQueue | None:
@@ -59,7 +59,7 @@ class Departures(Generic[S]):
         assert self._pool is not None, "serve comes first"
         queue, offsets = held.queue, self._core.offsets
         await self._pool.retire(held)
-        if not held.dropped:  # or its lock was lost meanwhile, and with it all say
+        if not held.dropped:  # else its lock was lost meanwhile, and another has the queue
             await offsets.persist([queue], wait=True, again=True)
             held.drop()
             offsets.forget(queue)

@@ -128,7 +128,7 @@ class StageScheduler(Generic[M]):
         end = self._stages.end_of(number)
         return _ENDLESS if end is None else end
 
-    # What the queue brings
+    # Messages of the queue
 
     def put(self, messages: Iterable[M], next_offset: int) -> Sequence[M]:
         """Messages arrived, behind all before; the next will not be below ``next_offset``."""
@@ -142,11 +142,11 @@ class StageScheduler(Generic[M]):
         self._next_offset = next_offset
 
     def discard(self) -> None:
-        """Forget what waits: the queue is not held any more."""
+        """Forget the messages that wait: the queue is not held any more."""
         self._waiting.clear()
         self._ready.clear()
 
-    # What the listener does
+    # Results of the listener
 
     def take(self) -> Batch[M] | None:
         """Hand out the next batch, or None while there is none that may run."""
@@ -170,7 +170,7 @@ class StageScheduler(Generic[M]):
             batch = Batch((self._waiting.popleft(),), number)
             number += 1
         else:
-            # The number stops where no stage is: there it does not limit the batch.
+            # The number stops behind the last stage, where it does not limit the batch.
             room = self._end - number if self._end != _ENDLESS else self._batch_messages
             size = min(self._batch_messages, len(self._waiting), room)
             batch = Batch(tuple(self._waiting.popleft() for _ in range(size)), number)
@@ -205,25 +205,25 @@ class StageScheduler(Generic[M]):
         del self._in_flight[batch]
 
     def suspend(self, batch: Batch[M]) -> None:
-        """The batch has to run again, later."""
+        """Hold a batch back that has to run again, later."""
         assert batch.state is RUNNING, f"not running: {batch}"
         batch.state = BatchState.SUSPENDED
 
     def resume(self, batch: Batch[M]) -> None:
-        """The pause is over: the batch may run again."""
+        """Let the batch run again: the pause is over."""
         assert batch.state is BatchState.SUSPENDED, f"not suspended: {batch}"
         batch.state = BatchState.READY
         self._ready.append(batch)
 
     def stage(self, batch: Batch[M]) -> Stage | None:
-        """The stage of ``batch``; None where there are none."""
+        """Return the stage of ``batch``; None where there are none."""
         if not self._stages and self._strategy is None:
             return None
         index, sizes = self._stages.stage_of(batch.first_number), self._stages.sizes
         size = sizes[index] if index < len(sizes) else None
         return Stage(index, size, batch.first_number, self._strategy)
 
-    # What is to be made to last
+    # Durable records
 
     @property
     def record(self) -> StageRecord:
@@ -237,27 +237,27 @@ class StageScheduler(Generic[M]):
 
     @property
     def must_save(self) -> bool:
-        """Return whether nothing goes on before ``record`` is saved and ``saved`` is called."""
+        """True if nothing goes on before ``record`` is saved and ``saved`` is called."""
         return self._turning and not self._in_flight
 
     def unsaved(self) -> Sequence["StageScheduler[M]"]:
-        """The schedulers that wait for ``saved``: this one, or none."""
+        """Return the schedulers that wait for ``saved``: this one, or none."""
         return (self,) if self.must_save else ()
 
     def saved(self) -> None:
-        """The record of a reset was made to last."""
+        """Note that the record of a reset is durable."""
         assert self.must_save
         self._turning = False
         self._end = self._end_of(self._number)
 
     @property
     def is_waiting(self) -> bool:
-        """Return whether messages wait, for whatever reason."""
+        """True if messages wait, for whatever reason."""
         return bool(self._waiting or self._ready)
 
     @property
     def has_more(self) -> bool:
-        """Return whether ``take`` may have another batch, after it had one."""
+        """True if ``take`` may have another batch, after it had one."""
         if self._waiting and self._number < self._end:
             return not self._serial
         return bool(self._ready)

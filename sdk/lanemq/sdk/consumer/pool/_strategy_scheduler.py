@@ -19,7 +19,7 @@ Choose = Callable[[M], str | None]
 
 @final
 class StrategyScheduler(Generic[M]):
-    """The scheduler of one queue, made of one for each strategy and one for what has none.
+    """The scheduler of one queue, made of one for each strategy and one for messages without any.
 
     Messages of different strategies do not wait for each other. ``start`` says how far each
     strategy is; what it has finished already is not handed out again.
@@ -82,8 +82,8 @@ class StrategyScheduler(Generic[M]):
 
     @property
     def has_more(self) -> bool:
-        """Return whether ``take`` may have another batch, after it had one."""
-        # What waits for a record to be saved has to be seen to before more is taken.
+        """True if ``take`` may have another batch, after it had one."""
+        # Schedulers that wait for a record to be saved come before more is taken.
         return not self.must_save and any(s.is_waiting for s in self._turns)
 
     def finish(self, batch: Batch[M], messages: Sequence[M] | None = None) -> None:
@@ -93,19 +93,19 @@ class StrategyScheduler(Generic[M]):
             del self._taken[batch]
 
     def suspend(self, batch: Batch[M]) -> None:
-        """The batch has to run again, later."""
+        """Hold a batch back that has to run again, later."""
         self._taken[batch].suspend(batch)
 
     def resume(self, batch: Batch[M]) -> None:
-        """The pause is over: the batch may run again."""
+        """Let the batch run again: the pause is over."""
         self._taken[batch].resume(batch)
 
     def stage(self, batch: Batch[M]) -> Stage | None:
-        """The stage of ``batch``, within its strategy."""
+        """Return the stage of ``batch``, within its strategy."""
         return self._taken[batch].stage(batch)
 
     def discard(self) -> None:
-        """Forget what waits: the queue is not held any more."""
+        """Forget the messages that wait: the queue is not held any more."""
         for scheduler in self._turns:
             scheduler.discard()
 
@@ -122,9 +122,9 @@ class StrategyScheduler(Generic[M]):
 
     @property
     def must_save(self) -> bool:
-        """Return whether a strategy waits for its record to be saved."""
+        """True if a strategy waits for its record to be saved."""
         return any(scheduler.must_save for scheduler in self._turns)
 
     def unsaved(self) -> Sequence[StageScheduler[M]]:
-        """The schedulers that wait for ``saved``."""
+        """Return the schedulers that wait for ``saved``."""
         return [scheduler for scheduler in self._turns if scheduler.must_save]

@@ -78,10 +78,10 @@ class WorkerPool(Generic[S]):
         self._parked = trio.lowlevel.ParkingLot()
         self._quiet = trio.Event()
 
-    # What pulls bring
+    # Pulled messages
 
     def submit(self, held: HeldQueue, messages: Sequence[ReceivedMessage]) -> None:
-        """Have ``messages``, the next of their queue, consumed when their turn comes.
+        """Take ``messages``, the next of their queue, to be consumed when their turn comes.
 
         Once the pool closes nothing has a turn: what a last pull brings then comes again.
         """
@@ -92,7 +92,7 @@ class WorkerPool(Generic[S]):
         self._wake(consumer)
 
     def passed(self, held: HeldQueue) -> None:
-        """A pull found nothing for the listener, but the next offset may have moved."""
+        """Note that a pull found nothing for the listener, but the next offset may have moved."""
         if not held.dropped:
             self._consumer(held).scheduler.skip_to(held.messages.next_offset)
             self._completion.nothing_found(held)
@@ -112,7 +112,7 @@ class WorkerPool(Generic[S]):
         )
         return consumer
 
-    # What becomes of queues
+    # Lives of queues
 
     async def retire(self, held: HeldQueue) -> None:
         """Hand out nothing of ``held`` any more; return when its listeners have returned."""
@@ -123,7 +123,7 @@ class WorkerPool(Generic[S]):
         while consumer.running:
             consumer.idle = trio.Event()
             await consumer.idle.wait()
-        # Unless it waits for calls of when it was held before, nothing needs it any more.
+        # Nothing needs it any more, unless it waits for calls of an earlier time that it was held.
         if not consumer.predecessors_running and self._consumers.get(held.queue) is consumer:
             del self._consumers[held.queue]
 
@@ -137,7 +137,7 @@ class WorkerPool(Generic[S]):
     # Turns
 
     def _enqueue(self, consumer: QueueConsumer[S]) -> None:
-        """Let ``consumer`` be looked at by the next worker that looks."""
+        """Put ``consumer`` where the next free worker finds it."""
         if not (consumer.queued or consumer.retired or consumer.held.messages.dropped):
             consumer.queued = True
             self._turns.append(consumer)
@@ -147,7 +147,7 @@ class WorkerPool(Generic[S]):
         self._wake_worker()
 
     def _next(self, now_s: float) -> tuple[QueueConsumer[S], Messages] | None:
-        """The next batch that may run, of the queues in turn."""
+        """Return the next batch that may run, of the queues in turn."""
         turns = self._turns
         while turns:
             consumer = turns[0]
@@ -173,7 +173,7 @@ class WorkerPool(Generic[S]):
     # Workers
 
     def _wake_worker(self) -> None:
-        """While something waits, have one more worker on its way, as far as allowed."""
+        """Wake or start one more worker while something waits, as far as ``concurrency`` allows."""
         if self._woken or self._closing or not self._turns:
             return
         if self._parked:
@@ -187,7 +187,7 @@ class WorkerPool(Generic[S]):
             self._nursery.start_soon(self._serve, worker)
 
     def resize(self, concurrency: int) -> None:
-        """Let ``concurrency`` listeners run at once from now on; those that run finish."""
+        """Set the number of listeners that run at once from now on; those that run finish."""
         assert concurrency > 0
         self.concurrency = concurrency
         excess = len(self.workers) - concurrency
@@ -227,7 +227,7 @@ class WorkerPool(Generic[S]):
                 self._call_ended(consumer)
         self.workers.remove(worker)
         self._leave()
-        self._wake_worker()  # if this one was woken, or enqueued something, nobody else will look
+        self._wake_worker()  # if this worker was woken, or enqueued something, no other will look
 
     async def _run_batches(self, worker: Worker[S]) -> None:
         """Call the listener until the pool closes, or until a call was cancelled."""
@@ -264,7 +264,7 @@ class WorkerPool(Generic[S]):
                 now_s = trio.current_time()
 
     def _in_context(self, consumer: QueueConsumer[S], batch: Messages) -> Handle:
-        """The listener, given a context for ``batch``."""
+        """Return the listener, given a context for ``batch``."""
         context = ListenerContext(
             self._group,
             batch.messages[0].queue,
@@ -289,7 +289,7 @@ class WorkerPool(Generic[S]):
         """Cancel listeners that take too long; runs until cancelled."""
         while True:
             oldest_s = min((worker.since_s for worker in self.workers), default=inf)
-            # One that starts after this look cannot be late before the next.
+            # A listener that starts after this look cannot be late before the next.
             await trio.sleep_until(min(oldest_s, trio.current_time()) + self._timeout_s)
             now_s = trio.current_time()
             for worker in self.workers:

@@ -37,7 +37,7 @@ class FlowLimits:
 
     @property
     def by_topic(self) -> bool:
-        """Return whether the limits of a queue depend on how many of its topic there are."""
+        """True if the limits of a queue depend on how many of its topic there are."""
         return self.topic_messages is not None or self.topic_size_bytes is not None
 
     def exceeded_by(self, queue: ProcessQueue[Any], queues: int = 1) -> str | None:

@@ -31,7 +31,7 @@ class HeldQueue:
 
     @property
     def dropped(self) -> bool:
-        """Return whether the queue was taken away."""
+        """True if the queue was taken away."""
         return self.messages.dropped
 
     def drop(self) -> None:

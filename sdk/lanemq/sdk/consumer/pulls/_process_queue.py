@@ -44,7 +44,7 @@ class ProcessQueue(Generic[M]):
         self._order: deque[int] = deque()
 
     def put(self, messages: Iterable[M], next_offset: int) -> list[M]:
-        """Hold what a pull found; return what was not held before, in offset order."""
+        """Hold the messages that a pull found; return the new ones, in offset order."""
         held, order, fresh = self._held, self._order, []
         for message in messages:
             offset = message.queue_offset
@@ -108,7 +108,7 @@ class ProcessQueue(Generic[M]):
         return sorted(self._held)
 
     def clear(self) -> None:
-        """Hold nothing any more, and take no result of what was handed out."""
+        """Forget everything held, and take no result of messages that were handed out."""
         self._held.clear()
         self._order.clear()
         self.size_bytes = 0

@@ -1,4 +1,4 @@
-"""Where each queue in files begins and ends, kept up to date by queue.
+"""The begin and end of each queue in files, kept up to date queue by queue.
 
 A store may have very many queues, and most of them are as they were a minute ago: only those that
 changed are looked at again, and no turn of the event loop looks at more than ``SLICE`` of them.
@@ -23,7 +23,7 @@ Key = tuple[str, int]
 
 @final
 class KeptBounds:
-    """The bounds of the queues of one table. What changes is told by ``changed``."""
+    """The bounds of the queues of one table. ``changed`` reports changes."""
 
     def __init__(self, queues: Mapping[Key, FileConsumeQueue]) -> None:
         self._queues = queues
@@ -32,7 +32,7 @@ class KeptBounds:
         """Queues to look at again; None for all, at first."""
 
     def changed(self, queues: Iterable[FileConsumeQueue]) -> None:
-        """Note that queues end or begin elsewhere now."""
+        """Note that the bounds of queues have changed."""
         if self._changed is not None:
             self._changed.update(((queue.topic, queue.queue_id), None) for queue in queues)
 

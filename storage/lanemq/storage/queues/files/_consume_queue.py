@@ -155,7 +155,7 @@ class FileConsumeQueue:
         starts = segments.starts
         end = find_end(segments, redo_position)
         self._set_end(end)
-        # Units behind a hole are remains; a search by halves must never meet them.
+        # Units behind a hole are remains: a binary search must never find them.
         if starts and (redo_position is not None or starts[-1] > end * UNIT_BYTES):
             segments.erase(end * UNIT_BYTES)
 
@@ -180,7 +180,7 @@ class FileConsumeQueue:
 
     @property
     def lacks_file(self) -> bool:
-        """Whether a file between two others is missing."""
+        """True if a file between two others is missing."""
         segments = self._segments
         return len(segments) * segments.file_bytes != segments.capacity_end - segments.begin
 

@@ -217,7 +217,7 @@ class RocksQueueTable:
             if unit is not None:
                 batch = self.rows.batch()
                 batch.put_min(queue.topic_data, queue.queue_id, unit.log_position, found)
-                with suppress(OSError):  # it only saves the next one to look the search
+                with suppress(OSError):  # it only saves the next caller the search
                     batch.write()
         return found
 

@@ -80,7 +80,7 @@ def diff_queue_stepwise(
 
     Messages stored before ``check_from_ms`` do not keep a queue from being ready, nor does a
     queue whose newest is older. ``committed`` is the smallest offset that a group of consumers
-    has committed. What is put meanwhile is not looked at. Raises ``OSError``.
+    has committed. Messages put meanwhile are not looked at. Raises ``OSError``.
     """
     files_min, files_end = files.min, files.end
     rows_min, rows_end = rows.min, rows.end

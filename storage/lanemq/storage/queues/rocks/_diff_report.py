@@ -64,13 +64,13 @@ class QueueDiff:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the queue is ready in the reference's sense: no difference from ``checked_from``
+        """True if the queue is ready in the reference's sense: no difference from ``checked_from``
         on."""
         return self.difference is None
 
     @property
     def is_safe_to_switch(self) -> bool:
-        """Whether RocksDB has every message that the groups have still to read."""
+        """True if RocksDB has every message that the groups have still to read."""
         if self.difference is not None or self.older_difference is not None:
             return False
         wanted = max(self.files_min, self.committed if self.committed is not None else 0)

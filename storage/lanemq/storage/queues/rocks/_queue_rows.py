@@ -115,7 +115,7 @@ class QueueRows:
         """Return the offset of the first row of a message at or behind a position of the log;
         ``end`` without one before that offset."""
         data = topic.encode()
-        # By halves; where a row is missing the next one speaks for it, or a hole would hide
+        # A binary search. The next row stands in for a missing one, or a hole would hide
         # all that lies before it.
         first = self.next_unit(data, queue_id, 0)
         low, high = first if first is not None else end, end
@@ -157,7 +157,7 @@ class QueueRows:
         if count >= BLOCK_ROWS_MIN:
             keys = self.keys(topic_data, queue_id)
             found = self._units.values(keys.unit(queue_offset), keys.unit(queue_offset + count))
-            if len(found) == count:  # so many offsets there are: none is missing
+            if len(found) == count:  # as many rows as offsets: none is missing
                 return units_of_values(b"".join(found))
         values = self.read(topic_data, queue_id, queue_offset, count)
         return b"".join([value[:FILE_UNIT_BYTES] for value in values])

@@ -81,7 +81,7 @@ class ConfigDatabase:
         """Return all rows of a family, sorted by key. Raises ``StoreCorrupted`` for an unreadable
         one.
 
-        What is returned is all there is: nobody takes a part for the whole.
+        The result is complete: an error is raised rather than a part returned.
         """
         if family not in self._families:
             return {}

@@ -2,7 +2,7 @@
 
 All that a table takes over is written in one synced batch, with the version and the marker; so
 after a kill at any moment the next start finds either nothing or all of it done, and does the
-same again. What file times told is kept in a file meanwhile, for to open a database changes them.
+same again. The verdict of file times is kept in a file meanwhile: opening a database changes them.
 Source: RocketMQ 5.3.3, RocksDBTopicConfigManager.merge and its kin.
 """
 

@@ -131,7 +131,7 @@ class QueueSpan:
         if later.first < self.next:
             if not (later.restarts or later.reused):
                 self.go_back(later.first, later.last_position)
-            else:  # the later part says where
+            else:  # the later part knows where
                 self._cut(later.first)
         elif later.first > self.next:
             self.gaps.add(self.next, later.last_position, count=later.first - self.next)

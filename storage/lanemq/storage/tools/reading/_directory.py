@@ -71,17 +71,17 @@ class StoreDirectory:
 
     @property
     def is_clean(self) -> bool:
-        """Whether the last broker closed the store cleanly."""
+        """True if the last broker closed the store cleanly."""
         return not (self.root / "abort").exists()
 
     @property
     def has_queue_files(self) -> bool:
-        """Whether a queue file is left that shows their length."""
+        """True if a queue file is left that shows their length."""
         return _has_queue_files(self.consume_queue)
 
     @property
     def has_rocksdb_tables(self) -> bool:
-        """Whether topics, groups or offsets are in RocksDB."""
+        """True if topics, groups or offsets are in RocksDB."""
         return any(has_table_database(self.config, kind) for kind in TABLES)
 
     def queues(self) -> Iterator[QueueFiles]:

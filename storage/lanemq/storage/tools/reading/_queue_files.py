@@ -118,7 +118,7 @@ class QueueFiles:
 def queue_directories(consume_queue: Path) -> Iterator[tuple[str, int, Path]]:
     """Iterate over topic, queue id and directory of every queue below ``consumequeue``, by name.
 
-    What is no queue is passed over: a RocksDB may lie in the same directory.
+    Other files are passed over: a RocksDB may lie in the same directory.
     """
     for topic in _directories(consume_queue):
         names = [

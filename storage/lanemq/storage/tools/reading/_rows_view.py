@@ -1,6 +1,6 @@
 """The queues in a RocksDB for tools: for reading only, and by their rows.
 
-What the row for the end of a queue says is not trusted, but compared.
+The row for the end of a queue is not trusted, but compared.
 """
 
 from collections.abc import Iterator

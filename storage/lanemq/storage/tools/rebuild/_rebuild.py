@@ -198,7 +198,7 @@ class _ToQueues:
                 self._put(taken)
 
     def finish(self) -> None:
-        """Put what waits for a judgement."""
+        """Put the units that wait for a judgement."""
         for unit in self._sequences.finish():
             self._put(unit)
 

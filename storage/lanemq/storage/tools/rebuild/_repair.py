@@ -61,7 +61,7 @@ def repair_store(
     can read messages now that they could not read afterwards, the report lists them, and the
     queue, or the RocksDB, is left alone; with ``allow_loss`` it is replaced.
 
-    What is made is made beside, and put in place file by file. Raises ``NotAStore``,
+    New files are built in a directory of their own, and put in place singly. Raises ``NotAStore``,
     ``StoreLocked``, ``StoreCorrupted`` and ``OSError``; then every file is either as it was, or
     new, and it can be run again.
     """
@@ -99,7 +99,7 @@ def repair_store(
             report.default_levels = repair.default_levels()
             report.default_index_sizes = repair.default_index_sizes()
             repair.put_in_place(backup)
-            shutil.rmtree(temporary, ignore_errors=True)  # for a torn tail nothing was built
+            shutil.rmtree(temporary, ignore_errors=True)  # nothing is built for a torn tail
             report.backup = backup if backup.exists() else None
             store = _with_size(look(), queue_file_bytes)
             report.after = verify_directory(store, jobs=jobs, progress=progress).report
