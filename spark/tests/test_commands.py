@@ -128,6 +128,11 @@ def test_messages_and_queues(store: Path, tmp_path: Path) -> None:
     ]
     damaged = run("export", store, tmp_path / "damaged", code=1)
     assert "1 damaged piece" in damaged.stderr
+    left_out = tmp_path / "left-out"
+    dropped = told("export", store, left_out, "--mode", "dropmalformed", code=1)
+    assert (dropped["topics"]["orders"], dropped["damaged"]) == (SENT - 1, 1)
+    failed = run("export", store, tmp_path / "failed", "--mode", "FAILFAST", code=2)
+    assert f"{log.name}: damaged at byte" in failed.stderr
     change(queue, 8, size)
     change(log, log.read_bytes().index(b"?ody 3"), body)
     for option in ((), ("--json",)):

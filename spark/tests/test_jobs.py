@@ -1,5 +1,7 @@
 """Jobs from the command line and by spark-submit; other tools read what they made."""
 
+import base64
+import hashlib
 import json
 import subprocess
 import sys
@@ -63,7 +65,10 @@ def test_an_export_is_what_the_broker_reported_and_pyarrow_reads_it(
 
 
 def test_spark_submit_runs_it_and_a_target_that_is_there_is_refused(
-    spark_apart: dict[str, str], recorded_stores: Path, tmp_path: Path
+    spark_apart: dict[str, str],
+    recorded_stores: Path,
+    tmp_path: Path,
+    expected_of: Callable[[str], dict[str, Any]],
 ) -> None:
     submit = Path(sys.executable).with_name("spark-submit")
     target = tmp_path / "out"
@@ -73,6 +78,23 @@ def test_spark_submit_runs_it_and_a_target_that_is_there_is_refused(
     )  # fmt: skip
     assert "sc_orders" in done.stdout
     assert [path.name for path in target.glob("topic=*")] == ["topic=sc_orders"]
+    lines = [
+        (path.parent.name, json.loads(line))
+        for path in target.glob("topic=*/day=*/*.json")
+        for line in path.read_text().splitlines()
+    ]
+    expected = expected_of(STORE)
+    orders = expected["topics"]["sc_orders"]["queues"]
+    assert len(lines) == sum(queue["read"] for queue in orders.values())
+    found = {(row["queue"], row["queueOffset"]): (day, row) for day, row in lines}
+    samples = [one for one in expected["sample"] if one["topic"] == "sc_orders"]
+    assert samples
+    for sample in samples:
+        day, row = found[sample["queueId"], sample["queueOffset"]]
+        assert day == f"day={row['storeTimestamp'][:10]}"
+        assert row["properties"] == sample["properties"]
+        body = base64.b64decode(row["body"])
+        assert hashlib.sha256(body).hexdigest() == sample["bodySha256"]
     again = run(
         spark_apart, sys.executable, MAIN, "export", recorded_stores / STORE, target, code=2
     )

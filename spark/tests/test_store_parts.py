@@ -1,5 +1,6 @@
 """However a log is split, its rows and its damage are the same; nothing here needs a session."""
 
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import trio
 
 from lanemq.storage import NewMessage, StoreConfig, open_store
 from lanemq.testkit.spark import require_packages
+from lanemq.wire import SysFlag
 from lanemq.wire.message import encode_properties
 
 require_packages()
@@ -107,6 +109,15 @@ def change(root: Path, position: int, data: bytes) -> None:
     with path.open("r+b") as file:
         file.seek(position % FILE_BYTES)
         file.write(data)
+
+
+def java_hash(text: str) -> int:
+    """Java's String.hashCode, without its sign, as the key index keeps it."""
+    code = 0
+    for unit in array("H", text.encode("utf-16-le")):
+        code = (31 * code + unit) & 0xFFFFFFFF
+    signed = code - (1 << 32) if code >> 31 else code
+    return abs(signed)
 
 
 SPLITS = (None, 64, 100, 333, 1024)
@@ -221,6 +232,27 @@ def test_units_and_index_lead_to_the_records(make_store: Callable[[], Path]) -> 
     entries = read(query_of(root, "index"))
     assert len(entries) == 80  # a unique key and a key each
     assert {entry["logPosition"] for entry in entries} == set(messages)
+
+
+@pytest.mark.parametrize("name", ["file-4.9.7-clean", "file-5.3.3-clean", "rocksdb-5.3.3-clean"])
+def test_the_index_of_a_recorded_store_has_every_key_of_its_messages(
+    recorded_stores: Path, name: str
+) -> None:
+    columns = "topic,msgId,keys,properties,logPosition,sysFlag"
+    entries = {
+        (row["logPosition"], row["keyHash"])
+        for row in read(query_of(recorded_stores / name, "index"))
+    }
+    messages = read(query_of(recorded_stores / name, "messages", columns=columns))
+    expected = {
+        (row["logPosition"], java_hash(f"{row['topic']}#{key}"))
+        for row in messages
+        for key in (*(row["keys"] or "").split(), dict(row["properties"]).get("UNIQ_KEY"))
+        if key and row["sysFlag"] & SysFlag.TRANSACTION_MASK != SysFlag.TRANSACTION_ROLLBACK
+    }
+    assert expected
+    assert expected <= entries
+    assert {position for position, _ in entries} <= {row["logPosition"] for row in messages}
 
 
 @pytest.mark.parametrize("table", ["messages", "consume_queue", "index", "damage"])

@@ -1,6 +1,7 @@
 """Real Spark reads recorded stores, and finds what the brokers that wrote them reported."""
 
 import hashlib
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -148,6 +149,67 @@ def test_spark_pushes_filters_counts_and_splits(
     both = [str(recorded_stores / one) for one in ("file-5.3.3-clean", "file-4.9.7-clean")]
     reader = spark.read.format("rocketmq-store").option("columns", "topic")
     assert reader.load(both).count() == 1576 + 1579
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo"])
+def test_filters_choose_the_same_rows_here_as_in_spark(
+    spark: "SparkSession", recorded_stores: Path, zone: str
+) -> None:
+    """Filters are said in the session's time zone, and judged in UTC."""
+    before = str(spark.conf.get("spark.sql.session.timeZone"))
+    columns = "topic,tags,queue,queueOffset,storeTimestamp,storeSize"
+    try:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+        messages = table(spark, recorded_stores / "file-5.3.3-clean", "messages", columns=columns)
+        everything = spark.createDataFrame(messages.collect(), messages.schema)
+        half = "bigint(percentile(unix_millis(storeTimestamp), 0.5))"
+        middle = everything.selectExpr(f"string(timestamp_millis({half}))").collect()[0][0]
+        for condition in (
+            f"storeTimestamp >= '{middle}'",
+            f"storeTimestamp < timestamp'{middle}'",
+            "topic like 'sc_%'",
+            "topic like 'sc_o%' and tags is not null",
+            "tags = 'TagA' and storeSize between 200 and 400",
+            "queueOffset in (1, 3, 5) and queue <> 2",
+            "tags <=> 'TagB'",
+        ):
+            found = messages.filter(condition)
+            expected = sorted(map(str, everything.filter(condition).collect()))
+            assert 0 < len(expected) < everything.count(), condition
+            assert sorted(map(str, found.collect())) == expected, condition
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_modes_are_those_of_spark_where_a_body_is_damaged(
+    spark: "SparkSession", recorded_stores: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(recorded_stores / "file-5.3.3-clean", root)
+    records = table(spark, root, "messages", columns="logPosition,storeSize").collect()
+    positions = sorted(row.logPosition for row in records)
+    (log,) = (root / "commitlog").glob("0*0")
+    with log.open("r+b") as file:
+        file.seek(positions[7] + 90)  # in a body
+        file.write(b"?!?!")
+        file.seek(positions[11] + 4)  # a magic
+        file.write(bytes(4))
+    kept = table(spark, root, "messages")
+    assert kept.count() == len(records) - 1
+    assert [row.logPosition for row in kept.filter("body is null").collect()] == [positions[7]]
+    dropped = table(spark, root, "messages", mode="DROPMALFORMED")
+    assert {row.logPosition for row in dropped.collect()} == {
+        *positions[:7],
+        *positions[8:11],
+        *positions[12:],
+    }
+    with pytest.raises(PySparkException, match=rf"{log.name}: damaged at byte {positions[7]} "):
+        table(spark, root, "messages", mode="FAILFAST").collect()
+    damage = table(spark, root, "damage").orderBy("logPosition").collect()
+    assert [(row.file, row.filePosition, row.kind) for row in damage] == [
+        (str(log), positions[7], "body"),
+        (str(log), positions[11], "bytes"),
+    ]
 
 
 def test_errors_name_the_option_or_the_store(

@@ -6,7 +6,7 @@ Source: RocketMQ 4.9.8, CommitLog.checkMessageAndReturnSize; 5.3.3, MessageVersi
 
 import re
 from dataclasses import dataclass, replace
-from struct import Struct, calcsize
+from struct import calcsize
 from typing import Any, Final, final
 from zlib import crc32
 
@@ -15,14 +15,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lanemq.wire import SysFlag, fixed_prefix
-from lanemq.wire.message import MAGIC_V1, MAGIC_V2, RECORD_LAYOUTS
+from lanemq.wire.message import MAGIC_V1, RECORD_LAYOUTS
 
+from . import _walk
 from ._gather import Ints, gather
 
 Bools = npt.NDArray[np.bool_]
 HOSTS_V6: Final = int(SysFlag.HOSTS_V6_MASK)
 CRC_MASK: Final = 0x7FFFFFFF
-START: Final = Struct(">ii")  # size and magic
 FIELDS: Final = (
     "size_bytes",
     "body_crc",
@@ -66,12 +66,37 @@ RECORD_BYTES_MIN: Final = HEAD_BYTES + 3
 
 
 @final
+class Fields:
+    """The fields of the heads of some records, each made when it is asked for."""
+
+    def __init__(self, heads: Any, made: dict[str, Ints] | None = None) -> None:  # noqa: ANN401 - numpy's structs
+        self._heads = heads
+        self._made = made or {}
+
+    def __getitem__(self, name: str) -> Ints:
+        values = self._made.get(name)
+        if values is None:
+            values = self._made[name] = self._heads[name].astype(np.int64)
+        return values
+
+    def take(self, rows: Any) -> "Fields":  # noqa: ANN401 - whatever numpy takes as an index
+        """Return the fields of some of the records."""
+        made = {name: values[rows] for name, values in self._made.items()}
+        return Fields(self._heads[rows], made)
+
+    def put(self, rows: Ints, heads: Any) -> None:  # noqa: ANN401 - numpy's structs
+        """Take the fields of some of the records from heads of another form."""
+        for name in FIELDS:
+            self[name][rows] = heads[name]
+
+
+@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
     """Records within ``data``, as arrays with an element for each; places count bytes of it."""
 
     data: bytes | memoryview
-    fields: dict[str, Ints]
+    fields: "Fields"
     """The fields of ``FIELDS``, as stored."""
     start: Ints
     body_at: Ints
@@ -87,8 +112,7 @@ class Records:
     def take(self, rows: Any) -> "Records":  # noqa: ANN401 - whatever numpy takes as an index
         """Return some of the records, in the same order."""
         places = {name: getattr(self, name)[rows] for name in PLACES}
-        fields = {name: values[rows] for name, values in self.fields.items()}
-        return replace(self, fields=fields, **places)
+        return replace(self, fields=self.fields.take(rows), **places)
 
     def host_at(self, name: str) -> Ints:
         """Return where ``born_host`` or ``store_host`` lies."""
@@ -114,19 +138,7 @@ def walk_sizes(data: bytes | memoryview, at: int, stop: int) -> tuple[Ints, int]
 
     Returns the places of those that lie in ``data`` whole, and where the walk ended.
     """
-    unpack, found = START.unpack_from, list[int]()
-    add, room = found.append, len(data)
-    last = min(room - RECORD_BYTES_MIN, stop - 1)
-    while at <= last:
-        size, magic = unpack(data, at)
-        if (magic != MAGIC_V1 and magic != MAGIC_V2) or size < RECORD_BYTES_MIN:
-            break
-        end = at + size
-        if end > room:
-            break
-        add(at)
-        at = end
-    return np.array(found, np.int64), at
+    return _walk.walk_sizes(data, at, stop, least=RECORD_BYTES_MIN)
 
 
 def decode_records(data: bytes | memoryview, starts: Ints) -> Records:
@@ -135,7 +147,7 @@ def decode_records(data: bytes | memoryview, starts: Ints) -> Records:
     What does not fit gives places that ``sound_records`` refuses, but none outside of ``data``.
     """
     raw = np.frombuffer(data, np.uint8)
-    fields = _fields(data, starts, HEADS[0], FIELDS)
+    fields = Fields(_heads(data, starts, HEADS[0]))
     hosts = fields["sys_flag"] & HOSTS_V6
     end = starts + fields["size_bytes"]
     body_at = starts + HEAD_BYTES
@@ -144,8 +156,7 @@ def decode_records(data: bytes | memoryview, starts: Ints) -> Records:
             head = HEADS[kind]
             rows = np.flatnonzero((hosts == kind) & (starts + head.itemsize + 3 <= end))
             if len(rows):
-                for name, values in _fields(data, starts[rows], head, FIELDS).items():
-                    fields[name][rows] = values
+                fields.put(rows, _heads(data, starts[rows], head))
             body_at[hosts == kind] += head.itemsize - HEAD_BYTES
     body_end = np.minimum(body_at + np.maximum(fields["body_size"], 0), end - 3)
     magic_low = raw[starts + 7]
@@ -167,16 +178,13 @@ def decode_records(data: bytes | memoryview, starts: Ints) -> Records:
     )
 
 
-def _fields(
-    data: bytes | memoryview, starts: Ints, head: "np.dtype[Any]", names: tuple[str, ...]
-) -> dict[str, Ints]:
+def _heads(data: bytes | memoryview, starts: Ints, head: "np.dtype[Any]") -> Any:  # noqa: ANN401 - numpy's structs
     if not len(starts):
-        return {name: np.empty(0, np.int64) for name in names}
+        return np.empty(0, head)
     # Heads at every byte, of which some are copied: numpy's own loop over the records.
     whole = np.dtype(f"V{head.itemsize}")
     heads = np.ndarray((len(data) - head.itemsize + 1,), whole, data, strides=(1,))[starts]
-    columns = heads.view(head)
-    return {name: columns[name].astype(np.int64) for name in names}
+    return heads.view(head)
 
 
 def sound_records(records: Records, position: int | None) -> int:
@@ -208,9 +216,9 @@ def sound_records(records: Records, position: int | None) -> int:
 
 def _readable_topics(records: Records) -> int:
     """Return how many records have a topic of UTF-8, up to the first other one."""
-    topics = gather(records.data, records.topic_at, records.topic_end).dictionary_encode()
+    topics = gather(records.data, records.topic_at, records.topic_end)
     try:
-        topics.dictionary.cast(pa.string())
+        topics.cast(pa.string())
     except pa.ArrowInvalid:
         for number, name in enumerate(topics.to_pylist()):
             try:

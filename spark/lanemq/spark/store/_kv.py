@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from lanemq.storage.tools import kv_entries, read_kv
+from lanemq.wire.kv import parse_partition
 
 from .._filters import filtered, values_of
 from ..records import TIMESTAMP
@@ -36,10 +37,10 @@ KV_ON_DEMAND: Final = {"position": "bigint", "clock": "timestamp"}
 @final
 @dataclass(frozen=True)
 class KvPart(InputPartition):
-    """One namespace."""
+    """One namespace, or a partition of one."""
 
     root: str
-    namespace: str
+    name: str
 
 
 @final
@@ -64,7 +65,7 @@ class KvTable:
                 parts += [
                     KvPart(root, name)
                     for name in sorted(states)
-                    if wanted is None or name in wanted
+                    if wanted is None or parse_partition(name)[0] in wanted
                 ]
         return parts
 
@@ -73,10 +74,11 @@ class KvTable:
             local_store(part.root, KV) as directory,
             read_kv(directory, commit_log=commit_log(query, part.root)) as states,
         ):
-            state = states[part.namespace]
+            state = states[part.name]
+            namespace, _ = parse_partition(part.name)
             entries = kv_entries(state)
             while rows := list(_some(entries)):
-                yield _batch(query, part.namespace, state, rows)
+                yield _batch(query, namespace, state, rows)
 
 
 def _some(entries: Iterator[tuple[bytes, Any, bytes]]) -> Iterator[tuple[bytes, Any, bytes]]:

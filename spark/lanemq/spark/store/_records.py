@@ -10,7 +10,9 @@ from lanemq.storage.tools import Damage, DamageKind, LogScan, find_record
 from ..records import Records, decode_records, sound_records, walk_sizes
 from ._log import LogFile
 
-WINDOW_BYTES: Final = 4 << 20
+WINDOW_BYTES: Final = 8 << 20
+BEHIND_BYTES: Final = 64 << 10
+"""Read behind the end of a part: most records that begin before it end here."""
 SIGNATURE_BYTES: Final = 8
 NOTHING: Final = np.zeros(1, np.int64)
 
@@ -52,7 +54,8 @@ class RecordReader:
     def _plain(self, position: int, end: int) -> Records:
         """Return records from ``position`` to ``end``, to the first that is not plain."""
         room = self._log.end_of(position) - position
-        window = self._log.window(position, min(WINDOW_BYTES, room))
+        wanted = min(WINDOW_BYTES, end - position + BEHIND_BYTES, room)
+        window = self._log.window(position, wanted)
         size = int.from_bytes(window[:4], "big", signed=True)
         if len(window) < size <= room:
             window = self._log.window(position, size)

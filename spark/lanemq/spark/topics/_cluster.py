@@ -32,6 +32,9 @@ PULLED_BYTES: Final = 4 << 20
 PULLED_MESSAGES: Final = 1024
 """Asked for at a time; a broker gives what its own limits let it."""
 RETRY_PAUSE_S: Final = 1.0
+AWAY: Final = (BrokerUnreachable, RequestTimedOut)
+AWAY_WITH_ROUTE: Final = (*AWAY, NoRoute)
+"""For topics that had a route: name servers forget a broker whose connection ends."""
 SQL_PREFIX: Final = "sql:"
 SYSTEM_TOPICS: Final = re.compile(r"%RETRY%|%DLQ%|%SYS%|RMQ_SYS|rmq_sys|SCHEDULE_TOPIC|TBW102")
 
@@ -94,16 +97,26 @@ class Cluster:
             )
         return Cluster(name_server, credentials, tls, trust, retries)
 
-    def run(self, ask: Callable[[AdminClient], Awaitable[T]]) -> T:
-        """Ask, and again where a broker cannot be reached. Raises ``SourceError``, naming it."""
-        return trio.run(self._retry, ask)
+    def run(
+        self,
+        ask: Callable[[AdminClient], Awaitable[T]],
+        *,
+        away: tuple[type[LanemqError], ...] = AWAY,
+    ) -> T:
+        """Ask, and again where a broker is away, which errors of ``away`` tell.
 
-    async def _retry(self, ask: Callable[[AdminClient], Awaitable[T]]) -> T:
+        Raises ``SourceError``, naming it.
+        """
+        return trio.run(self._retry, ask, away)
+
+    async def _retry(
+        self, ask: Callable[[AdminClient], Awaitable[T]], away: tuple[type[LanemqError], ...]
+    ) -> T:
         for left in range(self.retries, -1, -1):
             try:
                 async with self.open() as admin:
                     return await ask(admin)
-            except (BrokerUnreachable, RequestTimedOut) as error:
+            except away as error:
                 if not left:
                     tries = self.retries + 1
                     raise SourceError(f"rocketmq: {error} (tried {tries} times)") from error

@@ -13,7 +13,7 @@ from .._errors import SourceError
 from .._filters import usable, wanted_rows
 from .._schemas import LOGICAL_QUEUE, MESSAGES, MESSAGES_ON_DEMAND
 from ..records import RecordColumns, decode_records, sound_records, walk_sizes
-from ._cluster import SQL_PREFIX, Chunk, Cluster, read_chunk
+from ._cluster import AWAY_WITH_ROUTE, SQL_PREFIX, Chunk, Cluster, read_chunk
 from ._offsets import QueueRange
 
 BROKER: Final = "broker"
@@ -49,7 +49,10 @@ class RangeReader:
         )
         read = partial(read_chunk, expression=self.expression, with_places=with_places)
         while wanted.begin < wanted.end:
-            chunk = self.cluster.run(partial(read, wanted=wanted))
+            try:
+                chunk = self.cluster.run(partial(read, wanted=wanted), away=AWAY_WITH_ROUTE)
+            except SourceError as error:
+                raise SourceError(f"{error}, for queue {wanted.queue} of {wanted.topic}") from error
             self._check_loss(wanted, chunk)
             if chunk.records:
                 yield self._batch(wanted, chunk, filters)

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.datasource import (
 
 from lanemq.sdk.admin import AdminClient, queues_of
 
+from .._errors import SourceError
 from ._cluster import put_offset, queue_name
 from ._offsets import LATEST, Known, Offsets, limited, merged, ranges, resolve, split
 from ._plan import Plan
@@ -49,6 +50,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - pyspark's name
         known = self._known()
+        start = self._without_lost(start, known)
         end = resolve(LATEST, known, otherwise=LATEST)
         if self._target is not None:
             end = {
@@ -72,7 +74,28 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _known(self) -> Known:
         return self._plan.cluster.run(self._plan.known)
 
+    def _without_lost(self, start: Offsets, known: Known) -> Offsets:
+        """Return ``start`` without the queues that end before it: they are new ones.
+
+        Raises ``SourceError`` where a loss is to be an error.
+        """
+        ends = {
+            topic: {queue: known[topic][queue].end for queue in queues if queue in known[topic]}
+            for topic, queues in start.items()
+            if topic in known
+        }
+        for topic, queues in ends.items():
+            for queue, end in queues.items():
+                if end < start[topic][queue] and self._reader.fail_on_data_loss:
+                    raise SourceError(
+                        f"rocketmq: queue {queue} of {topic} ends at {end}, before the offset"
+                        f" {start[topic][queue]} where the query is. Its broker lost messages, or"
+                        " the topic was made anew; failOnDataLoss=false reads what is there"
+                    )
+        return _kept(start, ends)
+
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
+        start = _kept(start, end)
         if any(queue not in start.get(topic, {}) for topic in end for queue in end[topic]):
             start = _with_new(start, self._known())
         return [RangePart(one) for one in split(ranges(start, end), self._least)]
@@ -86,6 +109,18 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Tell the brokers how far the group ``groupId`` is, for tools that show its lag."""
         if self._group is not None:
             self._plan.cluster.run(partial(_put_offsets, group=self._group, end=end))
+
+
+def _kept(start: Offsets, end: Offsets) -> Offsets:
+    """Return ``start`` without the queues that end before it."""
+    return {
+        topic: {
+            queue: offset
+            for queue, offset in queues.items()
+            if offset <= end.get(topic, {}).get(queue, offset)
+        }
+        for topic, queues in start.items()
+    }
 
 
 def _with_new(start: Offsets, known: Known) -> Offsets:
