@@ -64,7 +64,7 @@ bench-kv: $(READY)
 
 # One simulated cluster; SEED and STEPS repeat a run, ONLY=go_past lets nothing else happen in it.
 sim: $(READY)
-	$(BIN)/python -m lanemq.testkit.simulation $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) $(if $(ONLY),--only $(ONLY)) $(if $(TRANSACTIONS),--transactions)
+	$(BIN)/python -m lanemq.testkit.simulation $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) $(if $(ONLY),--only $(ONLY)) $(if $(TRANSACTIONS),--transactions) $(if $(KEYS),--keys)
 
 # Requests that are almost right, at real servers. SEED repeats what a run sent.
 fuzz: $(READY)

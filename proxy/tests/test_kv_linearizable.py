@@ -1,10 +1,8 @@
 """Clients at work at once see one store, while its broker is killed again and again."""
 
-import math
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from functools import partial
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -13,15 +11,17 @@ import trio
 from lanemq.proxy.broker.kv import _register
 from lanemq.proxy.nameserver import NameServerConfig, open_nameserver
 from lanemq.sdk import LanemqError
-from lanemq.sdk.kv import Entry, KeyValueStore, NoNamespace, open_kv_store
+from lanemq.sdk.admin import open_admin
+from lanemq.sdk.kv import Entry, open_kv_store
 from lanemq.storage.kv import KvState, read_entry
 from lanemq.storage.tools import verify_kv
 from lanemq.testing import open_test_server
-from lanemq.testkit.proxy.linearizable import NOT_KNOWN, Operation, is_linearizable
+from lanemq.testkit.proxy.kv_history import History, work
 from lanemq.testkit.proxy.processes import server_process
 
 KEYS = [b"a", b"b", b"c"]
 KILLS = 12
+MOVES = 12
 CONFIG = """
 flushIntervalConsumeQueue = 100
 flushConsumeQueueThoroughInterval = 300
@@ -29,72 +29,6 @@ mappedFileSizeCommitLog = 1048576
 mappedFileSizeConsumeQueue = 20000
 logicalListenPort = -1
 """
-
-
-class History:
-    """The requests of every client, with their answers."""
-
-    def __init__(self) -> None:
-        self.of: dict[bytes, list[Operation]] = {key: [] for key in KEYS}
-        self.answered = 0
-
-    async def note(
-        self,
-        key: bytes,
-        kind: str,
-        ask: Callable[[], Awaitable[object]],
-        *,
-        value: bytes = b"",
-        version: int = 0,
-    ) -> None:
-        """Ask, and keep what comes of it."""
-        begin_s = trio.current_time()
-        try:
-            answer = await ask()
-        except NoNamespace:
-            return
-        except (LanemqError, trio.Cancelled) as error:
-            if kind != "get":
-                lost = Operation(begin_s, math.inf, kind, NOT_KNOWN, value, version)
-                self.of[key].append(lost)
-            if isinstance(error, trio.Cancelled):
-                raise
-            return
-        done = Operation(begin_s, trio.current_time(), kind, answer, value, version)
-        self.of[key].append(done)
-        self.answered += 1
-
-    @property
-    def is_linearizable(self) -> bool:
-        """Whether each key's history has an explanation."""
-        return all(map(is_linearizable, self.of.values()))
-
-
-async def work(store: KeyValueStore, history: History, name: int) -> None:
-    """Ask for keys at random, without an end."""
-    rng = random.Random(name)
-    number = 0
-    while True:
-        number += 1
-        key, value = rng.choice(KEYS), b"%d-%d" % (name, number)
-        version = rng.randrange(4)
-
-        async def get(key: bytes = key) -> object:
-            entry = await store.get(key)
-            return None if entry is None else (entry.version, entry.value)
-
-        async def cas(key: bytes = key, value: bytes = value, version: int = version) -> object:
-            return (await store.compare_and_set(key, value, version=version)).done
-
-        chosen = rng.random()
-        if chosen < 0.4:
-            await history.note(key, "get", get)
-        elif chosen < 0.6:
-            await history.note(key, "put", partial(store.put, key, value), value=value)
-        elif chosen < 0.75:
-            await history.note(key, "delete", partial(store.delete, key))
-        else:
-            await history.note(key, "cas", cas, value=value, version=version)
 
 
 @asynccontextmanager
@@ -123,7 +57,7 @@ async def answered(history: History, count: int) -> None:
 
 
 async def test_clients_of_a_running_broker_see_one_store() -> None:
-    history = History()
+    history = History(KEYS)
     async with open_test_server() as server, clients(server.name_servers, history):
         with trio.fail_after(60):
             await answered(history, 300)
@@ -144,7 +78,7 @@ async def test_a_broker_that_answers_from_the_past_is_caught(
         return kept[key]
 
     monkeypatch.setattr(_register, "read_entry", stale)
-    history = History()
+    history = History(KEYS)
     async with open_test_server() as server, clients(server.name_servers, history):
         with trio.fail_after(60):
             await answered(history, 300)
@@ -159,7 +93,7 @@ async def test_a_broker_that_is_killed_under_load_stays_linearizable(tmp_path: P
     config = NameServerConfig(
         bind_address="127.0.0.1", listen_port=0, kv_config_path=tmp_path / "kv.json"
     )
-    history = History()
+    history = History(KEYS)
     async with open_nameserver(config) as name_server:
         command = ["broker", "-c", "broker.conf", "-n", name_server.address, "--name", "b"]
         command += ["--host", "127.0.0.1", "--port", "0", "--data", "store"]
@@ -174,3 +108,91 @@ async def test_a_broker_that_is_killed_under_load_stays_linearizable(tmp_path: P
                     assert one.replayed_hash == one.hash
     assert history.answered >= KILLS
     assert history.is_linearizable
+
+
+class Brokers:
+    """Processes of brokers that can be killed, and come back."""
+
+    def __init__(self, root: Path, name_server: str, nursery: trio.Nursery) -> None:
+        self._root = root
+        self._name_server = name_server
+        self._nursery = nursery
+        self._killed: dict[str, trio.Event] = {}
+        self._gone: dict[str, trio.Event] = {}
+
+    async def start(self, name: str) -> None:
+        """Start a broker; returns once it is ready."""
+        killed = self._killed[name] = trio.Event()
+        gone = self._gone[name] = trio.Event()
+        await self._nursery.start(self._run, name, killed, gone)
+
+    async def kill(self, name: str) -> None:
+        """Kill a broker with SIGKILL, and start it again."""
+        self._killed[name].set()
+        await self._gone[name].wait()
+        await self.start(name)
+
+    async def _run(
+        self,
+        name: str,
+        killed: trio.Event,
+        gone: trio.Event,
+        task_status: trio.TaskStatus[None],
+    ) -> None:
+        directory = self._root / name
+        directory.mkdir(exist_ok=True)
+        (directory / "broker.conf").write_text(CONFIG)
+        command = ["broker", "-c", "broker.conf", "-n", self._name_server, "--name", name]
+        command += ["--host", "127.0.0.1", "--port", "0", "--data", "store"]
+        async with server_process(command, directory=directory):
+            task_status.started()
+            await killed.wait()
+        gone.set()
+
+
+async def all_open(address: str) -> None:
+    """Wait until both partitions take reads."""
+    async with open_kv_store(name_servers=address, timeout_s=60.0) as store:
+        await store.statuses()
+
+
+@pytest.mark.slow
+async def test_partitions_that_move_between_brokers_stay_linearizable(tmp_path: Path) -> None:
+    """While both brokers are killed again and again, in the middle of moves too."""
+    rng = random.Random(2)
+    config = NameServerConfig(
+        bind_address="127.0.0.1", listen_port=0, kv_config_path=tmp_path / "kv.json"
+    )
+    history = History(KEYS)
+    async with (
+        open_nameserver(config) as name_server,
+        open_admin(name_servers=name_server.address) as admin,
+        trio.open_nursery() as nursery,
+    ):
+        brokers = Brokers(tmp_path, name_server.address, nursery)
+        for name in ("a", "b"):
+            await brokers.start(name)
+        async with open_kv_store(name_servers=name_server.address, timeout_s=60.0) as store:
+            await store.create(2, ["a", "b"])
+        async with clients(name_server.address, history):
+            for _ in range(MOVES):
+                partition, name = rng.randrange(2), rng.choice("ab")
+                with trio.move_on_after(rng.random()) if rng.random() < 0.5 else nullcontext():
+                    try:
+                        await admin.migrate_logical_queue("%KV%default", partition, name)
+                    except LanemqError:  # it is there, on its way, or its broker was killed
+                        with suppress(LanemqError):
+                            await admin.resume_migration("%KV%default", partition)
+                if rng.random() < 0.5:
+                    await brokers.kill(rng.choice("ab"))
+                with trio.fail_after(120):
+                    await answered(history, history.answered + rng.randint(1, 30))
+            await all_open(name_server.address)
+        queues = await admin.routed_logical_queues("%KV%default")
+        nursery.cancel_scope.cancel()
+    assert queues is not None
+    assert len(queues.segments) > 3  # there were moves
+    assert history.is_linearizable
+    for name in ("a", "b"):
+        report = verify_kv(tmp_path / name / "store")
+        assert report.is_sound, report.findings

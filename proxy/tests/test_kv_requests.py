@@ -414,6 +414,10 @@ async def test_with_synchronous_flush_an_answered_write_survives_a_copy_of_the_d
         assert store.flushed_position == store.max_position
         shutil.copytree(tmp_path / "a", tmp_path / "b")
     async with keys_of(tmp_path / "b", **settings) as (keys, _):
+        # The state is made of the log while the broker serves already.
+        with trio.fail_after(60):
+            while (await keys.ask(RequestCode.KV_GET, key=encode_key(b"k"))).code != SUCCESS:  # noqa: ASYNC110 - nobody tells
+                await trio.sleep(0.01)
         assert await keys.get(b"k") is not None
 
 

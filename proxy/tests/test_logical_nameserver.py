@@ -156,7 +156,7 @@ async def test_a30_a_topic_without_logical_queues_has_no_such_member_and_no_null
 async def test_a_client_without_the_flag_is_told_nothing_new(peer: Peer) -> None:
     assert await indices(peer, ask(flagged=False)) is None
     answer = await peer.call(ask(flagged=False))
-    assert b'"brokerAddrs":{0:' in answer.body, "a client of old reads no other form"
+    assert b'"brokerAddrs":{0:' in answer.body, "an older client reads no other form"
 
 
 async def test_a31_and_d20_the_filter_of_java_clients_is_ignored(peer: Peer) -> None:

@@ -463,6 +463,44 @@ async def test_a_sender_that_takes_a_segment_for_one_at_another_place_is_told_to
     assert await bodies(cluster, segment) == [b"taken"] * 2
 
 
+async def test_the_place_that_a_sender_names_is_not_taken_for_the_one_of_the_next_migration(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    """The destination does not know its place when it is written to, and its queue is the one of a
+    migration that was called off: the offset that is answered is right, or none is."""
+    first = await cluster.destination(0, "broker2")
+    assert (await cluster.prepare(await cluster.normal(0), first)).code == 0  # at 10
+    assert (await cluster.map("broker2", first.queue_id, -1)).code == 0
+    while (await cluster.chain("broker1", 0)).normal is None:  # noqa: ASYNC110 - it asks
+        await trio.sleep(1)
+    await cluster.fill(await cluster.normal(0), 1, first=10)
+    target = await cluster.destination(0, "broker2", reuse=first.queue_id)
+    assert target.key == first.key
+    answer = await cluster.prepare(await cluster.normal(0), target)  # at 11
+    move = MigrateLogicalQueue.decode(answer.body)
+    assert move.destination is not None
+    unknown = await meant(cluster, target, "0:0:10", b"0")
+    assert (unknown.code, unknown.fields["queueOffset"]) == (0, "-1")
+
+    answers: dict[str, int] = {}
+
+    async def send(place: str) -> None:
+        client = await cluster.connect("broker2")
+        letters = send_header(TOPIC, queue_id=target.queue_id, sys_flag=LOGICAL_QUEUE_FLAG)
+        fields = letters.to_letters() | {SEGMENT_FIELD: f"0:0{place}"}
+        answer = await client.call(RequestCode.SEND_MESSAGE_V2, fields, b"x")
+        answers[place] = int(answer.fields["queueOffset"])
+
+    async with trio.open_nursery() as nursery:
+        for place in (":10", ":11", ""):
+            nursery.start_soon(send, place)
+            await trio.sleep(0.1)
+        assert answers == {"": 3}
+        assert (await cluster.commit(move.source, move.destination)).code == 0
+    # The logical offsets 12, 13 and 14, as each sender counts.
+    assert answers == {":10": 2, ":11": 2, "": 3}
+
+
 @pytest.mark.parametrize("value", ["7:0", "1:3", "", "x", "0:0:1", "0:0:x", "0:0:0:0"])
 async def test_a_sender_that_means_an_unknown_segment_is_told_to_ask(
     autojump_clock: MockClock, cluster: LogicalCluster, value: str

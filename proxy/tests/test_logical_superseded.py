@@ -205,6 +205,37 @@ async def test_an_append_that_a_crash_interrupts_goes_on_where_it_was(
     assert [number for number in found if number != 5000] == [*range(1000, 1000 + TAKEN)]
 
 
+async def test_an_append_whose_answer_is_lost_is_not_tried_where_the_queue_is_by_then(
+    autojump_clock: MockClock, cluster: LogicalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await gone_past(cluster)
+    await found_out(cluster)
+    end = await cluster.normal(0)
+    broker, address = cluster.brokers["broker2"], cluster.brokers["broker1"].address
+    store, sync = broker.running.context.store, broker.files.sync_content
+
+    async def late(content: object) -> None:
+        await trio.sleep(0.2)
+        await sync(content)  # type: ignore[arg-type]
+
+    async def append() -> None:
+        async with tools(cluster) as admin:
+            with pytest.raises(LanemqError, match="call it again"):
+                await admin.append_superseded(address)
+
+    monkeypatch.setattr(broker.files, "sync_content", late)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(append)
+        await until(lambda: store.bounds(TOPIC, end.queue_id)[1] == 5)  # stored, and not answered
+        cluster.network.part(broker.host, cluster.brokers["broker1"].host)
+        await cluster.migrate(0, "broker3", others=["broker1"])
+    cluster.network.join()
+    async with tools(cluster) as admin:
+        await admin.append_superseded(address)
+    found = await bodies(cluster, end) + await bodies(cluster, await cluster.normal(0))
+    assert found == [*range(1000, 1000 + TAKEN)]
+
+
 async def found_by(cluster: LogicalCluster, port: int, broker: str) -> int | None:
     """The offset at which a member of the group that starts now goes on in logical queue 0."""
     stream = await cluster.network.dialer("10.0.9.7")(cluster.brokers[broker].host, port)
@@ -375,13 +406,13 @@ async def test_a_client_of_old_that_read_past_the_cut_is_sent_back_to_it(
 
 
 async def old_client(cluster: LogicalCluster, broker: str) -> Client:
-    """A client of old at the listener of a broker."""
+    """An older client at the listener of a broker."""
     dial = cluster.network.dialer("10.0.9.7")
     return Client(Peer(await dial(cluster.brokers[broker].host, LOGICAL_PORT)))
 
 
 async def read_past_the_cut(cluster: LogicalCluster) -> int:
-    """Have a client of old read what the source took, whose listener dies then; returns its
+    """Have an older client read what the source took, whose listener dies then; returns its
     place."""
     reader = await old_client(cluster, "broker3")
     for offset in (0, 5):

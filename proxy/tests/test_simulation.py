@@ -60,6 +60,15 @@ def test_transactions_end_as_they_were_decided() -> None:
 
 
 @pytest.mark.slow
+def test_keys_have_an_explanation_while_their_partitions_move() -> None:
+    """Through crashes, lost power, partitions of the network, migrations and a drain."""
+    line = simulation("--seed", "5", "--steps", "6", "--keys")
+    assert " answers about keys and " in line
+    assert ", 0 answers about keys" not in line
+    assert " 0 moves of partitions" not in line
+
+
+@pytest.mark.slow
 def test_a_seed_runs_the_same_way_again() -> None:
     once, again = (simulation("--seed", "1004", "--steps", "4") for _ in range(2))
     assert " trace " in once  # of every byte that was sent, and when

@@ -43,7 +43,7 @@ class LitePullConsumer:
 
     def __init__(self, client: Client, options: LitePullOptions) -> None:
         self.client_id: str = client.client_id
-        """By which brokers and the group know this consumer."""
+        """The id by which brokers and the group know this consumer."""
         self._core: ConsumerCore | None = None
         self._options = options
         self._buffer = MessageBuffer()
@@ -135,7 +135,7 @@ class LitePullConsumer:
         return tuple(queue_out(self._namespace, queue) for queue in route.subscribe_queues)
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Read exactly ``queues``, whoever else reads them, from where the group is in each.
+        """Read exactly ``queues``, from the group's offset in each, no matter who else reads them.
 
         Raises ``NoRoute``, ``WrongUse`` after ``subscribe``, or whatever kept a broker from
         saying where the group is.
@@ -191,7 +191,7 @@ class LitePullConsumer:
             raise WrongUse("this consumer reads nothing yet: call `subscribe` or `assign` first")
 
     async def _lend(self) -> Lent:
-        """The next messages of one queue, for an iteration in another thread."""
+        """Return the next messages of one queue, for an iteration in another thread."""
         self._check_reading()
         self._buffer.reclaim()
         await self._commit_in_passing()
@@ -259,18 +259,18 @@ class LitePullConsumer:
         await core.offsets.persist(wait=wait)
 
     def _note_done(self, core: ConsumerCore) -> None:
-        """Note progress up to what was returned last, which an error has left undone."""
+        """Note progress up to the messages returned last, if an error kept it from being noted."""
         self._buffer.leave_what_is_at_hand()
         for queue, offset in self._buffer.positions.items():
             if queue in core.membership.held and offset > (core.offsets.get(queue) or 0):
                 core.offsets.update(queue, offset)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """The next offset of the group in ``queue`` as it was made to last; None if never."""
+        """Return the offset that the group committed last in ``queue``; None if it never did."""
         return await self._open.offsets.load(self._full(queue))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Have ``poll`` go on from ``offset`` (counts messages) in a queue that is read.
+        """Let ``poll`` continue from ``offset`` (counts messages) in a queue that is read.
 
         Raises ``WrongUse`` if it is not among ``queues``, and for a negative offset.
         """
@@ -280,7 +280,7 @@ class LitePullConsumer:
         self._buffer.move(full, offset)
 
     def _checked(self, queue: MessageQueue, offset: int) -> MessageQueue:
-        """The full name of ``queue``, which must be read; ``offset`` must make sense."""
+        """Return the full name of ``queue``, which must be read; ``offset`` must make sense."""
         full = self._full(queue)
         if full not in self._open.membership.held:
             raise WrongUse(f"{queue} is not read by this consumer at the moment; see `queues`")
@@ -299,7 +299,7 @@ class LitePullConsumer:
         self.seek(queue, await self._open.calls.of(full).max_offset(full))
 
     async def offsets_for_times(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """The offset of the first message stored at a time or later, for each queue; to `seek`.
+        """Return each queue's offset of the first message stored at a time or later; to `seek`.
 
         Times are milliseconds since 1970. Behind the last message it is the next offset of the
         queue. Brokers before 5.0 answer the message stored nearest to the time, which may be
@@ -324,7 +324,7 @@ class LitePullConsumer:
     def pause(self, queues: Iterable[MessageQueue] | None = None) -> None:
         """Pull nothing from ``queues``, or from any queue, until ``resume``.
 
-        What was pulled of them stays, and ``poll`` does not return it meanwhile.
+        Their pulled messages stay, and ``poll`` does not return them meanwhile.
         """
         self._buffer.reclaim()
         self._open.pauses.pause(None if queues is None else map(self._full, queues))
@@ -394,6 +394,6 @@ async def open_lite_pull_consumer(
         finally:
             consumer._core = None
             consumer._buffer.reclaim()  # an iteration hands out nothing more
-            consumer._buffer.arrived.set()  # whoever still polls learns that it is closed
+            consumer._buffer.arrived.set()  # a caller that still polls learns that it is closed
             if core is not None:
                 await core.leave()

@@ -58,7 +58,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_delayed(self) -> bool:
-        """Return whether it is held back in any of the three ways."""
+        """True if it is held back in any of the three ways."""
         return bool(self.delay_level or self.delay_s is not None or self.deliver_at_ms is not None)
 
 
@@ -66,7 +66,7 @@ BODY_SHOWN: Final = 40
 
 
 def _shortened(body: bytes) -> str:
-    """A body as a repr shows it: whole if it is short, else its beginning and its size."""
+    """Return a body as a repr shows it: whole if it is short, else its beginning and its size."""
     if not isinstance(body, bytes) or len(body) <= BODY_SHOWN:
         return repr(body)
     return f"{body[:BODY_SHOWN]!r}… of {len(body)} bytes"
@@ -80,7 +80,7 @@ class SendStatus(Enum):
     """The durability of a stored message when its broker answers."""
 
     OK = 0
-    """As safe as the broker is configured to make it."""
+    """Stored as safely as the broker is configured to store it."""
     FLUSH_DISK_TIMEOUT = 10
     """Stored; the disk did not confirm in time."""
     SLAVE_NOT_AVAILABLE = 11
@@ -125,8 +125,8 @@ class Outcome(Enum):
     RETRY = "retry"
     """Deliver them again later; raising an exception means the same."""
     SUSPEND_CURRENT_QUEUE = "suspend current queue"
-    """For orderly and staged listeners: try again in place after a pause, and let what has to
-    come later wait. There ``RETRY`` and an exception mean the same."""
+    """Orderly and staged listeners: try again in place after a pause, and let later messages wait.
+    There ``RETRY`` and an exception mean the same."""
 
 
 DELAY_LEVEL_MAX: Final = 18
@@ -143,13 +143,13 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     settled: int = 0
-    """So many of the messages, from the first on, are done with all the same."""
+    """Number of messages, counted from the first, that are done with all the same."""
     delay_level: int = 0
-    """For a ``ConcurrentListener``: the broker delivers again after this level of its table, 1
+    """Delay of the next delivery to a ``ConcurrentListener``, as a level of the broker's table, 1
     to 18; 0 is as for ``Outcome.RETRY``, later each time."""
     suspend_s: float | None = None
-    """For an orderly or staged listener: seconds until it is handed the messages again; None is
-    the listener's own ``suspend_s``."""
+    """Seconds until an orderly or staged listener is handed the messages again; None is the
+    listener's own ``suspend_s``."""
 
     def __post_init__(self) -> None:
         if self.settled < 0:
@@ -205,7 +205,7 @@ class ReceivedMessage:
         self.size_bytes: int = stored.size_bytes
         """Length of the stored record."""
         topic = stored.topic
-        if topic.startswith("%RETRY%"):  # a dead letter stays under its own
+        if topic.startswith("%RETRY%"):  # a dead letter keeps its own topic
             data = get_property(stored.properties_data, _RETRY_TOPIC)
             if data is not None:
                 topic = data.decode("utf-8", "replace")

@@ -23,9 +23,10 @@ class MessageModel(Enum):
     """The distribution of messages among the consumers of a group."""
 
     CLUSTERING = "CLUSTERING"
-    """One of its consumers; offsets are kept at the broker."""
+    """One of the group's consumers gets a message; offsets are kept at the broker."""
     BROADCASTING = "BROADCASTING"
-    """Every consumer; offsets are kept in a local file, and nothing is delivered again."""
+    """Every consumer gets every message; offsets are kept in a local file, and nothing is delivered
+    again."""
 
 
 class ConsumeFrom(Enum):
@@ -36,11 +37,11 @@ class ConsumeFrom(Enum):
     """
 
     LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
-    """After the newest message."""
+    """Start after the newest message."""
     FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
-    """At the oldest message that the broker still has."""
+    """Start at the oldest message that the broker still has."""
     TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
-    """At the first message stored at a given time."""
+    """Start at the first message stored at a given time."""
 
 
 class Compression(Enum):
@@ -51,7 +52,7 @@ class Compression(Enum):
     """
 
     ZLIB = "ZLIB"
-    """Every consumer and every broker knows it."""
+    """Known to every consumer and every broker."""
     LZ4 = "LZ4"
     """Takes the least processor time. Goes to brokers since 5.0; to others bodies go with zlib."""
     ZSTD = "ZSTD"
@@ -92,31 +93,31 @@ class ClientOptions:
     call_timeout_s: float = 3.0
     """Seconds to wait for answers other than to a send or a pull."""
     trace: bool = False
-    """Whether what is sent and consumed is recorded in ``trace_topic``, where
-    `mqadmin queryMsgTraceById` and dashboards find it."""
+    """Record sends and consumption in ``trace_topic``: `mqadmin queryMsgTraceById` and dashboards
+    read it."""
     trace_topic: str = SystemTopic.TRACE
     """Topic of the traces."""
     remoting: RemotingOptions = field(default_factory=RemotingOptions)
     """Limits of the connections."""
     telemetry: bool = False
-    """Whether sends, polls and calls of listeners make OpenTelemetry spans and metrics, and
-    messages carry their sender's context. Needs ``pip install 'lanemq[otel]'``."""
+    """Make OpenTelemetry spans and metrics of sends, polls and listeners' calls. Messages then
+    carry their sender's context. Needs ``pip install 'lanemq[otel]'``."""
     namespace: str = ""
-    """Put before the names of topics and groups on their way to the brokers, as ``NS%topic``,
-    and taken away from what comes back. Letters, digits, ``-`` and ``_``."""
+    """Prefix of topics and groups on their way to the brokers, as ``NS%topic``; it is taken away
+    from what comes back. Letters, digits, ``-`` and ``_``."""
     credentials: Credentials | None = None
     """Sign every request, for servers with ``aclEnable=true``."""
     tls: ssl.SSLContext | None = None
-    """Have every connection to name servers and brokers protected, as this context says: its
-    authorities, its certificate, and whether names are checked. Brokers are addressed as the
-    name server lists them, mostly by IP address."""
+    """TLS for every connection to name servers and brokers: the context names authorities and
+    certificate, and says whether names are checked. Brokers are addressed as the name server lists
+    them, mostly by IP address."""
     unit_name: str = ""
     """The unit to ask an HTTP endpoint for; without an endpoint it means nothing."""
     name_server_refresh_s: float = 120.0
     """Seconds between two questions to an HTTP endpoint."""
     logical_queues: bool = True
-    """Whether topics with logical queues show these: queues that stay the same while brokers
-    come and go. Without it the client sees what older ones see."""
+    """See the logical queues of topics that have them: queues that stay the same while brokers come
+    and go. False sees what older clients see."""
 
     def __post_init__(self) -> None:
         _positive(
@@ -145,7 +146,7 @@ class ProducerOptions:
     """Further attempts of a send after one that failed retriably, on another broker if there
     is one. A retried message may be stored twice."""
     retry_when_not_stored: bool = False
-    """Whether a status other than ``SendStatus.OK`` counts as failed too."""
+    """Count a status other than ``SendStatus.OK`` as a failure, too."""
     compress_from_bytes: int = 4096
     """Bodies at least this long are compressed."""
     compress_level: int = 5
@@ -160,16 +161,16 @@ class ProducerOptions:
     default_topic_queues: int = 4
     """Queues that such a new topic gets on each broker."""
     timers_at_any_broker: bool = False
-    """Whether messages with ``delay_s`` or ``deliver_at_ms`` go to brokers before 5.0, too, which
-    do not know timers and deliver them at once. Otherwise such a send is refused."""
+    """Let brokers before 5.0 have messages with ``delay_s`` or ``deliver_at_ms``: they do not know
+    timers, and deliver at once. False refuses such a send."""
     avoid_slow_brokers: bool = False
-    """Whether a broker that was slow, or failed, is left aside for a while (Java's
+    """Avoid a broker for a while after it was slow or failed (Java's
     ``sendLatencyFaultEnable``)."""
     slow_broker_pauses: SlowBrokerPauses = JAVA_PAUSES
     """Pauses in which it gets nothing: pairs of (latency from which on, pause), in seconds. A
     failure counts as a latency of 30."""
     hooks: tuple[SendHook, ...] = ()
-    """Told of every attempt to send."""
+    """Hooks called around every attempt to send."""
     client: ClientOptions = field(default_factory=ClientOptions)
     """Options that producers and consumers share."""
 
@@ -201,12 +202,12 @@ class ConsumerOptions:
     flow: FlowLimits = field(default_factory=FlowLimits)
     """The limits of one queue, and of one topic, from which pulls pause."""
     on_queues_changed: QueueListener | None = None
-    """Told of the queues that this consumer is assigned, before the first message of them comes,
-    and of those that it has to give up, when nothing more of them is handed over; a function,
-    plain or async. A queue is not read before it has returned. At the end of the consumer,
-    which gives up all its queues, it is not called."""
+    """A function, plain or async, called with changes of the assigned queues: new ones before their
+    first message comes, revoked ones when nothing more of them is handed over. A queue is not read
+    before it has returned. At the end of the consumer, which gives up all its queues, it is not
+    called."""
     rebalance_interval_s: float = 20.0
-    """Seconds between two looks at who is in the group; a broker's notice comes sooner."""
+    """Seconds between two looks at the members of the group; a broker's notice comes sooner."""
     offset_persist_interval_s: float = 5.0
     """Seconds between two reports of progress."""
     pull_suspend_s: float = 15.0
@@ -247,7 +248,7 @@ class PushOptions(ConsumerOptions):
     max_reconsume_times: int = 16
     """Deliveries after the first, before a message goes to the dead letter queue."""
     hooks: tuple[ConsumeHook, ...] = ()
-    """Told of every call of the listener."""
+    """Hooks called around every call of the listener."""
     consume_timeout_s: float = 900.0
     """Seconds after which a listener that does not return is cancelled and its messages are
     delivered again."""
@@ -273,8 +274,8 @@ class LitePullOptions(ConsumerOptions):
     poll_messages_max: int = 32
     """Messages that one ``poll`` returns at most."""
     auto_commit: bool = True
-    """Whether ``poll`` commits what earlier polls returned, every
-    ``offset_persist_interval_s``; the end of the ``async with`` block commits it all."""
+    """Let ``poll`` commit what earlier polls returned, every ``offset_persist_interval_s``; the end
+    of the ``async with`` block commits it all."""
 
     def __post_init__(self) -> None:
         self._check()

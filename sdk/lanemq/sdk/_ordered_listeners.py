@@ -26,9 +26,9 @@ class LockLoss(Enum):
     """The fate of running handlers when the lock of their queue is lost."""
 
     FINISH = "finish"
-    """They run to their end."""
+    """Handlers run to their end."""
     CANCEL = "cancel"
-    """They are cancelled."""
+    """Handlers are cancelled."""
 
 
 def _check(listener: "OrderlyListener | StagedConcurrentListener") -> None:
@@ -103,9 +103,9 @@ class StagedConcurrentListener:
     ``counter.compare_and_set(expected, new)`` begins to count anew, as for a new day."""
     compute_strategy: Callable[[ReceivedMessage], str | None] | None = None
     """Called once for each message that arrives: the name of its strategy, always the same for
-    the same message. What it raises is logged, and the message has no strategy."""
+    the same message. Its errors are logged, and the message then has no strategy."""
     on_lock_loss: LockLoss = LockLoss.FINISH
-    """As in ``OrderlyListener``."""
+    """The same as in ``OrderlyListener``."""
     store: StageOffsetStore | None = None
     """The keeper of progress; None is the brokers, or a local file when broadcasting."""
     group_offset_wins: bool = False

@@ -44,7 +44,7 @@ class Producer:
         self.group = group
         """The group it was opened for."""
         self.client_id: str = client.client_id
-        """By which brokers know this producer."""
+        """The id by which brokers know this producer."""
         self._client = client
         self._options = options
         self._tracer = tracer
@@ -208,7 +208,7 @@ class Producer:
         raise NoReply(message.topic, timeout_s)
 
     async def _send_half(self, message: Message, timeout_s: float | None) -> SendResult:
-        """Store what becomes a message when its transaction is committed."""
+        """Store a half message, which becomes a message when its transaction is committed."""
         if self._closed:
             raise ClientClosed("producer")
         client, options = self._client, self._options
@@ -220,12 +220,12 @@ class Producer:
         )
 
     async def _introduce(self, topic: str) -> None:
-        """Have the brokers of ``topic`` know this producer before it needs them to."""
+        """Make this producer known to the brokers of ``topic`` before it needs them to know it."""
         await self._sender.route(topic)
         await self._client.introduce()
 
     async def publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues that a message of ``topic`` may be sent to.
+        """Return the queues that a message of ``topic`` may be sent to.
 
         For a topic that does not exist yet: those it would get. Raises ``NoRoute``,
         ``BrokerUnreachable``, ``RequestTimedOut``.
@@ -291,7 +291,7 @@ async def open_producer(
 
     It connects to the brokers of ``topics`` before anything is sent, so that the first sends
     need not wait for that and ``producerConnection`` lists it; to those of other topics with
-    the first message for them. What cannot be reached then is tried again, and is no error.
+    the first message for them. An unreachable broker is tried again, and is no error.
 
     ``name_servers`` are addresses, as ``"10.0.0.1:9876;10.0.0.2:9876"`` or a sequence, or an
     endpoint that lists them, ``"http://host/path"``; without any the environment variable

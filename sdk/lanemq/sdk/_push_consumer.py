@@ -42,7 +42,7 @@ class PushConsumer:
 
     def __init__(self, core: ConsumerCore, pool: WorkerPool[Any]) -> None:
         self.client_id: str = core.client.client_id
-        """By which brokers and the group know this consumer."""
+        """The id by which brokers and the group know this consumer."""
         self._core = core
         self._pool = pool
 
@@ -84,8 +84,8 @@ class PushConsumer:
         """Read ``topic`` no longer.
 
         On return nothing more of it is handed to the listener; what the listener has already
-        counts, and is reported when it returns. What was pulled and not handed over comes to
-        whoever subscribes next. A listener may call this.
+        counts, and is reported when it returns. Messages pulled and not handed over come to
+        the consumer that subscribes next. A listener may call this.
         """
         await self._core.unsubscribe(in_namespace(self._namespace, topic))
 
@@ -99,7 +99,7 @@ class PushConsumer:
         return self._pool.concurrency
 
     def set_concurrency(self, concurrency: int) -> None:
-        """Let so many listeners run at once from now on, at least one.
+        """Set how many listeners run at once from now on, at least one.
 
         Where more are running, they finish; none is cancelled.
         """
@@ -110,7 +110,7 @@ class PushConsumer:
     def pause(self, queues: Iterable[MessageQueue] | None = None) -> None:
         """Pull nothing from ``queues``, or from any queue, until ``resume``.
 
-        The consumer keeps its queues. What was pulled before still comes to the listener; that
+        The consumer keeps its queues. Messages pulled before still come to the listener; that
         is at most what ``FlowLimits`` let it hold.
         """
         self._core.pauses.pause(None if queues is None else map(self._full, queues))
@@ -197,7 +197,7 @@ def _watched(
     tracer: Tracer | None,
     clock_ms: Callable[[], int],
 ) -> Listener:
-    """Have hooks, traces and telemetry see the calls of a listener, as far as they are wanted."""
+    """Wrap a listener so that the hooks, traces and telemetry that are wanted see its calls."""
     hooks = options.hooks if tracer is None else (*options.hooks, tracer.consume_hook)
     if hooks:
         listener = replace(listener, handle=hooked(listener.handle, group, hooks, clock_ms))

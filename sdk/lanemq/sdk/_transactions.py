@@ -45,9 +45,9 @@ class TransactionState(Enum):
     COMMIT = SysFlag.TRANSACTION_COMMIT
     """Done: deliver the message."""
     ROLLBACK = SysFlag.TRANSACTION_ROLLBACK
-    """Not done, and will not be: forget the message."""
+    """Given up for good: forget the message."""
     UNKNOWN = 0
-    """Not known yet: the broker asks again later, up to 15 times."""
+    """Undecided: the broker asks again later, up to 15 times."""
 
 
 TRACE_NAMES: Final = {
@@ -60,7 +60,7 @@ Execute = Callable[[Message, str], Awaitable[TransactionState]]
 """Does the local transaction of a message whose half is stored: (message, transaction id)."""
 
 Check = Callable[[ReceivedMessage], Awaitable[TransactionState]]
-"""Says what became of the local transaction of a message; ``message_id`` is its id."""
+"""Decides about the local transaction of a message; ``message_id`` is its id."""
 
 
 @final
@@ -121,7 +121,7 @@ class TransactionProducer(Producer):
             raise
         if not isinstance(state, TransactionState):
             LOGGER.error(  # type: ignore[unreachable]  # type checkers look at it, others do not
-                "%r is no TransactionState, taken for UNKNOWN", state
+                "%r is no TransactionState; treated as UNKNOWN", state
             )
             state = TransactionState.UNKNOWN
         await self._end(message, sent, state, None)
@@ -143,7 +143,7 @@ class TransactionProducer(Producer):
         )
         address = self._client.routes.master((sent.origin or sent.queue).broker_name)
         if address is None:
-            LOGGER.warning("%s: its broker is gone; it will ask", sent.message_id)
+            LOGGER.warning("%s: its broker is gone; the broker will ask about it", sent.message_id)
             return
         await self._tell(address, header, error)
         self._trace(message, sent.message_id, state, address)
@@ -155,7 +155,7 @@ class TransactionProducer(Producer):
         try:
             await self._client.remoting.oneway(address, replace(frame, remark=remark))
         except LanemqError as failure:
-            LOGGER.warning("%s: the end could not be told: %s", header.msg_id, failure)
+            LOGGER.warning("%s: its broker could not be told its end: %s", header.msg_id, failure)
 
     def _trace(
         self,
@@ -167,7 +167,7 @@ class TransactionProducer(Producer):
         if self._tracer is not None:
             self._tracer.transaction_ended(message, message_id, TRACE_NAMES[state], address)
 
-    # What the broker asks
+    # The broker's checks
 
     async def _answer_check(self, frame: Frame, address: str) -> None:
         """39: what became of the transaction in the body?"""
@@ -197,7 +197,8 @@ class TransactionProducer(Producer):
         self._trace(message, message.message_id, state, address)
 
     def _received(self, stored: StoredMessage) -> ReceivedMessage:
-        """The half message; its queue is the one it was sent to, at a broker of unknown name."""
+        """Return the half message; its queue is the one it was sent to, at a broker of unknown
+        name."""
         namespace = self._client.options.namespace
         queue = MessageQueue(stored.topic, "", stored.queue_id)
         return ReceivedMessage(stored, queue_out(namespace, queue), namespace)
@@ -210,7 +211,7 @@ class TransactionProducer(Producer):
             return TransactionState.UNKNOWN, error
         if not isinstance(state, TransactionState):
             LOGGER.error(  # type: ignore[unreachable] # not all applications check their types
-                "%r is no TransactionState, taken for UNKNOWN", state
+                "%r is no TransactionState; treated as UNKNOWN", state
             )
             state = TransactionState.UNKNOWN
         return state, None

@@ -21,9 +21,9 @@ class FlushMode(enum.Enum):
     FlushDiskType."""
 
     ASYNC = "ASYNC_FLUSH"
-    """Soon: a kill of the process loses nothing, a loss of power up to ten seconds."""
+    """Synced soon after: a kill of the process loses nothing, a loss of power up to ten seconds."""
     SYNC = "SYNC_FLUSH"
-    """Before the answer; one fsync serves all who wait for it."""
+    """Synced before the answer; one fsync serves all who wait for it."""
 
 
 @final
@@ -33,7 +33,7 @@ class StoreType(enum.Enum):
     FILE = "default"
     """Queues in files, tables in JSON."""
     ROCKSDB = "defaultRocksDB"
-    """Both in RocksDB."""
+    """Queues and tables in RocksDB."""
 
     @classmethod
     def _missing_(cls, value: object) -> "StoreType | None":
@@ -47,9 +47,9 @@ class KvEngine(enum.Enum):
     """The engine that keeps the states of the key-value store."""
 
     ROCKSDB = "rocksdb"
-    """On the disk; on a simulated disk in memory."""
+    """Keeps the state on the disk; on a simulated disk in memory."""
     MEMORY = "memory"
-    """In memory, written to a file from time to time: for small states."""
+    """Keeps the state in memory, written to a file from time to time: for small states."""
 
 
 class Stage(enum.IntEnum):
@@ -104,47 +104,46 @@ class StoreConfig:
     store_type: StoreType = StoreType.FILE
     """[storeType]"""
     rocksdb_double_write: bool = False
-    """Whether queues in files are kept in RocksDB, too; without meaning where they are kept
-    there alone [rocksdbCQDoubleWriteEnable]."""
+    """Keep queues in RocksDB beside their files; has no effect where RocksDB keeps them alone
+    [rocksdbCQDoubleWriteEnable]."""
     rocksdb_backfill: bool = True
-    """Whether double writing brings what is older into RocksDB as well, in the background
+    """Let double writing bring older messages into RocksDB as well, in the background
     [rocksdbCQBackfillEnable]."""
     rocksdb_backfill_rate: int = 20_000
     """Messages per second that this takes from the log, beside as many as arrive meanwhile
     [rocksdbCQBackfillRate]."""
     allow_uncovered: bool = False
-    """Whether a store may start with RocksDB alone though this makes messages unreadable
+    """Let a store start with RocksDB alone though this makes messages unreadable
     [rocksdbCQAllowUncovered]."""
     transfer_metadata: bool = True
-    """Whether a start with RocksDB takes over topics and groups from JSON files that are newer
+    """Let a start with RocksDB take over topics and groups from JSON files that are newer
     [transferMetadataJsonToRocksdb]."""
     transfer_offsets: bool = True
     """The same as ``transfer_metadata`` for the offsets of consumers
     [transferOffsetJsonToRocksdb]."""
     persist_metadata_at_once: bool = True
-    """Whether in RocksDB a change of a topic or a group is durable before it is answered, or
-    within ``offsets_persist_interval_s`` [realTimePersistRocksDBConfig]."""
+    """Make a change of a topic or a group in RocksDB durable before it is answered; False: within
+    ``offsets_persist_interval_s`` [realTimePersistRocksDBConfig]."""
     export_json_on_close: bool = True
-    """Whether a store that used RocksDB alone writes the JSON files when it is closed, so that
-    the next start may be one with files [exportJsonOnShutdown]."""
+    """Write the JSON files when a store with RocksDB alone is closed: the next start may be one
+    with files [exportJsonOnShutdown]."""
     allow_stale_json: bool = False
-    """Whether a start may use JSON files though RocksDB has something newer
-    [allowStaleJsonMetadata]."""
+    """Let a start use JSON files though RocksDB has something newer [allowStaleJsonMetadata]."""
     allow_missing_queue_files: bool = False
-    """Whether a start goes on without queue files that were there at the last stop, and whose
-    messages the log does not have any more [allowMissingQueueFiles]."""
+    """Let a start go on without queue files that were there at the last stop, though the log does
+    not have all of their messages any more [allowMissingQueueFiles]."""
     config_manager_version: str | None = None
     """"v1" starts beside databases of ``config/rdb``, which lanemq does not read; None refuses
     to [configManagerVersion]."""
     kv_enabled: bool = True
-    """Whether the store keeps keys and values [kvEnable]."""
+    """Keep keys and values [kvEnable]."""
     kv_engine: KvEngine = KvEngine.ROCKSDB
     """[kvEngine]"""
     kv_memory_max_bytes: int = 256 << 20
-    """With ``KvEngine.MEMORY`` the bytes of memory beyond which writes are refused
+    """Bytes of memory beyond which writes are refused, with ``KvEngine.MEMORY``
     [kvMemoryMaxBytes]."""
     timers_enabled: bool = True
-    """Whether the store keeps an index of timers [timerWheelEnable]."""
+    """Keep an index of timers [timerWheelEnable]."""
     timer_log_file_bytes: int = 100 << 20
     """Size of every file of the timer log [mappedFileSizeTimerLog]."""
     timer_roll_slots: int = 2 * 86_400
@@ -152,16 +151,16 @@ class StoreConfig:
     timer_flush_interval_s: float = 1.0
     """Time between two syncs of the index of timers [timerFlushIntervalMs]."""
     multi_dispatch: bool = False
-    """Whether messages go to light queues (LMQ), too [enableLmq with enableMultiDispatch]."""
+    """Put messages into light queues (LMQ), too [enableLmq with enableMultiDispatch]."""
     index_enabled: bool = True
-    """Whether messages can be found by key [messageIndexEnable]."""
+    """Keep an index by which messages are found by key [messageIndexEnable]."""
     max_hash_slots: int = 5_000_000
     """Slots of an index file [maxHashSlotNum]."""
     max_index_entries: int = 20_000_000
     """Entries of an index file, one of them unused [maxIndexNum]."""
     flush: FlushMode = FlushMode.ASYNC
-    """The promise to producers [flushDiskType]. The store keeps it for whoever answers them:
-    with ``SYNC`` they wait for ``Store.flushed``, with ``ASYNC`` they do not."""
+    """The promise to producers [flushDiskType]. The callers of the store keep it: before they
+    answer, they wait for ``Store.flushed`` with ``SYNC``, and not with ``ASYNC``."""
     flush_interval_s: float = 0.5
     """Time between two looks at the dirty log [flushIntervalCommitLog]."""
     flush_least_bytes: int = 4 * 4096
@@ -189,7 +188,7 @@ class StoreConfig:
     delete_pause_s: float = 0.1
     """Pause between two removals [deleteCommitLogFilesInterval]."""
     clean_forcibly: bool = True
-    """Whether young files go when the disk is too full [cleanFileForciblyEnable]."""
+    """Remove young files, too, when the disk is too full [cleanFileForciblyEnable]."""
     disk_max_used_ratio: float = 0.75
     """Used share of the disk above which aged files are removed at any hour
     [diskMaxUsedSpaceRatio]."""

@@ -201,7 +201,7 @@ class Housekeeping:
         """Make everything durable, then the checkpoint. Raises ``OSError``, ``StoreUnwritable``."""
         async with self._one_at_a_time:
             has_files = self._config.stage is not Stage.ROCKSDB
-            await self._queues.write_in_turns()  # few are left to look at in one turn
+            await self._queues.write_in_turns()  # so that few are left to write in this turn
             bounds = await self._file_queues.bounds() if has_files else {}
             # As of the moment of the bounds: no queue may end behind where its next redo begins.
             store_ms = self._appender.dispatcher.last_store_ms
@@ -250,7 +250,7 @@ class Housekeeping:
         if ratio > self._config.disk_full_ratio:
             appender.refuse(f"the disk is full to {ratio:.0%}")
         elif appender.reason and not self._flusher.failure and self._can_write():
-            LOGGER.warning("messages are taken again; they were refused: %s", appender.reason)
+            LOGGER.warning("messages are accepted again; they were refused: %s", appender.reason)
             appender.reason = ""
 
     def _can_write(self) -> bool:
@@ -267,7 +267,7 @@ class Housekeeping:
         return True
 
     async def close(self) -> bool:
-        """Make everything durable; returns whether the store is now as a clean stop leaves it."""
+        """Make everything durable; returns True if the store is now as a clean stop leaves it."""
         try:
             self._appender.commit()
             await self._tables.finish()

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, final
 
 from lanemq.wire import SystemTopic
+from lanemq.wire.logical import LOGICAL_QUEUES_MAP_MEMBER
 
 from ._config import Stage, StoreConfig, parse_delay_levels
 from ._extended import ExtendedUnits
@@ -241,6 +242,9 @@ class Parts:
             self.timers.load(self.reader.bounds(SystemTopic.TIMER, 0), clean=clean)
         # After the queues, which may refuse the start: tables may be converted here.
         self.tables.load(after_crash=not clean)
+        if self.kv is not None:
+            mapped = self.tables.topics.member(LOGICAL_QUEUES_MAP_MEMBER)
+            self.kv.kept.add_missing(mapped if isinstance(mapped, dict) else {})
 
     def close(self) -> None:
         """Close all files, without making anything durable."""
@@ -260,5 +264,5 @@ class Parts:
         if self.rocks is not None:
             try:
                 self.rocks.rows.close()
-            except OSError as error:  # what had to be durable is so, or the stop is not clean
+            except OSError as error:  # everything necessary is durable, or the stop is not clean
                 LOGGER.error("RocksDB could not be closed: %s", error)

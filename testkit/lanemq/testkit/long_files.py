@@ -14,7 +14,7 @@ import pytest
 T = TypeVar("T")
 
 USUAL_S: Final = 2.0
-"""What a test that is slow or needs peers takes in the median."""
+"""Median time of a test that is slow or needs peers."""
 LONG_S: Final = {
     "compat_tests/tests/test_access.py": 120,
     "compat_tests/tests/test_histories.py": 90,
@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def longest_first(tests: Sequence[T], id_of: Callable[[T], str]) -> list[T]:
-    """The tests of the file that takes longest, then those of the next one, and so on."""
+    """Return the tests of the file that takes longest, then those of the next one, and so on."""
 
     def file_of(test: T) -> str:
         return id_of(test).partition("::")[0]

@@ -186,6 +186,7 @@ class RequestCode(IntEnum):
     KV_SCAN = 310424  # lanemq's own
     KV_WATCH = 310425  # lanemq's own
     KV_STATUS = 310426  # lanemq's own
+    KV_STATE = 310427  # lanemq's own: a partition that moves, for the broker that it moves to
 
 
 @final
@@ -262,6 +263,7 @@ class ResponseCode(IntEnum):
     KV_COMPACTED = 310422  # lanemq's own: changes that are not known any more
     KV_STATE_LOST = 310423  # lanemq's own
     KV_WRITE_FORGOTTEN = 310424  # lanemq's own: too old to tell whether it was done
+    KV_MOVED = 310425  # lanemq's own: the key's partition is at another broker
 
 
 @final

@@ -15,7 +15,8 @@ class ProtocolError(Exception):
 
 @final
 class LocalProtocolError(ProtocolError):
-    """Our own misuse: a frame too large to send, a code that does not fit, a closed connection."""
+    """Misuse by this side: a frame too large to send, a code that does not fit, a closed
+    connection."""
 
 
 @final
@@ -33,13 +34,15 @@ class RemoteProtocolError(ProtocolError):
 class Refused(Exception):  # noqa: N818 - an answer, not an accident
     """A request that is answered with ``code`` (a response code other than success).
 
-    ``remark`` is for people, and for the few clients that compare it; both are public.
+    ``remark`` is for people, and for the few clients that compare it; ``body`` is the answer's.
+    All are public.
     """
 
-    def __init__(self, code: int, remark: str) -> None:
+    def __init__(self, code: int, remark: str, body: bytes = b"") -> None:
         super().__init__(code, remark)
         self.code = int(code)
         self.remark = remark
+        self.body = body
 
     def __str__(self) -> str:
         return f"response code {self.code}: {self.remark}"

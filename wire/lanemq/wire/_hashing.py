@@ -38,7 +38,7 @@ _pairs_at: Callable[[bytes, int], tuple[int, ...]] = struct.Struct(">6H").unpack
 
 
 def _suffix_hash(data: bytes, at: int) -> int:
-    """The hash of the ``SUFFIX`` ASCII characters from ``at`` on, two at a time."""
+    """Return the hash of the ``SUFFIX`` ASCII characters from ``at`` on, two at a time."""
     a, b, c, d, e, f = _pairs_at(data, at)
     total = (PAIRS[a] * 961 + PAIRS[b]) * 961 + PAIRS[c]
     return ((total * 961 + PAIRS[d]) * 961 + PAIRS[e]) * 961 + PAIRS[f]
@@ -51,7 +51,7 @@ def java_hash(text: str) -> int:
 
 
 REMEMBERED_MAX = 255
-"""Longer keys are hashed anew: what is remembered must not grow with what peers send."""
+"""Length of the longest key whose hash is remembered: memory must not grow with what peers send."""
 
 
 @lru_cache(maxsize=4096)
@@ -60,7 +60,7 @@ def _key_prefix_hash(topic: str, prefix: bytes) -> int:
 
 
 def index_key_hash(topic: str, key: bytes) -> int:
-    """The hash by which the message index finds a key (in UTF-8) of a topic; never negative.
+    """Return the hash by which the message index finds a key (in UTF-8) of a topic; never negative.
 
     Of a unique key all but the last twelve characters (milliseconds and counter) stay the same
     for one producer: their hash is remembered.
@@ -78,7 +78,7 @@ def index_key_hash(topic: str, key: bytes) -> int:
 
 
 def tags_code(tags: str | None) -> int:
-    """The tags code of a consume queue unit: the hash of a message's TAGS, 0 without tags.
+    """Return the tags code of a consume queue unit: the hash of a message's TAGS, 0 without tags.
 
     Both topic filter types use this rule. Source: RocketMQ 4.9.8,
     MessageExtBrokerInner.tagsString2tagsCode.

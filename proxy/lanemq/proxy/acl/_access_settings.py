@@ -60,27 +60,27 @@ class AccessSettings(Settings):
     """The settings for accounts and users."""
 
     acl_enable: bool = setting(False)
-    """Whether every request has to come from an account in the files below ``rocketmq_home``, or
-    from an address in their white lists."""
+    """Serve only requests from accounts in the files below ``rocketmq_home``, and from addresses in
+    their white lists."""
     rocketmq_home: Path | None = dataclasses.field(default_factory=_home)
     """The directory with ``conf/plain_acl.yml`` and ``conf/acl``. Default: the environment variable
     ROCKETMQ_HOME."""
     authentication_enabled: bool = setting(False)
-    """Whether every request has to come from a user, as in 5.x. Users are kept in the store, and
-    managed by tools (``createUser``)."""
+    """Serve only requests from a user, as in 5.x. Users are kept in the store, and managed by tools
+    (``createUser``)."""
     authorization_enabled: bool = setting(False)
-    """Whether users need policies for what they do (``createAcl``)."""
+    """Require policies for what users do (``createAcl``)."""
     init_authentication_user: str = setting("", secret=True)
-    """The first user, who may do everything: ``{"username":"…","password":"…"}``. Made at a start
-    where it does not exist."""
+    """The first user, who may do everything: ``{"username":"…","password":"…"}``. Created at a
+    start if it does not exist."""
     authentication_whitelist: str = setting("")
     """Request codes, with commas between, that need no user."""
     authorization_whitelist: str = setting("")
     """Request codes, with commas between, that need a user and no policy."""
     inner_client_authentication_credentials: str = setting("", secret=True)
-    """The account by which this broker signs what it asks other brokers:
+    """The account by which this broker signs its requests to other brokers:
     ``{"accessKey":"…","secretKey":"…"}``, as in 5.3.3. At a broker with ``acl_enable`` it has to be
-    an administrator's; with ``authentication_enabled`` it is made at a start where it does not
+    an administrator's; with ``authentication_enabled`` it is created at a start if it does not
     exist, and may do everything."""
 
     def check_access(self) -> None:
@@ -132,5 +132,5 @@ class AccessSettings(Settings):
 
     @property
     def checks_requests(self) -> bool:
-        """Whether requests need an account or a user."""
+        """True if requests need an account or a user."""
         return self.acl_enable or self.authentication_enabled

@@ -1,6 +1,6 @@
 """Changes of the text of an account file.
 
-What is not changed keeps its value as it is written; comments go, as at Apache's brokers. New keys
+Unchanged values stay as they are written; comments go, as at Apache's brokers. New keys
 and secrets are quoted, so that everybody reads them as texts.
 
 Source: RocketMQ 4.9.8, PlainPermissionManager.createAclAccessConfigMap, updateAccessConfig,
@@ -38,9 +38,9 @@ class AccountChange:
     default_topic_permission: str | None
     default_group_permission: str | None
     topic_permissions: Sequence[str] | None
-    """Each as ``topic=permission``."""
+    """Permissions of topics, each as ``topic=permission``."""
     group_permissions: Sequence[str] | None
-    """Each as ``group=permission``."""
+    """Permissions of groups, each as ``group=permission``."""
 
     def __repr__(self) -> str:
         return f"<AccountChange of {self.access_key!r}>"

@@ -122,6 +122,7 @@ _READERS: Final[Mapping[int, Callable[[Frame], Needs]]] = {
     Code.UPDATE_CONSUMER_OFFSET: _consume("topic", "consumerGroup"),
     Code.KV_WRITE: _keys(PUB),
     Code.KV_GET: _keys(SUB),
+    Code.KV_STATE: _keys(SUB),
     Code.KV_MULTI_GET: _keys(SUB),
     Code.KV_SCAN: _keys(SUB),
     Code.KV_WATCH: _keys(SUB),

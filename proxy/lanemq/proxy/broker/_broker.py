@@ -207,14 +207,14 @@ class Broker:
             )
 
     async def check_start(self) -> None:
-        """Learn from other brokers what this one has missed, before it takes any message.
+        """Learn from other brokers what this one has missed, before it accepts any message.
 
         Queues of which that cannot be known within seconds take none until it is.
         """
         await self._start.check()
 
     async def check_registered(self) -> None:
-        """The same where name servers had nothing to say before they knew of this broker."""
+        """Do the same where name servers had nothing to say before they knew of this broker."""
         await self._start.check_registered()
 
     async def run(self) -> None:
@@ -236,6 +236,7 @@ class Broker:
         if self._kv is not None:
             tasks["expiring keys"] = self._kv.run
             tasks["making namespaces of keys"] = self._kv.writes.new.run
+            tasks["moving partitions of keys"] = self._kv.takeovers.run
         if self.context.access_control is not None:
             tasks["reading accounts again"] = self.context.access_control.run
         async with trio.open_nursery() as nursery:
@@ -245,7 +246,7 @@ class Broker:
                 nursery.start_soon(self.context.supervisor.run, name, timed)
 
     async def clock_moved(self) -> None:
-        """Do everything that has become due by a clock set forward; returns once it is done.
+        """Do everything that a clock set forward has made due; returns once it is done.
 
         Delayed messages are delivered, keys expire, producers are asked about transactions, and
         log files beyond their retention go, whatever the hour. Raises ``OSError``,

@@ -58,7 +58,7 @@ def local_address() -> str:
 class BrokerConfig(StoreSettings, AccessSettings, TlsSettings):
     """The settings of one broker. Raises ``ConfigError`` for what cannot work."""
 
-    # Who and where
+    # Identity and addresses
     broker_cluster_name: str = setting("DefaultCluster")
     broker_name: str = dataclasses.field(default_factory=_host_name)
     """Default: the host's name."""
@@ -81,7 +81,8 @@ class BrokerConfig(StoreSettings, AccessSettings, TlsSettings):
     register_broker_timeout_mills: int = setting(6000, least=1)
     """Milliseconds to wait for a name server."""
     force_register: bool = setting(True, changeable=True)
-    """False asks a name server first, and registers only what it does not know."""
+    """False asks a name server for its version first, and registers only topics that it does not
+    know."""
     compressed_register: bool = setting(False, changeable=True)
 
     # Topics and groups
@@ -103,7 +104,7 @@ class BrokerConfig(StoreSettings, AccessSettings, TlsSettings):
     trace_on: bool = setting(True)
     """The value of TRACE_ON in send answers."""
     store_reply_message_enable: bool = setting(True, changeable=True)
-    """Whether replies to requests are also stored in the cluster's reply topic."""
+    """Store replies to requests in the cluster's reply topic, too."""
     long_polling_enable: bool = setting(True, changeable=True)
     short_polling_time_mills: int = setting(1000, changeable=True)
     """Milliseconds a pull is held without long polling."""
@@ -114,13 +115,13 @@ class BrokerConfig(StoreSettings, AccessSettings, TlsSettings):
     default_query_max_num: int = setting(32, changeable=True)
     """Messages of a query by key that names no limit."""
     enable_property_filter: bool = setting(True, changeable=True)
-    """Whether subscriptions by SQL92 are taken. Apache's default is false."""
+    """Accept subscriptions by SQL92. Apache's default is false."""
     filter_support_retry: bool = setting(False, changeable=True)
-    """Whether subscriptions by SQL92 also filter retries."""
+    """Let subscriptions by SQL92 filter retries, too."""
 
     # Transactions
     reject_transaction_message: bool = setting(False, changeable=True)
-    """Whether half messages are refused."""
+    """Refuse half messages."""
     transaction_time_out: int = setting(6000, changeable=True)
     """Milliseconds after which a producer is asked about its transaction first."""
     transaction_check_interval: int = setting(30_000, least=1)
@@ -134,7 +135,7 @@ class BrokerConfig(StoreSettings, AccessSettings, TlsSettings):
     timer_congest_num_each_slot: int = setting(INT_MAX, changeable=True)
     """Timers for one second beyond which more are refused by chance, and twice as many always."""
     recall_message_enable: bool = setting(True, changeable=True)
-    """Whether messages with a timer can be recalled. Apache's default is false."""
+    """Let clients recall messages that have a timer. Apache's default is false."""
     allow_recall_when_broker_not_writeable: bool = setting(True, changeable=True)
 
     # Logical queues
@@ -155,7 +156,7 @@ class BrokerConfig(StoreSettings, AccessSettings, TlsSettings):
     logical_queue_expired_keep_millis: int = setting(86_400_000, changeable=True, most=INT64[-1])
     """Milliseconds that a segment without messages is kept before it is forgotten."""
     logical_queue_reuse_readable: bool = setting(False, changeable=True)
-    """Whether tools may use a queue again that still has messages, as 5.0.0-PREVIEW's do."""
+    """Let tools use a queue again that still has messages, as 5.0.0-PREVIEW's do."""
     logical_queue_physical_topics: str = setting("", changeable=True)
     """Topics, with commas between, that clients which do not know logical queues see as they
     are: the brokers' own queues, from which what cannot stay is passed on."""
@@ -164,7 +165,7 @@ class BrokerConfig(StoreSettings, AccessSettings, TlsSettings):
     server_channel_max_idle_time_seconds: int = setting(120, least=1)
     peer_memory_max: int = setting(0, most=PEER_MEMORY_MOST)
     """Bytes that the process may keep for its peers together: unfinished frames, waiting
-    requests, unread answers, tables of clients. Beyond it, whoever keeps the most is closed. At
+    requests, unread answers, tables of clients. Beyond it, the largest peer is closed. At
     least 32 MiB; 0 is an eighth of the machine's memory, from 64 to 256 MiB."""
     config_black_list: str = setting("configBlackList;brokerConfigPath")
     """Keys that UPDATE_BROKER_CONFIG must not touch, joined by ``;``."""
@@ -197,7 +198,7 @@ class BrokerConfig(StoreSettings, AccessSettings, TlsSettings):
 
     @property
     def listens_everywhere(self) -> bool:
-        """Whether ``bind_address`` means all addresses of this machine."""
+        """True if ``bind_address`` means all addresses of this machine."""
         return self.bind_address in _ANY_ADDRESS
 
     @property

@@ -90,6 +90,8 @@ class BrokerContext:
         """Callbacks for a ``write`` that stored nothing, called before anybody is told."""
         self.on_topic_deleted: list[Callable[[str], None]] = []
         """Callbacks for each topic that an operator deletes, called with its name."""
+        self.on_mapping_changed: list[Callable[[str], None]] = []
+        """Callbacks for each topic whose logical queues change, called with its name."""
         self.groups = Groups(store.tables, config)
         self.stages = GroupStages(store)
         self.logical = LogicalState(
@@ -123,7 +125,7 @@ class BrokerContext:
         return None if self.access_control is None else self.access_control.check
 
     def _mapping_changed(self, topic: str, queue_ids: set[int]) -> None:
-        """Tell name servers of a topic's logical queues, and run its parked pulls again."""
+        """Tell name servers of a topic's changed logical queues, and run its parked pulls again."""
         config = self.topics.get(topic)
         if config is not None:
             self.announce(config)
@@ -132,6 +134,8 @@ class BrokerContext:
         for queue_id in sorted(queue_ids):
             self.holds.wake(topic, queue_id)
             self.holds.wake(waiting_queue(topic), queue_id)
+        for tell in self.on_mapping_changed:
+            tell(topic)
         self.settle()
 
     def commit_offset(
@@ -177,7 +181,7 @@ class BrokerContext:
         self.settle()
 
     def write(self) -> None:
-        """Write what was appended since the last call to the log.
+        """Write the messages appended since the last call to the log.
 
         Every appender calls it before it tells anyone of success; the server does so after
         each read. Raises ``Refused`` (SERVICE_NOT_AVAILABLE) where the log cannot be written;

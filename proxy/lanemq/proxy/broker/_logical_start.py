@@ -40,11 +40,11 @@ class Heard:
     """Own open queues for which another open end is listed whose broker does not say whether it
     took over, each with that end."""
     is_unlisted: bool = False
-    """Whether name servers answer, and none of them has the topic."""
+    """True if name servers answer, and none of them has the topic."""
 
 
 Look: TypeAlias = Callable[[str], Awaitable[Heard]]
-"""Take over what others say of a topic."""
+"""Asks the others about a topic, and takes over what they say."""
 
 
 @final
@@ -68,7 +68,7 @@ class StartCheck:
             await self._ask()
 
     async def check_registered(self) -> None:
-        """Ask for what is left, now that name servers know this broker; ``run`` waits for the rest.
+        """Ask for the rest, now that name servers know this broker; ``run`` waits for what is left.
 
         Returns after ``START_S`` at the latest.
         """

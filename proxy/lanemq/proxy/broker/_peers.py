@@ -25,7 +25,7 @@ LOGGER = logging.getLogger("lanemq.proxy.broker.peers")
 ADDRESSES_S: Final = 10.0
 """Seconds after which addresses are asked for again."""
 RETRY_S: Final = 1.0
-"""Seconds until the next question where no name server answered."""
+"""Seconds until the next question where no name server, or not the broker, answered."""
 NAME_SERVER_S: Final = 3.0
 
 
@@ -132,7 +132,8 @@ class Peers:
                     self._addresses[name] = master
         self._fresh_until_s = trio.current_time() + (ADDRESSES_S if answers else RETRY_S)
 
-    @staticmethod
-    def _unreachable(address: str, error: LanemqError) -> Refused:
+    def _unreachable(self, address: str, error: LanemqError) -> Refused:
+        # It may have come back at another address; but nobody asks more than once a second.
+        self._fresh_until_s = min(self._fresh_until_s, trio.current_time() + RETRY_S)
         reason = error.reason if isinstance(error, BrokerUnreachable) else str(error)
         return Refused(ResponseCode.SYSTEM_ERROR, f"send request failed to {address}: {reason}")

@@ -65,7 +65,7 @@ class Registrar:
     segments only what is missing between them and its own is registered.
     ``on_java_setting`` hears, with its name, which topics' logical queues a name server tells
     Java clients of. ``on_order_topics`` hears which topics the name server's operator has declared
-    ordered. ``logical_brokers`` tells how many brokers clients of old see a topic at.
+    ordered. ``logical_brokers`` tells at how many brokers older clients see a topic.
     """
 
     def __init__(
@@ -276,13 +276,13 @@ class _NameServer:
         self.name = name
         self.changed: dict[str, TopicConfig] = {}
         self.is_stale = False
-        """Whether everything has to be told again."""
+        """True if everything has to be told again."""
         self.is_registered = False
-        """Whether it has been told everything but the above, over the present connection."""
+        """True if it has been told everything but the above, over the present connection."""
         self.is_failing = False
-        """Whether the last attempt failed, and that was logged."""
+        """True if the last attempt failed, and that was logged."""
         self.is_telling = False
-        """Whether an attempt is under way."""
+        """True while an attempt is under way."""
         self.wake = trio.Event()
         self.done = trio.Event()
         """Event that is set after the next attempt."""

@@ -2,7 +2,7 @@
 
 Handlers of sends, pulls and single messages return these values. The port of a broker encodes
 them in its own numbers; a logical listener in the same process translates them first; whatever
-else in the process wants an answer reads them. What a broker cannot do it raises as ``Refused``.
+else in the process wants an answer reads them. Refusals are raised as ``Refused``.
 """
 
 import logging
@@ -51,9 +51,9 @@ class Stored(Result, frozen=True, gc=False):
     end: int
     """The log position behind the last message."""
     waits: bool = False
-    """Whether the sender is to be answered once the log is on the disk up to ``end``."""
+    """True if the sender is to be answered once the log is on the disk up to ``end``."""
     is_late: bool = False
-    """Whether that took longer than it may; the message is stored all the same."""
+    """True if that took longer than it may; the message is stored all the same."""
     taken_by: int | None = None
     """The queue that has the message, where the broker passed it on for its sender."""
     recall_handle: str | None = None
@@ -115,7 +115,8 @@ Pulled = Found | NotFound | Moved
 
 
 def reply_of(request: Frame, answer: Answer) -> Frame:
-    """Make the frame of any answer but ``Stored``, for those who ask all brokers alike."""
+    """Make the frame of any result but ``Stored``, for callers that ask local and remote brokers
+    alike."""
     match answer:
         case Frame():
             return answer
@@ -165,7 +166,7 @@ def _values(numbers: Numbers) -> tuple[int, int, int, int]:
 
 
 def add_encoders(handlers: Handlers, *, config: BrokerConfig, host: bytes, store: Store) -> None:
-    """Have a port encode the results of its handlers.
+    """Register the encoders of handlers' results at a port.
 
     ``host`` is the packed address by which its clients know it; ``store`` has what large answers
     leave in the log.

@@ -24,40 +24,40 @@ class StoreSettings(Settings):
     store_type: StoreType = setting(StoreType.FILE)  # noqa: RUF009 - a field
     """``default`` keeps queues in files and tables in JSON, ``defaultRocksDB`` both in RocksDB."""
     rocksdb_cq_double_write_enable: bool | None = setting(None, key="rocksdbCQDoubleWriteEnable")
-    """Whether queues in files are kept in RocksDB, too. Default: false."""
+    """Keep queues in RocksDB beside their files. Default: false."""
     rocksdb_cq_write_enable: bool | None = setting(None, key="rocksdbCQWriteEnable")
     """Another name of ``rocksdb_cq_double_write_enable``, which has the value."""
     rocksdb_cq_backfill_enable: bool = setting(True, key="rocksdbCQBackfillEnable")
-    """Whether double writing brings older messages into RocksDB as well."""
+    """Let double writing bring older messages into RocksDB as well."""
     rocksdb_cq_backfill_rate: int = setting(20_000, key="rocksdbCQBackfillRate", least=1)
     """Messages per second that this takes from the log."""
     rocksdb_cq_allow_uncovered: bool = setting(False, key="rocksdbCQAllowUncovered")
-    """Whether to start with RocksDB alone though messages cannot be read then."""
+    """Start with RocksDB alone even if messages cannot be read then."""
     transfer_metadata_json_to_rocksdb: bool = setting(True)
-    """Whether a start with RocksDB takes over newer topics and groups. (5.3.1: false.)"""
+    """Let a start with RocksDB take over newer topics and groups. (5.3.1: false.)"""
     transfer_offset_json_to_rocksdb: bool = setting(True)
-    """Whether a start with RocksDB takes over newer offsets. (5.3.1: false.)"""
+    """Let a start with RocksDB take over newer offsets. (5.3.1: false.)"""
     real_time_persist_rocksdb_config: bool = setting(True, key="realTimePersistRocksDBConfig")
-    """Whether a change of a topic or a group is durable before it is answered."""
+    """Make a change of a topic or a group durable before it is answered."""
     export_json_on_shutdown: bool = setting(True)
-    """Whether a broker with RocksDB alone writes the JSON files when it stops."""
+    """Let a broker with RocksDB alone write the JSON files when it stops."""
     allow_stale_json_metadata: bool = setting(False)
-    """Whether to start with JSON files though RocksDB has something newer."""
+    """Start with JSON files even if RocksDB has something newer."""
     allow_missing_queue_files: bool = setting(False)
-    """Whether to start without queue files that are gone, with their messages."""
+    """Start even if queue files are gone, with their messages."""
     config_manager_version: str | None = setting(None)
     """v1 starts beside ``config/rdb`` of a broker with v2, which lanemq cannot read."""
     kv_enable: bool = setting(True)
-    """Whether the broker keeps keys and values."""
+    """Keep keys and values."""
     kv_engine: KvEngine = setting(KvEngine.ROCKSDB)  # noqa: RUF009 - a field
     """``rocksdb``, or ``memory`` for small states."""
     kv_memory_max_bytes: int = setting(256 << 20, least=1 << 20)
-    """With ``kvEngine=memory`` the bytes of keys and values beyond which writes are refused."""
+    """Bytes of keys and values beyond which writes are refused, with ``kvEngine=memory``."""
     enable_lmq: bool = setting(False)
     enable_multi_dispatch: bool = setting(False)
-    """With ``enable_lmq``: messages go to light queues, too."""
+    """Put messages into light queues, too; needs ``enable_lmq``."""
     timer_wheel_enable: bool = setting(True)
-    """Whether messages may have timers; without, those that have one are refused."""
+    """Accept messages with timers; false refuses them."""
     mapped_file_size_timer_log: int = setting(100 << 20, least=4096)
     timer_roll_window_slot: int = setting(2 * 24 * 3600, least=2)
     """Seconds after which a message with a timer is stored anew. At most two thirds of
@@ -108,7 +108,7 @@ class StoreSettings(Settings):
     """Percent of memory; a message further behind the log's end counts as on disk."""
 
     def check_store(self) -> None:
-        """Raise ``ConfigError`` for what no store can be opened with."""
+        """Raise ``ConfigError`` for settings with which no store can be opened."""
         given = {self.rocksdb_cq_double_write_enable, self.rocksdb_cq_write_enable} - {None}
         if len(given) > 1:
             raise ConfigError(

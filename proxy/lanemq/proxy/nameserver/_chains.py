@@ -22,7 +22,7 @@ from lanemq.wire.logical import (
 )
 
 IsKnown = Callable[[Segment | None, Segment], bool]
-"""Says whether the second of two segments (None: the begin) is known to follow the first."""
+"""Tells whether the second of two segments is known to follow the first (None: the begin)."""
 
 
 @final

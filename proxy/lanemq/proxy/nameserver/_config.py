@@ -45,9 +45,9 @@ class NameServerConfig(TlsSettings):
     config_store_path: Path | None = setting(None)  # noqa: RUF009 - a field
     """Path of settings changed by an admin tool. Default: until the process ends."""
     order_message_enable: bool = setting(False, changeable=True)
-    """Whether routes carry the ORDER_TOPIC_CONFIG of their topic."""
+    """Let routes carry the ORDER_TOPIC_CONFIG of their topic."""
     return_order_topic_config_to_broker: bool = setting(True, changeable=True)
-    """Whether registrations are answered with that namespace."""
+    """Answer registrations with that namespace."""
     scan_not_active_broker_interval: int = setting(5000, changeable=True, least=100)
     """Milliseconds between looks for brokers that have gone silent."""
     serve_logical_queue_to_java: str = setting("all", changeable=True)
@@ -59,8 +59,7 @@ class NameServerConfig(TlsSettings):
     server_channel_max_idle_time_seconds: int = setting(120, least=1)
     peer_memory_max: int = setting(0, most=PEER_MEMORY_MOST)
     """Bytes that the process may keep for its peers together: unfinished frames, waiting
-    requests, unread answers, tables of clients. Beyond it, whoever keeps the most is closed.
-    At
+    requests, unread answers, tables of clients. Beyond it, the largest peer is closed. At
     least 32 MiB; 0 is an eighth of the machine's memory, from 64 to 256 MiB."""
 
     @classmethod

@@ -44,7 +44,7 @@ from ._routes import RouteTable
 LOGGER = logging.getLogger("lanemq.proxy.nameserver")
 
 READING_THREADS: Final = 2
-"""For long registrations; the disk of a broker in the same process needs threads, too."""
+"""Threads for long registrations; the disk of a broker in the same process needs threads, too."""
 
 
 @final

@@ -9,9 +9,9 @@ from ._kv import write_whole
 
 LOGGER = logging.getLogger("lanemq.proxy.nameserver")
 NAMES_MAX: Final = 1024
-"""More are not told apart."""
+"""The most names that are kept; further ones are not told apart."""
 UNREADABLE: Final = "?"
-"""Stands for the brokers of a file that cannot be read."""
+"""Name in place of the brokers of a file that cannot be read."""
 
 
 @final
@@ -22,7 +22,7 @@ class KnownBrokers:
         self._path = path
         self._written = _read(path) if path is not None else frozenset()
         self.names: frozenset[str] = self._written
-        """All of them."""
+        """All names that are known."""
 
     def note(self, name: str) -> None:
         """Remember a broker that registers; one that cannot be written is tried again."""

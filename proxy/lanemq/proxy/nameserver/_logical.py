@@ -1,6 +1,6 @@
 """Logical queues at a name server: their registrations, and routes for each kind of client.
 
-Pure: it reads no clock; times come in as ``now_s``. What is physical, the ``RouteTable`` knows.
+Pure: it reads no clock; times come in as ``now_s``. The ``RouteTable`` has the physical queues.
 Source: RocketMQ 5.0.0-PREVIEW, RouteInfoManager, DefaultRequestProcessor.
 """
 
@@ -57,7 +57,7 @@ class LogicalRegistration:
     size_bytes: int = 0
     """The size of the logical queues in memory, about."""
     is_compressed: bool = False
-    """Whether it came in the compressed form, which has no room for logical queues."""
+    """True if it came in the compressed form, which has no room for logical queues."""
 
 
 @dataclass(slots=True)
@@ -254,7 +254,7 @@ class LogicalRoutes:
         return set().union(*(topic.broker_names for topic in self._topics.values()))
 
     def _review(self, name: str, now_s: float) -> None:
-        """Note a view while it is complete; it may not be so any more when a client asks."""
+        """Keep a view while it is complete; it may be incomplete when a client asks."""
         self._views.pop(name, None)
         topic = self._topics.get(name)
         if topic is None:

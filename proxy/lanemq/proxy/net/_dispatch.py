@@ -5,7 +5,7 @@ waits, and its answer leaves with the other answers of the same read; it is a co
 function where it does, and the server runs it beside the connection. An answer is a value
 (``Answer``): a frame where that is the natural result, as for requests that are rare, or a
 ``Result`` of hot paths. None is for no answer yet. Only a server's edge makes bytes of it, by the
-encoder for its class, so that whoever wants an answer inside the process takes it as it is.
+encoder for its class, so that callers inside the process take an answer as it is.
 
 Source: RocketMQ 4.9.8, NettyRemotingAbstract.processRequestCommand.
 """
@@ -178,7 +178,7 @@ def _too_long(body: str, most: str, frame: Frame) -> Refused:
 
 
 def guarded(handler: Handler, guard: Guard) -> Handler:
-    """Wrap ``handler`` so that it gets only what ``guard`` lets in."""
+    """Wrap ``handler`` so that it gets only requests that ``guard`` lets pass."""
 
     def handle(frame: Frame, session: Session) -> Outcome:
         guard(frame, session)
@@ -211,7 +211,7 @@ def failure(frame: Frame, session: Session, error: Exception) -> Frame:
     an error of ours that there was one. Classes, paths and tracebacks are for the log.
     """
     if isinstance(error, Refused):
-        return frame.reply(error.code, remark=error.remark)
+        return frame.reply(error.code, body=error.body, remark=error.remark)
     if not isinstance(error, RemoteProtocolError):
         error = _fault_of_fields(frame) or error
     if isinstance(error, RemoteProtocolError):

@@ -64,7 +64,7 @@ class Exchange:
         self.in_flight = 0
         """Number of requests whose handlers are waiting, over all connections."""
         self.in_batch = False
-        """Whether handlers run: their answers to any peer are held back until the hooks ran."""
+        """True while handlers run: their answers to any peer are held back until the hooks ran."""
         self.dirty: list[Answering] = []
         self.served: object = None
         """The connection whose bytes were read last."""

@@ -30,14 +30,15 @@ class Limits:
     """The same for the whole process."""
 
     in_flight_pause_bytes: int = 32 << 20
-    """Above this many bytes of its waiting requests nothing more is read from a connection."""
+    """Bytes of waiting requests above which nothing more is read from their connection."""
 
     unsent_pause_bytes: int = 1 << 20
-    """Above this many unsent bytes no request of the connection is handled, and no parked pull
+    """Unsent bytes above which no request of the connection is handled, and no parked pull
     answered, until all of them are sent."""
 
     unsent_max_bytes: int = 64 << 20
-    """Above this many in memory the connection is closed: the peer asks but does not listen."""
+    """Unsent bytes in memory above which the connection is closed: the peer asks but does not
+    listen."""
 
     frame_max_bytes: int = 16 << 20
     """The longest frame read, its length word included; a longer one closes the connection."""

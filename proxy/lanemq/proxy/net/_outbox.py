@@ -1,6 +1,6 @@
 """The answers on their way to one peer: sent at once as far as it takes them, the rest by a task.
 
-What is in the log only counts towards what is unsent, but not towards what is kept in memory.
+Bytes that are only in the log count as unsent, but not as kept in memory.
 """
 
 import logging
@@ -49,7 +49,7 @@ class Outbox:
         self._drained: trio.Event | None = None
         self.unsent_bytes = 0
         self.is_writing = False
-        """Whether a task sends what the peer did not take at once."""
+        """True while a task sends what the peer did not take at once."""
         self.wrote_s = trio.current_time()
         """Time of the peer's last read of bytes that it did not take at once."""
 
@@ -58,14 +58,14 @@ class Outbox:
         self._nursery = nursery
 
     def close(self) -> None:
-        """Throw away what is unsent, now and from now on."""
+        """Throw away unsent data, now and from now on."""
         self._nursery = None
         self._pieces.clear()
         self._later.clear()
 
     @property
     def is_open(self) -> bool:
-        """Whether anything can still be sent."""
+        """True while anything can still be sent."""
         return self._nursery is not None
 
     def when_room(self, answer: Callable[[], None]) -> None:
@@ -82,7 +82,7 @@ class Outbox:
             self._later.append(answer)
 
     def queue(self, pieces: list[Encoded], *, has_stored: bool = False) -> None:
-        """Put pieces behind what is unsent; the server's next ``flush`` sends them."""
+        """Put pieces behind the unsent data; the server's next ``flush`` sends them."""
         if self._nursery is None:
             return
         self._pieces += pieces
@@ -96,7 +96,7 @@ class Outbox:
             self._server.dirty.append(self)
 
     def flush(self) -> None:
-        """Send what is unsent as far as the peer takes it at once; a task sends the rest."""
+        """Send as much unsent data as the peer takes at once; a task sends the rest."""
         self._dirty = False
         nursery = self._nursery
         if nursery is None:
@@ -137,7 +137,7 @@ class Outbox:
         self._check()
 
     def _check(self) -> None:
-        """Charge what is kept, and give the peer up that asks and does not listen."""
+        """Charge the kept bytes, and give up a peer that asks and does not listen."""
         kept_bytes = self.unsent_bytes - self._stored_bytes
         if kept_bytes > self._server.limits.unsent_max_bytes:
             LOGGER.warning("%s does not read its answers; connection closed", self._peer)
@@ -147,7 +147,7 @@ class Outbox:
             self._account.add(charge)
 
     async def _write(self) -> None:
-        """Send the rest of what ``flush`` could not, and what waited for room behind it."""
+        """Send the rest of what ``flush`` could not send, and what waited for room behind it."""
         pause_bytes = self._server.limits.unsent_pause_bytes
         try:
             while self._pieces or self._later:

@@ -40,7 +40,7 @@ class LogicalPorts(NamedTuple):
     listeners: Sequence[socket.socket]
     address: HostAddress
     numbered: "Sequence[LogicalPorts]" = ()
-    """Those of each of the brokers that older clients see, where these are several."""
+    """The ports of each of the brokers that older clients see, where there are several."""
 
 
 @final

@@ -18,7 +18,7 @@ _UNUSED_KEYS = frozenset({"tls.test.mode.enable"})
 
 
 class ClientAuth(enum.Enum):
-    """Whether clients are asked for certificates of their own."""
+    """The server's demand for clients' own certificates."""
 
     NONE = "none"
     OPTIONAL = "optional"
@@ -55,7 +55,7 @@ class TlsSettings(Settings):
     )
     """``require`` lets in only clients with a certificate."""
     tls_server_auth_client: bool = setting(False, key="tls.server.authClient")
-    """Without meaning: certificates that clients show are always checked. (Apache takes any, unless
+    """Has no effect: certificates that clients show are always checked. (Apache takes any, unless
     this is true.)"""
     tls_server_trust_cert_path: Path | None = setting(  # noqa: RUF009 - a field
         None, key="tls.server.trustCertPath"
@@ -64,8 +64,8 @@ class TlsSettings(Settings):
     tls_enable: bool | None = setting(None, key="tls.enable")
     """Another name of ``use_tls``, which has the value."""
     use_tls: bool | None = setting(None, key="useTLS")
-    """Whether connections to name servers and other brokers are made with TLS. Default: whether
-    ``tls_server_mode`` is ``enforcing``."""
+    """Connect to name servers and other brokers with TLS. Default: true where ``tls_server_mode``
+    is ``enforcing``."""
     tls_client_cert_path: Path | None = setting(  # noqa: RUF009 - a field
         None, key="tls.client.certPath"
     )
@@ -75,8 +75,8 @@ class TlsSettings(Settings):
     )
     tls_client_key_password: str | None = setting(None, key="tls.client.keyPassword", secret=True)
     tls_client_auth_server: bool | None = setting(None, key="tls.client.authServer")
-    """Whether the certificates of these servers are checked; as at Apache, not for whom they are.
-    Default: whether ``tls_client_trust_cert_path`` is there. (Apache's is false.)"""
+    """Check the certificates of these servers, but as at Apache not the names in them. Default:
+    true where ``tls_client_trust_cert_path`` is there. (Apache's is false.)"""
     tls_client_trust_cert_path: Path | None = setting(  # noqa: RUF009 - a field
         None, key="tls.client.trustCertPath"
     )

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from lanemq.wire import (
     RequestCode,
+    ResponseCode,
     SystemTopic,
     decode_properties_text,
     encode_properties_text,
@@ -39,7 +40,9 @@ from lanemq.wire.headers import (
     QueryTopicConsumeByWho,
     ViewBrokerStatsData,
 )
+from lanemq.wire.kv import NamespaceStatus, decode_answer
 
+from .._errors import RefusedByBroker
 from ._caller import Caller
 
 
@@ -117,6 +120,17 @@ class BrokerRequests:
         )
         await self._caller.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
+    async def kv_status(self, address: str) -> list[NamespaceStatus]:
+        """Return what the broker has of namespaces of keys (310426); nothing of one that keeps
+        none."""
+        try:
+            frame = await self._caller.ask(address, RequestCode.KV_STATUS)
+        except RefusedByBroker as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+            return []
+        return decode_answer(frame.body, list[NamespaceStatus])
+
     async def runtime(self, address: str) -> dict[str, str]:
         """Return what the broker reports about itself (28)."""
         frame = await self._caller.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
@@ -160,7 +174,7 @@ class BrokerRequests:
         await self._caller.ask(address, RequestCode.DELETE_EXPIRED_COMMITLOG)
 
     async def export_tables(self, address: str, tables: Iterable[str]) -> None:
-        """Have a broker write the JSON files of tables that it keeps in RocksDB (355).
+        """Let a broker write the JSON files of tables that it keeps in RocksDB (355).
 
         ``tables``: of ``topics``, ``subscriptionGroups`` and ``consumerOffsets``. Not known to
         brokers before 5.3.2; one that keeps them in JSON files anyway does nothing.

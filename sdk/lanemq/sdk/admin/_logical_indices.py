@@ -20,7 +20,7 @@ Ask = Callable[[str, ClaimLogicalIndices], Awaitable[ClaimedLogicalIndices]]
 """Asks a broker by its address: ``AdminClient.claim_indices``."""
 
 ATTEMPTS = 5
-"""Another tool that claims at the same time is quicker at most so often."""
+"""Number of tries: another tool that claims at the same time can be quicker a few times."""
 CLAIMED = "was given out already"
 
 
@@ -34,15 +34,15 @@ class Claims:
     """The claims on a topic's indices that the answering brokers know."""
 
     owners: Mapping[int, frozenset[str]]
-    """Index -> whom it was given to; more than one where a claim was interrupted."""
+    """Index -> the brokers it was given to; more than one where a claim was interrupted."""
     brokers: frozenset[str]
-    """All that ever had a part of the topic."""
+    """All brokers that ever had a part of the topic."""
     deletions: int = 0
     """Times the topic was deleted before; one that was deleted at a single broker was not."""
 
 
 def choose(claims: Claims, view: TopicView, wanted: Sequence[str]) -> list[int]:
-    """An index for each broker in ``wanted``, in their order. Pure."""
+    """Return an index for each broker in ``wanted``, in their order. Pure."""
     chains = view.chains()
     unused: dict[str, list[int]] = {}
     for index, owners in sorted(claims.owners.items()):
@@ -63,7 +63,7 @@ StepT = TypeVar("StepT", bound=MapQueue | OpenSegment | SealSegment)
 
 
 async def claimed_steps(ask: Ask, view: TopicView, steps: Sequence[StepT]) -> list[StepT]:
-    """The steps of a plan, where those that make logical queues have indices that are claimed.
+    """Return a plan's steps; those that make logical queues have indices that are claimed.
 
     Errors as ``claim_indices``.
     """
@@ -124,7 +124,7 @@ async def _claim(ask: Ask, view: TopicView, claims: Mapping[int, str], known: Cl
     reported = {segment.broker_name for segment in view.reported}
     brokers = tuple(sorted(here | (known.brokers & reported)))
     asked = ClaimLogicalIndices(view.topic, claims, brokers, known.deletions)
-    # In one order: of two tools at once, the first broker decides.
+    # In a fixed order: of two tools at once, the first broker decides.
     for broker in sorted(view.brokers, key=lambda broker: broker.name):
         if broker.queues:
             await _ask(ask, broker.address, asked)

@@ -31,12 +31,12 @@ class LeftBehind:
     keeper: str
     """The broker of ``queue``."""
     queue: MessageQueue
-    """Under which name and id it has to be kept."""
+    """The name and id under which the offset has to be kept."""
     offset: int
 
 
 def left_behind(topic: str, chain: Chain, tables: Mapping[str, OffsetTable]) -> list[LeftBehind]:
-    """Find what has to be put at the open end of a logical queue, which nothing else keeps. Pure.
+    """Find progress to be put at the open end of a logical queue, as nothing else keeps it. Pure.
 
     ``tables`` are those of the brokers that answer, by name. As consumers do, it looks from the
     last segment back, and last at the physical queue that the logical one began as. Nothing
@@ -81,15 +81,15 @@ class Carried:
     offsets: int
     """The number put at the ends of their queues."""
     missing: tuple[LeftBehind, ...]
-    """Those that are not there all the same."""
+    """Offsets that are not at the ends all the same."""
 
 
 async def carry_progress(
     admin: "AdminClient", topics: Topics, broker: str, addresses: Mapping[str, str]
 ) -> Carried:
-    """See to it that no group's progress in a logical queue is at ``broker`` alone.
+    """Make sure that no group's progress in a logical queue is at ``broker`` alone.
 
-    ``addresses`` are those of the masters that answer, by name. What was put is read again.
+    ``addresses`` are those of the masters that answer, by name. The offsets put are read again.
     Raises whatever one of them raises.
     """
     chosen = [

@@ -1,6 +1,6 @@
 """Plans that spread logical queues over brokers: emptying one, evening out all of them. Pure.
 
-What is spread are the ends of the logical queues, where messages go; data stays where it is.
+Only the ends of the logical queues are spread, where messages go; data stays where it is.
 """
 
 from collections import Counter
@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
+from lanemq.wire import KV_PREFIX
 from lanemq.wire.logical import Chain
 
 Topics = Mapping[str, Mapping[int, Chain]]
@@ -53,7 +54,7 @@ def plan_drain(topics: Topics, broker: str, others: Collection[str]) -> list[Mov
 
 
 def plan_balance(topics: Topics, brokers: Collection[str]) -> list[Move]:
-    """Even out where logical queues are written, by as few moves as that takes.
+    """Plan the fewest moves that spread the written ends of logical queues evenly.
 
     Afterwards no broker of ``brokers`` has two more of one topic than another, nor two more of
     all topics together than another where a single move could help. Queues written elsewhere,
@@ -82,7 +83,7 @@ def _even_out_topic(queues: dict[int, str], names: Sequence[str], totals: Counte
     counts.update(queues.values())
     while True:
         strangers = sorted(name for name in counts if name not in names and counts[name])
-        # Of equals the one that has more to do in all gives, and the one that has less takes.
+        # Of equal brokers the one with more queues in all gives, and the one with fewer takes.
         most = max(names, key=lambda name: (counts[name], totals[name], name))
         least = min(names, key=lambda name: (counts[name], totals[name], name))
         source = strangers[0] if strangers else most
@@ -132,7 +133,7 @@ class Remains:
 
 
 def remains_at(topics: Topics, broker: str) -> Remains:
-    """Count what keeps ``broker`` from being switched off."""
+    """Count the reasons that keep ``broker`` from being switched off."""
     segments = [
         segment
         for chains in topics.values()
@@ -140,7 +141,12 @@ def remains_at(topics: Topics, broker: str) -> Remains:
         for segment in chain
         if segment.broker_name == broker
     ]
-    readable = [s for s in segments if s.is_readable and not s.is_writable]
+    # Keys are in the state of the broker that has their partition, not in the log of before.
+    readable = [
+        s
+        for s in segments
+        if s.is_readable and not s.is_writable and not s.topic.startswith(KV_PREFIX)
+    ]
     return Remains(
         written=sum(segment.is_writable for segment in segments),
         segments=len(readable),

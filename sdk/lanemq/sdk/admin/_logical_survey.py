@@ -59,7 +59,7 @@ async def _ask(admin: ServerRequests, name: str, address: str, topic: str) -> Br
 
 
 async def masters_by_name(admin: ServerRequests, cluster: str | None) -> dict[str, str]:
-    """The masters of a cluster, or of all: name -> address. Raises ``UnknownCluster``."""
+    """Return the masters of a cluster, or of all: name -> address. Raises ``UnknownCluster``."""
     if cluster is not None:
         await admin.masters(cluster)
     info = await admin.cluster()
@@ -86,7 +86,7 @@ class ClusterSurvey:
     logical: dict[str, TopicView]
     """Topics with logical queues."""
     physical: dict[str, set[str]]
-    """Other topics: name -> brokers that they are on."""
+    """Other topics: name -> brokers that have them."""
     clusters: tuple[str, ...]
     """All clusters that the name server knows."""
 

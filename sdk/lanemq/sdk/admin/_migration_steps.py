@@ -21,7 +21,7 @@ STILL_KNOWN = "may be known to clients"
 """The remark of a broker about an empty segment that was sealed a moment ago."""
 
 Report = Callable[[str], None]
-"""Told each step, one line of text."""
+"""Called with each step, one line of text."""
 
 
 class MigrationRefused(LanemqError):  # noqa: N818 - says what happened
@@ -65,7 +65,8 @@ async def open_target(
 async def _reused(
     admin: ServerRequests, topic: str, index: int, place: Destination, report: Report
 ) -> Segment | None:
-    """A segment on the queue that is free; None where none is, or clients know its last one yet."""
+    """Return a segment on the queue that is free; None where none is, or clients know its last one
+    yet."""
     if place.queue_id is None:
         return None
     try:
@@ -143,7 +144,7 @@ async def tell(
     target: Segment,
     report: Report,
 ) -> Migrated:
-    """Tell the other brokers of the queue, and return what became of it."""
+    """Tell the other brokers of the queue, and return the result."""
     index = target.logical_index
     hosts = {
         segment.broker_name
@@ -168,7 +169,7 @@ async def notify(
     target: Segment,
     report: Report,
 ) -> dict[str, LanemqError]:
-    """Tell brokers where the queue goes on; return those that could not be told."""
+    """Tell brokers the queue's new end; return those that could not be told."""
     untold: dict[str, LanemqError] = {}
     for broker in brokers:
         try:

@@ -1,7 +1,7 @@
 """Things on a broker beside the ends of logical queues that are lost when it is switched off.
 
 Messages that wait for their time or for another try, dead letters, what groups have not read yet,
-and their progress. Counted from the broker's own tables.
+and their progress; keys that no other broker has yet. Counted from the broker's own tables.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ class Remainder:
     """A kind of things that is still on a broker."""
 
     what: str
-    """Such as ``delayed messages``."""
+    """Their kind, such as ``delayed messages``."""
     count: int
     last_time_ms: int = 0
     """Store time of the last of them; 0 if that is not known."""
@@ -80,6 +80,12 @@ async def remainders(
         and key.partition(SEPARATOR)[0] not in topics
         and not key.startswith((RETRY_PREFIX, DLQ_PREFIX))
     ]
+    keys = [one for one in await admin.kv_status(address) if one.entries]
+    if keys:
+        most = max(keys, key=lambda one: one.entries)
+        example = f"partition {most.partition} of {most.namespace}"
+        count = sum(one.entries for one in keys)
+        found.append(Remainder("keys that no other broker has", count, example=example))
     if progress:
         what = "offsets of groups in topics without logical queues"
         found.append(Remainder(what, len(progress), example=progress[0]))
@@ -98,7 +104,8 @@ async def _waiting(
     queues: Iterable[tuple[MessageQueue, TopicOffset]],
     table: OffsetTable,
 ) -> tuple[str, int, int] | None:
-    """Kind, number and last store time of what waits in a topic; None for one that nobody needs."""
+    """Return kind, number and last store time of the messages that wait in a topic; None for a
+    topic that nobody needs."""
     entries = [(queue.queue_id, one) for queue, one in queues]
     last_ms = max((one.last_update_timestamp for _, one in entries), default=0)
     if name == SystemTopic.SCHEDULE:

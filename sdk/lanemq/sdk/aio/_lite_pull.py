@@ -26,7 +26,7 @@ class LitePullConsumer:
         self._core = core
         self._bridge = bridge
         self.client_id: str = core.client_id
-        """By which brokers and the group know this consumer."""
+        """The id by which brokers and the group know this consumer."""
 
     def __repr__(self) -> str:
         return repr(self._core)
@@ -63,7 +63,7 @@ class LitePullConsumer:
         return await self._bridge.call(self._core.queues_of, topic)
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Read exactly ``queues``, whoever else reads them, from where the group is in each.
+        """Read exactly ``queues``, from the group's offset in each, no matter who else reads them.
 
         Raises ``NoRoute``, ``WrongUse`` after ``subscribe``, or whatever kept a broker from
         saying where the group is.
@@ -107,11 +107,11 @@ class LitePullConsumer:
         await self._bridge.call(self._core.commit, offsets, wait=wait)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """The next offset of the group in ``queue`` as it was made to last; None if never."""
+        """Return the offset that the group committed last in ``queue``; None if it never did."""
         return await self._bridge.call(self._core.committed, queue)
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Have ``poll`` go on from ``offset`` (counts messages) in a queue that is read.
+        """Let ``poll`` continue from ``offset`` (counts messages) in a queue that is read.
 
         Raises ``WrongUse`` if it is not among ``queues``, and for a negative offset.
         """
@@ -126,7 +126,7 @@ class LitePullConsumer:
         await self._bridge.call(self._core.seek_to_end, queue)
 
     async def offsets_for_times(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """The offset of the first message stored at a time or later, for each queue; to `seek`.
+        """Return each queue's offset of the first message stored at a time or later; to `seek`.
 
         Times are milliseconds since 1970. Behind the last message it is the next offset of the
         queue. Brokers before 5.0 answer the message stored nearest to the time, which may be
@@ -138,7 +138,7 @@ class LitePullConsumer:
     def pause(self, queues: Iterable[MessageQueue] | None = None) -> None:
         """Pull nothing from ``queues``, or from any queue, until ``resume``.
 
-        What was pulled of them stays, and ``poll`` does not return it meanwhile.
+        Their pulled messages stay, and ``poll`` does not return them meanwhile.
         """
         self._bridge.run(self._core.pause, queues)
 

@@ -22,7 +22,7 @@ class Producer:
         self.group: str = core.group
         """The group it was opened for."""
         self.client_id: str = core.client_id
-        """By which brokers know this producer."""
+        """The id by which brokers know this producer."""
 
     def __repr__(self) -> str:
         return repr(self._core)
@@ -129,7 +129,7 @@ class Producer:
         )
 
     def publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues that a message of ``topic`` may be sent to.
+        """Return the queues that a message of ``topic`` may be sent to.
 
         For a topic that does not exist yet: those it would get. Raises ``NoRoute``,
         ``BrokerUnreachable``, ``RequestTimedOut``.

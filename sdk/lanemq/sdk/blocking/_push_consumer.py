@@ -18,7 +18,7 @@ class PushConsumer:
         self._core = core
         self._bridge = bridge
         self.client_id: str = core.client_id
-        """By which brokers and the group know this consumer."""
+        """The id by which brokers and the group know this consumer."""
 
     def __repr__(self) -> str:
         return repr(self._core)
@@ -51,8 +51,8 @@ class PushConsumer:
         """Read ``topic`` no longer.
 
         On return nothing more of it is handed to the listener; what the listener has already
-        counts, and is reported when it returns. What was pulled and not handed over comes to
-        whoever subscribes next. A listener may call this.
+        counts, and is reported when it returns. Messages pulled and not handed over come to
+        the consumer that subscribes next. A listener may call this.
         """
         self._bridge.call(self._core.unsubscribe, topic)
 
@@ -66,7 +66,7 @@ class PushConsumer:
         return self._bridge.run(lambda: self._core.concurrency)
 
     def set_concurrency(self, concurrency: int) -> None:
-        """Let so many listeners run at once from now on, at least one.
+        """Set how many listeners run at once from now on, at least one.
 
         Where more are running, they finish; none is cancelled.
         """
@@ -75,7 +75,7 @@ class PushConsumer:
     def pause(self, queues: Iterable[MessageQueue] | None = None) -> None:
         """Pull nothing from ``queues``, or from any queue, until ``resume``.
 
-        The consumer keeps its queues. What was pulled before still comes to the listener; that
+        The consumer keeps its queues. Messages pulled before still come to the listener; that
         is at most what ``FlowLimits`` let it hold.
         """
         self._bridge.run(self._core.pause, queues)

@@ -42,14 +42,15 @@ class ListenerContext(msgspec.Struct, frozen=True):
     attempt: int
     """The number of this delivery, from 1; of several messages, the highest."""
     stage: Stage | None
-    """None but for a staged listener, and for what comes by the group's retry topic."""
+    """The stage of the messages; None but for a staged listener, and for messages by the group's
+    retry topic."""
 
 
 def takes_context(handle: Callable[..., object]) -> bool:
     """Return whether ``handle`` has a second parameter that somebody has to give."""
     try:
         parameters = inspect.signature(handle).parameters.values()
-    except (TypeError, ValueError):  # nothing is known of some that are written in C
+    except (TypeError, ValueError):  # some functions written in C have no signature
         return False
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     given = [p for p in parameters if p.kind in positional and p.default is p.empty]
@@ -57,7 +58,7 @@ def takes_context(handle: Callable[..., object]) -> bool:
 
 
 def like(handle: Callable[..., object], wrapper: F) -> F:
-    """``wrapper``, which takes what ``handle`` does and passes it on."""
+    """Return ``wrapper`` with the signature of ``handle``, to which it passes its arguments on."""
     if takes_context(handle):
         wrapper.__signature__ = inspect.signature(handle)  # type: ignore[attr-defined] # functions do
     return wrapper

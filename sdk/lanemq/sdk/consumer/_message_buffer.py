@@ -20,12 +20,12 @@ from .pulls._held_queue import HeldQueue
 class MessageBuffer:
     """The messages of all queues, in the order in which they arrived.
 
-    What was returned last is *at hand*: it is done with when more is asked for.
+    The messages returned last are *at hand*: they count as consumed when more are asked for.
     """
 
     def __init__(self) -> None:
         self.positions: dict[MessageQueue, int] = {}
-        """The next offset behind what was returned of each queue; commits take it from here."""
+        """The offset behind the returned messages of each queue; commits take it from here."""
         self.arrived = trio.Event()
         """Set when something may be returned that could not be before."""
         self.lent: Lent | None = None
@@ -34,12 +34,13 @@ class MessageBuffer:
         self._at_hand: tuple[MessageQueue, int] | None = None  # and its first offset
 
     def deliver(self, held: HeldQueue, messages: list[ReceivedMessage]) -> None:
-        """A pull found ``messages``."""
+        """Take the ``messages`` that a pull found."""
         self._waiting.append((held, deque(messages)))
         self.arrived.set()
 
     def skip(self, held: HeldQueue) -> None:
-        """A pull found nothing to deliver; it may have gone past messages of other tags."""
+        """Note a pull that found nothing to deliver; it may have gone past messages of other
+        tags."""
         if not held.messages.count and held.queue in self.positions:
             self.positions[held.queue] = held.messages.next_offset
 
@@ -99,13 +100,13 @@ class MessageBuffer:
             self.positions[lent.held.queue] = lent.held.messages.commit_offset
 
     def everything_is_done(self) -> None:
-        """Count what is at hand as done with: more is asked for, or it is committed."""
+        """Count the messages at hand as consumed: more are asked for, or they are committed."""
         self._at_hand = None
         if self.lent is not None:
             self._catch_up(self.lent, self.lent.handed_out)
 
     def leave_what_is_at_hand(self) -> None:
-        """Count what is at hand as not done with: an error came in between."""
+        """Count the messages at hand as not consumed: an error came in between."""
         if self.lent is not None:
             self._catch_up(self.lent, self.lent.handed_out - 1)
         if self._at_hand is not None:

@@ -57,7 +57,7 @@ class PushParts:
     core: ConsumerCore
     pool: WorkerPool[Any]
     is_locked: Callable[[MessageQueue], bool]
-    """Whether the lock of a queue is held."""
+    """Returns True while the lock of a queue is held."""
     tasks: tuple[Callable[[], Awaitable[None]], ...] = ()
     """The tasks that run while the consumer is open, besides those of every consumer."""
     leave: tuple[Callable[[], Awaitable[None]], ...] = ()
@@ -91,7 +91,7 @@ def _core(
     pool: Callable[[], WorkerPool[Any]],
     offsets: Offsets | None = None,
 ) -> ConsumerCore:
-    """The consumer whose pulls go to ``pool``, which is made later: it needs the core."""
+    """Return the consumer whose pulls go to ``pool``, which is made later: it needs the core."""
 
     def deliver(held: HeldQueue, messages: list[ReceivedMessage]) -> None:
         pool().submit(held, messages)
@@ -167,7 +167,7 @@ def _assemble_ordered(
     completion = OrderedCompletion(
         nursery,
         listener,
-        # Of staged queues: what is to be committed is asked for when it is.
+        # Of staged queues: the offset is asked for at each commit.
         commit=core.offsets.update if staged is None else None,
         save=save,
         dead_letter=send_back.dead_letter,
@@ -236,7 +236,7 @@ def _staged(
 
     def schedule(held: HeldQueue) -> OrderedScheduler:
         queue, stages = held.queue, listener.stages
-        # What is to be committed is asked for when it is, not noted after each message.
+        # The offset is asked for at each commit, not noted after each message.
         if queue.topic.startswith(RETRY_PREFIX):
             scheduler = one(queue, (), offsets.progress(queue).whole)
         elif isinstance(stages, Mapping):
@@ -257,7 +257,9 @@ def _choice(listener: StagedConcurrentListener) -> Choose[ReceivedMessage]:
         try:
             return compute(message)
         except Exception:  # the application's own
-            LOGGER.exception("compute_strategy failed on %s, which has no strategy now", message)
+            LOGGER.exception(
+                "compute_strategy failed on %s, which is handled without a strategy", message
+            )
             return None
 
     return choose
@@ -283,7 +285,7 @@ def _reset(
 def staged_offsets(
     client: Client, group: str, options: PushOptions, listener: StagedConcurrentListener
 ) -> StagedOffsets:
-    """The progress of a staged consumer, kept where its listener wants it.
+    """Return the progress of a staged consumer, kept where its listener wants it.
 
     Raises ``InvalidName`` for a group whose name is too long for its records.
     """

@@ -41,7 +41,7 @@ class PullTerms(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     subscription: SubscriptionData
     post_subscription: bool
-    """Whether the broker is told the subscription; if not, it knows it from heartbeats."""
+    """Tell the broker the subscription; False if it knows the subscription from heartbeats."""
     commit_offset: int | None
     """Tells the broker the group's progress in passing, behind a first commit."""
     broker_id: int
@@ -51,7 +51,7 @@ class PullTerms(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Longest time the broker waits where it finds nothing."""
     timeout_s: float
     of_logical_queue: bool = False
-    """Whether the reader of the answer knows that it is of a segment, and follows redirects."""
+    """True if the reader of the answer knows that it is of a segment, and follows redirects."""
 
 
 @final
@@ -65,9 +65,9 @@ class Pulled(msgspec.Struct, frozen=True, gc=False):
     suggested_broker_id: int
     messages: list[StoredMessage]
     origin: MessageQueue | None = None
-    """Of a logical queue: the real one that was read."""
+    """The real queue that was read, where ``queue`` is a logical one."""
     shift: int = 0
-    """To be added to the messages' own offsets to get those of the logical queue."""
+    """Difference to be added to the messages' own offsets to get those of the logical queue."""
     is_gap: bool = False
     """The offset lies where a logical queue has nothing (any more), with more behind."""
 
@@ -82,19 +82,19 @@ class QueueRequests(Protocol):
         """Store the group's progress; unless ``wait``, without an answer."""
 
     def keeper(self, queue: MessageQueue) -> str:
-        """The address of the broker that keeps the group's progress."""
+        """Return the address of the broker that keeps the group's progress."""
 
     def progress_key(self, queue: MessageQueue) -> Hashable:
         """Changes when progress has to be stored anew, at another place. Never raises."""
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset that the next message will get."""
+        """Return the offset that the next message will get."""
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The oldest offset that there is a message for; 0 for a queue never written."""
+        """Return the oldest offset that there is a message for; 0 for a queue never written."""
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """An offset next to the first message stored at ``timestamp_ms`` or later.
+        """Return an offset next to the first message stored at ``timestamp_ms`` or later.
 
         4.9 brokers answer the nearest message, which may be one before.
         """
@@ -123,7 +123,7 @@ class QueueCalls:
         return self._group
 
     def reader(self, queue: MessageQueue, broker_id: int = MASTER_ID) -> str:
-        """The address to read ``queue`` at. Raises ``BrokerUnreachable``."""
+        """Return the address to read ``queue`` at. Raises ``BrokerUnreachable``."""
         address = self._client.routes.reader(queue.broker_name, broker_id)
         if address is None:
             raise BrokerUnreachable(queue.broker_name, "it is not in any known route")
@@ -153,7 +153,7 @@ class QueueCalls:
             if error.code == ResponseCode.QUERY_NOT_FOUND:
                 return None
             raise
-        if offset > 0:  # 0 may be said of a group that has none
+        if offset > 0:  # some brokers answer 0 for a group that has none
             self._first_commits.note(address, queue.topic)
         return offset
 
@@ -199,7 +199,7 @@ class QueueCalls:
         await self._first_commits.commit(address, queue.topic, first=first, later=later)
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset that the next message will get."""
+        """Return the offset that the next message will get."""
         header = GetMaxOffset(queue.topic, queue.queue_id)
         return await self._offset(
             self.reader(queue), RequestCode.GET_MAX_OFFSET, header.to_fields()
@@ -213,13 +213,13 @@ class QueueCalls:
         return _read_offset(answer, address), answer
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The oldest offset that the broker still has; 0 for a queue never written."""
+        """Return the oldest offset that the broker still has; 0 for a queue never written."""
         header = GetMinOffset(queue.topic, queue.queue_id)
         code = RequestCode.GET_MIN_OFFSET
         return max(await self._offset(self.reader(queue), code, header.to_fields()), 0)
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """An offset next to the first message stored at ``timestamp_ms`` or later.
+        """Return an offset next to the first message stored at ``timestamp_ms`` or later.
 
         4.9 brokers answer the nearest message, which may be one before.
         """
@@ -228,7 +228,7 @@ class QueueCalls:
         return await self._offset(self.reader(queue), code, header.to_fields())
 
     def keeper(self, queue: MessageQueue) -> str:
-        """The address of the queue's master. Raises ``BrokerUnreachable``."""
+        """Return the address of the queue's master. Raises ``BrokerUnreachable``."""
         address = self._client.routes.master(queue.broker_name)
         if address is None:
             raise BrokerUnreachable(queue.broker_name, "its master is not in any known route")
@@ -250,7 +250,7 @@ class QueueCalls:
         *,
         accept: Container[int] = PULL_CODES,
     ) -> tuple[Frame, str]:
-        """The answer to one pull, for ``read_pull``, and who gave it."""
+        """Return the answer to one pull, for ``read_pull``, and the address that gave it."""
         address = self.reader(queue, terms.broker_id)
         commit_offset = terms.commit_offset
         if commit_offset is not None and not self._first_commits.has_table(address, queue.topic):

@@ -26,7 +26,7 @@ class QueueChange:
     assigned: tuple[MessageQueue, ...]
     """Read from now on; no message of them was handed over yet. Sorted."""
     revoked: tuple[MessageQueue, ...]
-    """No longer read; no message of them is handed over any more. Sorted."""
+    """Queues that are no longer read; no message of them is handed over any more. Sorted."""
 
 
 QueueListener = Callable[[QueueChange], Awaitable[None] | None]
@@ -51,7 +51,7 @@ class QueueChanges:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Tell what changes within the block at its end."""
+        """Report all changes within the block together, at its end."""
         self._gathering += 1
         try:
             yield
@@ -60,14 +60,14 @@ class QueueChanges:
             self._wake()
 
     def assigned(self, queue: MessageQueue) -> None:
-        """Have it told that ``queue`` is read from now on."""
+        """Report that ``queue`` is read from now on."""
         if self._tell is not None:
             told = self._untold[queue] = trio.Event()
             self._pending.append((queue, told))
             self._wake()
 
     def revoked(self, queue: MessageQueue) -> None:
-        """Have it told that ``queue`` is read no longer."""
+        """Report that ``queue`` is no longer read."""
         if self._tell is not None:
             self._pending.append((queue, None))
             self._wake()
@@ -83,7 +83,7 @@ class QueueChanges:
             self._more.set()
 
     async def run(self) -> None:
-        """Tell of changes until cancelled."""
+        """Report changes until cancelled."""
         while self._tell is not None:
             await self._more.wait()
             self._more = trio.Event()
@@ -97,7 +97,7 @@ class QueueChanges:
                             del self._untold[queue]
 
     def _take(self) -> dict[MessageQueue, trio.Event | None]:
-        """The next changes of one topic, at most one for each queue."""
+        """Return the next changes of one topic, at most one for each queue."""
         topic = self._pending[0][0].topic
         taken: dict[MessageQueue, trio.Event | None] = {}
         left: deque[tuple[MessageQueue, trio.Event | None]] = deque()

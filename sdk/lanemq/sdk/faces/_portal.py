@@ -27,7 +27,7 @@ UNUSED_S = 1.0
 
 
 class PortalEnded(ClientClosed):
-    """The core has ended, or is about to. Whoever opens a client takes the next portal."""
+    """The core has ended, or is about to. The next client to be opened takes the next portal."""
 
     def __init__(self) -> None:
         super().__init__("client")
@@ -39,14 +39,14 @@ class Portal:
 
     def __init__(self) -> None:
         self.ending = False
-        """The last client has closed; whoever opens one gets another portal."""
+        """True once the last client has closed; the next one to be opened gets another portal."""
         self._users = 0
         self._used = trio.Event()
         self.at_leave: set[trio.Event] = set()
         """The event to set before everything that runs is cancelled."""
         self._leaving = trio.Event()
         self.over = False
-        """Nothing runs any more."""
+        """Set when nothing runs any more."""
         self._pid = os.getpid()
         self._inbox: deque[Callable[[], object]] = deque()
         self._token: trio.lowlevel.TrioToken | None = None
@@ -64,11 +64,11 @@ class Portal:
 
     @property
     def is_this_thread(self) -> bool:
-        """Return whether the caller is the core itself; it must not wait for itself."""
-        return threading.current_thread() is self._thread  # its number another thread may get
+        """True if the caller is the core itself; it must not wait for itself."""
+        return threading.current_thread() is self._thread  # a thread's number may be used again
 
     def post(self, job: Callable[[], object]) -> None:
-        """Have ``job`` called in the core's thread soon; jobs of one thread keep their order.
+        """Call ``job`` in the core's thread soon; jobs of one thread keep their order.
 
         It must not raise. Raises ``ClientClosed`` in a process forked from the core's, and
         ``PortalEnded``, which is one too, when nothing runs any more.
@@ -85,7 +85,7 @@ class Portal:
             self._token.run_sync_soon(self._drain, idempotent=True)
 
     def at_end(self, callback: Callable[[], object]) -> None:
-        """Have ``callback`` called, in any thread, when nothing runs any more."""
+        """Call ``callback``, in any thread, when nothing runs any more."""
         self._at_end.append(callback)
         if self.over:
             callback()
@@ -97,7 +97,7 @@ class Portal:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Return whether it is the portal of the process that this one was forked from."""
+        """True if it is the portal of the process that this one was forked from."""
         return self._pid != os.getpid()
 
     def end_now(self) -> None:
@@ -141,7 +141,7 @@ class Portal:
     def _run(self) -> None:
         try:
             trio.run(self._main)
-        except BaseException:  # nobody is above to see it
+        except BaseException:  # no caller would see it
             LOGGER.exception("the core ended by an error")
         finally:
             self._make_way()
@@ -169,7 +169,7 @@ _current: Portal | None = None
 
 
 def find_portal() -> Portal:
-    """The portal; started if there is none. It may end before it is used."""
+    """Return the portal; started if there is none. It may end before it is used."""
     global _current
     with _lock:
         if _current is None:

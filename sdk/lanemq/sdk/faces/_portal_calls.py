@@ -25,10 +25,10 @@ class Caller(Protocol[ResultT_contra]):
     """The receiver of a call's outcome. Its methods are called in the core's thread."""
 
     def deliver(self, value: ResultT_contra | None, error: BaseException | None) -> None:
-        """The call is over. Must not block, and not raise."""
+        """Deliver the outcome of the call. Must not block, and not raise."""
 
     def hand_over(self, callback: "Callback[Any]") -> None:
-        """Have ``callback`` run where the caller waits."""
+        """Run ``callback`` in the thread that waits for the call."""
 
 
 calling: ContextVar[Caller[Any]] = ContextVar("calling")
@@ -60,7 +60,8 @@ class Call(Generic[T]):
             self._caller.deliver(None, ClientClosed("client"))
 
     def cancel(self) -> None:
-        """The caller does not want the outcome any more; it is delivered all the same.
+        """Cancel the call: the caller does not want the outcome any more; it is delivered all the
+        same.
 
         Before ``start``, where the caller was interrupted in between, there will be none.
         """
@@ -150,7 +151,7 @@ class Host(Generic[ClientT]):
                     await self._stay()
         except trio.Cancelled:  # the core ends
             error = ClientClosed("client")
-        except BaseException as failure:  # it goes to whoever closes the client
+        except BaseException as failure:  # it goes to the caller that closes the client
             error = failure
         self.leaving.set()
         self._portal.at_leave.discard(self.leaving)
@@ -182,21 +183,21 @@ class Callback(Generic[T]):
         """The waiting task's: what is open there, a span perhaps, is open in ``function``."""
         self.over = trio.Event()
         self.cancel: Callable[[], object] = lambda: None
-        """Asks whoever runs it to stop; set by them."""
+        """Asks the thread or task that runs it to stop; set by that one."""
         self.was_cancelled = False
-        """It was stopped before it had an outcome."""
+        """True if it was stopped before it had an outcome."""
         self._value: T | None = None
         self._error: BaseException | None = None
         self._at_end: Callable[[], object] | None = None
 
     def at_end(self, callback: Callable[[], object]) -> None:
-        """Have ``callback`` called in the core's thread when the function has ended."""
+        """Call ``callback`` in the core's thread when the function has ended."""
         self._at_end = callback
 
     def finish(
         self, value: T | None, error: BaseException | None, *, cancelled: bool = False
     ) -> None:
-        """It has ended. Called in any thread."""
+        """Note the function's outcome. Called in any thread."""
 
         if error is not None and not isinstance(error, Exception):
             # No reason for the core to end: SystemExit in a thread, a task that was cancelled.
@@ -217,7 +218,7 @@ class Callback(Generic[T]):
             LOGGER.info("%s ended after its client was closed", self.function)
 
     def result(self) -> T:
-        """Return what it returned, or raise what it raised."""
+        """Return the function's result, or raise its error."""
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[return-value]  # without an error there is a value

@@ -1,20 +1,28 @@
-"""Requests to the broker that holds a namespace: found, tried again, and understood."""
+"""Requests to the brokers that hold a namespace: tried again, and understood."""
 
-from collections.abc import Sequence
-from typing import Final, final
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Final, NoReturn, TypeVar, final
 
 import msgspec
 import trio
 
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.frame import Frame, request
-from lanemq.wire.headers import KvWrite
-from lanemq.wire.kv import LONE_BROKER, OpType, WriteAnswer, decode_answer, kv_topic
+from lanemq.wire.headers import KvGet, KvMultiGet, KvScan, KvStatus, KvWatch, KvWrite
+from lanemq.wire.kv import (
+    Moved,
+    NamespaceStatus,
+    OpType,
+    WriteAnswer,
+    decode_answer,
+    partition_of,
+)
 
 from .._errors import BrokerUnreachable, LanemqError, NoRoute, RefusedByBroker, RequestTimedOut
-from ..admin._caller import Header
-from ..admin._client import AdminClient, chosen_address
+from ..admin._client import AdminClient
 from ..net._remoting import RemotingClient
+from ._attempts import Attempts
 from ._errors import (
     KvCompacted,
     KvNotSupported,
@@ -23,19 +31,27 @@ from ._errors import (
     KvWriteForgotten,
     NoNamespace,
 )
+from ._gather import gather
+from ._holders import Holders
+from ._writes import WriteWindow
 
+T = TypeVar("T")
 ATTEMPT_S: Final = 3.0
-FIRST_PAUSE_S: Final = 0.05
-PAUSE_S_MAX: Final = 1.0
-OUTSTANDING_MAX: Final = 200
-"""Writes under way at once, at most; a broker keeps the results of the latest 256."""
 TRIED_AGAIN: Final = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE})
 ANY_CODE: Final = range(1 << 31)
+
+KvHeader = KvWrite | KvGet | KvMultiGet | KvScan | KvStatus | KvWatch
+Chosen = Callable[[int], int]
+"""Says which partition to ask, of so many."""
+
+
+class OtherPartitions(Exception):  # noqa: N818 - it is no error: the call begins anew
+    """The namespace has another number of partitions than was assumed."""
 
 
 @final
 class KvCalls:
-    """Asks the holder of one namespace."""
+    """Asks the holders of one namespace."""
 
     def __init__(
         self,
@@ -48,135 +64,207 @@ class KvCalls:
         timeout_s: float,
     ) -> None:
         self._client = client
-        self._admin = AdminClient(client, name_servers, timeout_s=ATTEMPT_S)
+        admin = AdminClient(client, name_servers, timeout_s=ATTEMPT_S)
         self.namespace = namespace
-        self._named = broker
-        self._known: str | None = None
-        """The broker that has answered for the namespace."""
-        self._found = ""
-        self._create_at: str | None = None
+        self.holders = Holders(admin, namespace, broker)
         self._client_id = client_id
         self.timeout_s = timeout_s
-        self._address: str | None = None
-        self._next = 1
-        self._outstanding: dict[int, None] = {}
-        self._freed = trio.Event()
+        self._windows: dict[int, WriteWindow] = {}
+
+    def attempts(self, more_s: float = 0.0) -> Attempts:
+        """Return the attempts of a new call."""
+        return Attempts(trio.current_time() + self.timeout_s + more_s)
+
+    # Calls of one partition
 
     async def ask(
-        self, code: RequestCode, header: Header, body: bytes = b"", *, wait_s: float = 0.0
+        self, key: bytes, code: RequestCode, header: KvHeader, *, wait_s: float = 0.0
     ) -> bytes:
-        """Ask until there is an answer; returns its body.
+        """Ask the partition of a key until there is an answer; returns its body.
 
         The broker may wait for ``wait_s`` before it answers. A broker that cannot be reached or
         is busy is asked again, until ``timeout_s`` is over; then what was wrong the last time is
         raised.
         """
-        deadline_s = trio.current_time() + self.timeout_s + wait_s
-        pause_s = FIRST_PAUSE_S
-        while True:
-            error: LanemqError
-            try:
-                address = await self._holder()
-                if isinstance(header, KvWrite):
-                    header = msgspec.structs.replace(header, create_at=self._create_at)
-                frame = request(code, header.to_fields(), body=body)
-                answer = await self._client.call(
-                    address, frame, ATTEMPT_S + wait_s, accept=ANY_CODE
-                )
-            except (BrokerUnreachable, NoRoute, RequestTimedOut) as unreachable:
-                self._address = None
-                error = unreachable
-            else:
-                if answer.code == ResponseCode.SUCCESS:
-                    self._known = self._found
-                    return answer.body
-                if answer.code == ResponseCode.KV_NAMESPACE_NOT_EXIST:
-                    self._address = None  # another may have it by the next call
-                error = self._error(answer, address)
-                if answer.code not in TRIED_AGAIN:
-                    raise error
-            if trio.current_time() + pause_s >= deadline_s:
-                raise error
-            await trio.sleep(pause_s)
-            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+        attempts = self.attempts(wait_s)
 
-    async def write(self, op_type: str, body: bytes) -> WriteAnswer:
-        """Write once, however often it has to be tried."""
-        while self._outstanding and self._next - next(iter(self._outstanding)) >= OUTSTANDING_MAX:
-            await self._freed.wait()
-        sequence = self._next
-        self._next += 1
-        self._outstanding[sequence] = None
+        async def once(partitions: int) -> bytes:
+            partition = partition_of(key, partitions)
+            return await self.ask_at(
+                partition, partitions, code, header, attempts=attempts, wait_s=wait_s
+            )
+
+        return await self.of_all(once, attempts)
+
+    async def write(self, key: bytes, op_type: str, body: bytes) -> WriteAnswer:
+        """Write to the partition of a key, once, however often it has to be tried."""
+        return await self.write_chosen(partial(partition_of, key), op_type, body)
+
+    async def write_chosen(self, chosen: Chosen, op_type: str, body: bytes) -> WriteAnswer:
+        """Write to the partition that ``chosen`` says, which may raise ``KvRejected``."""
+        attempts = self.attempts()
+
+        async def once(partitions: int) -> WriteAnswer:
+            try:
+                partition = chosen(partitions)
+            except KvRejected as error:
+                await self.refuse(partitions, error)
+            return await self.write_at(partition, partitions, op_type, body, attempts=attempts)
+
+        return await self.of_all(once, attempts)
+
+    async def create(self) -> None:
+        """Have the namespace made, if it is missing. Raises ``NoNamespace`` where nobody may."""
+        await self.write_chosen(lambda _: 0, OpType.CREATE, b"")
+
+    # Calls of several
+
+    async def of_all(
+        self, ask: Callable[[int], Awaitable[T]], attempts: Attempts | None = None
+    ) -> T:
+        """Call ``ask`` with the number of partitions, again where that was not right."""
+        attempts = attempts or self.attempts()
+        while True:
+            try:
+                partitions = await self.holders.partitions()
+            except (BrokerUnreachable, NoRoute, RequestTimedOut) as error:
+                await attempts.pause(error)
+                continue
+            try:
+                return await ask(partitions)
+            except OtherPartitions:
+                if not attempts.may_follow():
+                    await attempts.pause(
+                        LanemqError(
+                            f"namespace {self.namespace!r}: brokers do not agree on the number "
+                            "of its partitions"
+                        )
+                    )
+
+    async def each(self, ask: Callable[[int, int, Attempts], Awaitable[T]]) -> list[T]:
+        """Call ``ask`` for every partition at once; it gets its number, and how many there are."""
+        attempts = self.attempts()
+
+        async def once(partitions: int) -> list[T]:
+            return await gather(
+                [
+                    partial(ask, partition, partitions, attempts.fork())
+                    for partition in range(partitions)
+                ]
+            )
+
+        return await self.of_all(once, attempts)
+
+    async def sure_partitions(self) -> int:
+        """Return the number of partitions as a broker says it."""
+        if self.holders.is_sure:
+            return await self.holders.partitions()
+        attempts = self.attempts()
+        await self.of_all(lambda known: self.status_at(0, known, attempts=attempts), attempts)
+        return await self.holders.partitions()
+
+    async def refuse(self, partitions: int, why: KvRejected) -> NoReturn:
+        """Raise ``why``, which follows from the number of partitions, if that number is right."""
+        await self.sure_partitions()
+        if not self.holders.are(partitions):
+            raise OtherPartitions
+        raise why
+
+    # One partition, known by its number
+
+    async def status_at(
+        self, partition: int, partitions: int, *, attempts: Attempts
+    ) -> NamespaceStatus:
+        """Return what there is in a partition."""
+        header = KvStatus(self.namespace)
+        code = RequestCode.KV_STATUS
+        body = await self.ask_at(partition, partitions, code, header, attempts=attempts)
+        found = decode_answer(body, list[NamespaceStatus])
+        return next((one for one in found if one.partition == partition), found[0])
+
+    async def write_at(
+        self,
+        partition: int,
+        partitions: int,
+        op_type: str,
+        body: bytes,
+        *,
+        attempts: Attempts,
+        create_at: str | None = None,
+    ) -> WriteAnswer:
+        """Write to one of ``partitions``, as ``ask_at``."""
+        window = self._windows.get(partition)
+        if window is None:
+            window = self._windows[partition] = WriteWindow()
+        waits_since_s = trio.current_time()
+        sequence = await window.take()
         try:
+            attempts.extend(trio.current_time() - waits_since_s)
             header = KvWrite(
                 op_type=op_type,
                 namespace=self.namespace,
                 client=self._client_id,
                 sequence=sequence,
-                waits=next(iter(self._outstanding)),
+                waits=window.waits,
             )
-            return decode_answer(await self.ask(RequestCode.KV_WRITE, header, body), WriteAnswer)
+            code = RequestCode.KV_WRITE
+            found = await self.ask_at(
+                partition, partitions, code, header, body, attempts=attempts, create_at=create_at
+            )
+            return decode_answer(found, WriteAnswer)
         finally:
-            del self._outstanding[sequence]
-            freed, self._freed = self._freed, trio.Event()
-            freed.set()
+            window.give_back(sequence)
 
-    async def create(self) -> None:
-        """Have the namespace made, if it is missing. Raises ``NoNamespace`` where nobody may."""
-        await self.write(OpType.CREATE, b"")
+    async def ask_at(
+        self,
+        partition: int,
+        partitions: int,
+        code: RequestCode,
+        header: KvHeader,
+        body: bytes = b"",
+        *,
+        attempts: Attempts,
+        wait_s: float = 0.0,
+        create_at: str | None = None,
+    ) -> bytes:
+        """Ask the holder of one of ``partitions``; ``create_at`` is where to make it.
 
-    async def _holder(self) -> str:
-        """Return the address of the broker that has the namespace, or may make it."""
-        if self._address is None:
-            self._address = await self._find()
-        return self._address
-
-    async def _find(self) -> str:
-        cluster = (await self._admin.cluster()).broker_addr_table
-        holders = await self._holders()
-        self._create_at, name = None, self._named
-        if name is not None and not holders:
-            self._create_at = name
-        elif name is not None and name not in holders:
-            raise self._no_namespace(f"broker {holders[0]} has it, and not {name}")
-        elif name is None and len(holders) > 1:
-            raise self._no_namespace(
-                f"there are several, at brokers {', '.join(holders)}: say which one is meant, "
-                "with broker="
-            )
-        elif name is None and holders:
-            name = holders[0]
-        elif name is None and self._known is not None:
-            name = self._known  # it is not registered now, and nobody else has what it has
-        elif name is None:
-            name, self._create_at = self._only(list(cluster)), LONE_BROKER
-        broker = cluster.get(name)
-        address = chosen_address(broker) if broker is not None else None
-        if address is None:
-            raise NoRoute(kv_topic(self.namespace), f"broker {name} is not registered now")
-        self._found = name
-        return address
-
-    async def _holders(self) -> list[str]:
-        """Return the names of the brokers that have the namespace, of those registered now."""
-        try:
-            route = await self._admin.route(kv_topic(self.namespace))
-        except NoRoute:
-            return []
-        return sorted(broker.broker_name for broker in route.broker_datas)
-
-    def _only(self, names: list[str]) -> str:
-        if not names:
-            raise NoRoute(kv_topic(self.namespace), "no broker is registered")
-        if len(names) > 1:
-            raise self._no_namespace(
-                "no broker that is registered now has it. If none ever had, say which one is to "
-                f"have it, with broker=, one of {', '.join(sorted(names))}"
-            )
-        return names[0]
-
-    def _no_namespace(self, why: str) -> NoNamespace:
-        return NoNamespace(self.namespace, why)
+        Raises ``OtherPartitions`` where there are not so many.
+        """
+        holders = self.holders
+        while True:
+            if not holders.are(partitions):
+                raise OtherPartitions
+            error: LanemqError
+            try:
+                place = await holders.place(partition, create_at=create_at)
+                placed: dict[str, Any] = {"partition": partition, "partitions": partitions}
+                if isinstance(header, KvWrite):
+                    placed["create_at"] = create_at or place.create_at
+                fields = msgspec.structs.replace(header, **placed).to_fields()
+                answer = await self._client.call(
+                    place.address, request(code, fields, body=body), ATTEMPT_S + wait_s,
+                    accept=ANY_CODE,
+                )  # fmt: skip
+            except (BrokerUnreachable, NoRoute, RequestTimedOut) as unreachable:
+                holders.forget(partition)
+                error = unreachable
+            else:
+                if answer.code == ResponseCode.SUCCESS:
+                    holders.answered(partition, place)
+                    attempts.answered()
+                    return answer.body
+                error = self._error(answer, place.address)
+                if answer.code == ResponseCode.KV_MOVED:
+                    holders.moved(partition, decode_answer(answer.body, Moved))
+                    if not holders.are(partitions) or attempts.may_follow():
+                        continue
+                    holders.forget(partition)
+                elif answer.code not in TRIED_AGAIN:
+                    if answer.code == ResponseCode.KV_NAMESPACE_NOT_EXIST:
+                        holders.forget(partition)  # another may have it by the next call
+                    raise error
+            await attempts.pause(error)
 
     def _error(self, answer: Frame, address: str) -> LanemqError:
         remark = answer.remark or ""

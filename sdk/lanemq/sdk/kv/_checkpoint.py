@@ -34,7 +34,7 @@ class Checkpoint:
         """
         header = KvGet(key=encode_key(self._key), namespace=self._calls.namespace)
         try:
-            body = await self._calls.ask(RequestCode.KV_GET, header)
+            body = await self._calls.ask(self._key, RequestCode.KV_GET, header)
         except NoNamespace:
             await self._calls.create()
             self._version = 0
@@ -52,7 +52,7 @@ class Checkpoint:
         if self._version is None:
             await self.load()
         step = Step(self._key, Action.PUT, value, if_version=self._version)
-        answer = await self._calls.write(OpType.CAS, encode_steps([step]))
+        answer = await self._calls.write(self._key, OpType.CAS, encode_steps([step]))
         if not answer.done:
             raise CheckpointMoved(self.name, answer.results[0].version)
         self._version = answer.results[0].version

@@ -82,3 +82,8 @@ class CheckpointMoved(LanemqError):
         )
         self.name = name
         self.version = version
+
+
+def counted(partitions: int) -> str:
+    """Return a number of partitions in words, for the texts of errors."""
+    return "one partition" if partitions == 1 else f"{partitions} partitions"

@@ -52,9 +52,10 @@ class Lock:
 
     @property
     def fencing(self) -> int:
-        """A number that goes with the lock: every later holder of any lock here has a higher one.
+        """A number that goes with the lock: every later holder has a higher one.
 
-        Whoever is asked on behalf of the lock can refuse a lower number than the highest seen.
+        In a namespace of one partition, so has every later holder of any lock there. Whoever is
+        asked on behalf of the lock can refuse a lower number than the highest seen.
         """
         return self._fencing
 
@@ -65,13 +66,16 @@ class Lock:
 
     @property
     def check(self) -> Step:
-        """A condition for a batch: its other steps are done only while the lock is held."""
+        """A condition for a batch: its other steps are done only while the lock is held.
+
+        In a namespace of several partitions, their keys have to be in that of the lock.
+        """
         return Step(self._key, Action.CHECK, if_value=self._owner)
 
     async def _acquire(self) -> int | None:
         """Try once; returns None, or the position from which on to wait for a change."""
         asked_s = trio.current_time()
-        answer = await self._calls.write(OpType.CAS, self._step(if_version=0))
+        answer = await self._calls.write(self._key, OpType.CAS, self._step(if_version=0))
         if not answer.done:
             return answer.position
         self._until_s = asked_s + self._ttl_s
@@ -88,7 +92,7 @@ class Lock:
             try:
                 with trio.move_on_at(self._until_s):
                     step = self._step(if_value=self._owner)
-                    answer = await self._calls.write(OpType.CAS, step)
+                    answer = await self._calls.write(self._key, OpType.CAS, step)
                     if not answer.done:
                         self._lost = True
                         return
@@ -103,7 +107,7 @@ class Lock:
     async def _release(self) -> None:
         """Give it up, if it is held."""
         step = Step(self._key, Action.DELETE, if_value=self._owner)
-        await self._calls.write(OpType.CAS, encode_steps([step]))
+        await self._calls.write(self._key, OpType.CAS, encode_steps([step]))
 
     def _step(self, *, if_version: int | None = None, if_value: bytes | None = None) -> bytes:
         ttl_ms = max(1, int(self._ttl_s * 1000))
@@ -168,7 +172,7 @@ async def _released(calls: KvCalls, key: bytes, position: int) -> None:
                 wait_millis=int(LOOK_S * 1000),
             )
             try:
-                body = await calls.ask(RequestCode.KV_WATCH, header, wait_s=LOOK_S)
+                body = await calls.ask(key, RequestCode.KV_WATCH, header, wait_s=LOOK_S)
             except KvCompacted:
                 return
             found = decode_answer(body, Changes)

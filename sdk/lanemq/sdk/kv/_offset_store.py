@@ -89,7 +89,7 @@ class KvOffsetStore:
     async def _load(self, key: bytes) -> int | None:
         header = KvGet(key=encode_key(key), namespace=self._calls.namespace)
         try:
-            body = await self._calls.ask(RequestCode.KV_GET, header)
+            body = await self._calls.ask(key, RequestCode.KV_GET, header)
         except NoNamespace:
             await self._calls.create()  # what cannot be read is not nothing
             self._versions[key] = 0
@@ -103,7 +103,7 @@ class KvOffsetStore:
             await self._load(key)
         while True:
             step = Step(key, Action.PUT, b"%d" % number, if_version=self._versions[key])
-            answer = await self._calls.write(OpType.CAS, encode_steps([step]))
+            answer = await self._calls.write(key, OpType.CAS, encode_steps([step]))
             if answer.done:
                 self._versions[key] = answer.results[0].version
                 return

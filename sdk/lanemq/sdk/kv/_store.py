@@ -4,12 +4,13 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Literal, final
 
-import msgspec
+import trio
 
 from lanemq.wire import RequestCode
-from lanemq.wire.headers import KvGet, KvMultiGet, KvScan, KvStatus
+from lanemq.wire.headers import KvGet, KvScan
 from lanemq.wire.kv import (
     DEFAULT_NAMESPACE,
     Action,
@@ -19,48 +20,62 @@ from lanemq.wire.kv import (
     OpType,
     Page,
     Step,
-    decode_answer,
     decode_entry,
     encode_key,
-    encode_load,
     encode_steps,
     namespace_problem,
+    partition_of,
 )
 
 from .._errors import check_in_trio
+from .._tasks import open_quiet_nursery
 from ..net._acl import Credentials
 from ..net._discovery import Endpoint, NameServersLike, fetch_name_servers, find_name_servers
 from ..net._link import Dial
 from ..net._remoting import dial_tcp, open_remoting_client
 from ._calls import KvCalls
 from ._checkpoint import Checkpoint
+from ._creation import create_namespace
 from ._errors import KvRejected
 from ._lock import Lock, hold_lock
+from ._pages import read_page
 from ._results import BatchResult, CasResult
+from ._split import common_partition, load_entries, read_keys
+from ._sums import sum_of
 from ._watch import Watch
 
 
 @final
 class KeyValueStore:
-    """Keys and values of one namespace, at a broker of lanemq. Made by ``open_kv_store``.
+    """Keys and values of one namespace, at brokers of lanemq. Made by ``open_kv_store``.
 
     Any number of tasks may use it at once. A call is tried again while the broker is away or
     busy, for ``timeout_s``; a write is done once all the same.
     """
 
-    def __init__(self, calls: KvCalls) -> None:
+    def __init__(self, calls: KvCalls, nursery: trio.Nursery) -> None:
         self._calls = calls
+        self._nursery = nursery
         self.namespace: str = calls.namespace
         """The namespace."""
 
-    async def create(self) -> None:
+    async def create(self, partitions: int | None = None, brokers: Sequence[str] = ()) -> None:
         """Make the namespace, if it is missing, at the broker that the store was opened with.
 
         Where none was named, only a broker makes it that has never had another one beside it:
         else the namespace may be that of a broker which is down. Raises ``NoNamespace`` then,
         and as ``put``.
+
+        With ``partitions`` it has so many, up to 64, in turn at each of ``brokers``. That may be
+        done again after an error: partitions that are there stay where they are. Their number
+        never changes: raises ``KvRejected`` where there are more or fewer. Without, a new one has
+        one partition, and one that is there may have any number.
         """
-        await self._calls.create()
+        await create_namespace(self._calls, partitions, brokers)
+
+    async def partition_of(self, key: bytes) -> int:
+        """Return the number of the partition that a key is in. Raises as ``get``."""
+        return partition_of(key, await self._calls.sure_partitions())
 
     async def put(self, key: bytes, value: bytes, *, ttl_s: float | None = None) -> int:
         """Put a value, which is gone after ``ttl_s`` seconds, or stays; returns its version.
@@ -71,7 +86,7 @@ class KeyValueStore:
         then it may have been done, or be done later.
         """
         step = Step(key, Action.PUT, value, ttl_ms=_milliseconds(ttl_s))
-        answer = await self._calls.write(OpType.PUT, encode_steps([step]))
+        answer = await self._calls.write(key, OpType.PUT, encode_steps([step]))
         return answer.results[0].version
 
     async def get(
@@ -82,13 +97,13 @@ class KeyValueStore:
         Raises ``NoNamespace``, and as ``put``.
         """
         header = KvGet(key=encode_key(key), namespace=self.namespace, consistency=consistency)
-        body = await self._calls.ask(RequestCode.KV_GET, header)
+        body = await self._calls.ask(key, RequestCode.KV_GET, header)
         return decode_entry(body)
 
     async def delete(self, key: bytes) -> int:
         """Delete an entry; returns the version that is gone, 0 where there was none."""
         step = Step(key, Action.DELETE)
-        answer = await self._calls.write(OpType.DELETE, encode_steps([step]))
+        answer = await self._calls.write(key, OpType.DELETE, encode_steps([step]))
         return answer.results[0].version
 
     async def compare_and_set(
@@ -115,25 +130,21 @@ class KeyValueStore:
             if_version=version,
             if_value=expected,
         )
-        answer = await self._calls.write(OpType.CAS, encode_steps([step]))
+        answer = await self._calls.write(key, OpType.CAS, encode_steps([step]))
         return CasResult(answer.done, answer.results[0].version, answer.value)
 
     async def multi_get(self, keys: Sequence[bytes]) -> list[Entry | None]:
         """Return an entry, or None, for each of up to 1,024 keys. Raises as ``get``."""
-        found: list[Entry | None] = []
-        header = KvMultiGet(namespace=self.namespace)
-        while len(found) < len(keys):
-            wanted = msgspec.msgpack.encode(keys[len(found) :])
-            body = await self._calls.ask(RequestCode.KV_MULTI_GET, header, wanted)
-            found += decode_answer(body, list[Entry | None])
-        return found
+        return await read_keys(self._calls, keys)
 
     async def batch(self, steps: Sequence[Step]) -> BatchResult:
         """Do several steps, each about another key, all or, where a condition fails, none.
 
-        Raises as ``put``.
+        Raises ``KvRejected`` where the keys are in several partitions, and as ``put``.
         """
-        answer = await self._calls.write(OpType.BATCH, encode_steps(steps))
+        keys = [step.key for step in steps]
+        chosen = partial(common_partition, keys)
+        answer = await self._calls.write_chosen(chosen, OpType.BATCH, encode_steps(steps))
         return BatchResult(answer.done, answer.results)
 
     async def prefix(
@@ -144,6 +155,7 @@ class KeyValueStore:
         cursor: bytes | None = None,
         keys_only: bool = False,
         snapshot: str | None = None,
+        partition: int | None = None,
     ) -> Page:
         """Return a page of the entries under ``prefix``, in the order of their bytes.
 
@@ -152,6 +164,10 @@ class KeyValueStore:
         begins at ``page.cursor``, and may show later changes: unless this one was asked for with
         ``snapshot="new"``, and the next with ``page.snapshot``, within a minute. Raises as
         ``get``, and ``KvCompacted`` for a snapshot that is not there any more.
+
+        Of several partitions it is a merge: what is of one partition is of one moment, and
+        ``page.positions`` has those moments. With ``partition`` it is of that one alone; a
+        snapshot of several raises ``KvRejected`` without.
         """
         header = KvScan(
             prefix=encode_key(prefix),
@@ -161,25 +177,46 @@ class KeyValueStore:
             keys_only=keys_only,
             snapshot=snapshot,
         )
-        return decode_answer(await self._calls.ask(RequestCode.KV_SCAN, header), Page)
+        return await read_page(self._calls, header, partition)
 
     async def status(self) -> NamespaceStatus:
-        """Return what there is in the namespace, and the hash of its state. Raises as ``get``."""
-        body = await self._calls.ask(RequestCode.KV_STATUS, KvStatus(self.namespace))
-        (status,) = decode_answer(body, list[NamespaceStatus])
-        return status
+        """Return what there is in the namespace, and the hash of its state. Raises as ``get``.
+
+        Of several partitions it has the sums, and a hash of their hashes.
+        """
+        return sum_of(await self.statuses())
+
+    async def statuses(self) -> list[NamespaceStatus]:
+        """Return what there is in each partition, in their order. Raises as ``get``."""
+        calls = self._calls
+        return await calls.each(
+            lambda one, of, attempts: calls.status_at(one, of, attempts=attempts)
+        )
 
     async def load(self, entries: Sequence[LoadedEntry]) -> None:
-        """Take over entries as they are, versions and times included. Raises as ``put``."""
-        await self._calls.write(OpType.LOAD, encode_load(entries))
+        """Take over entries as they are, versions and times included. Raises as ``put``.
+
+        Those of one partition are taken over together, or not at all.
+        """
+        await load_entries(self._calls, entries)
 
     async def clear(self) -> None:
-        """Delete everything in the namespace. Raises as ``put``."""
-        await self._calls.write(OpType.CLEAR, b"")
+        """Delete everything in the namespace. Raises as ``put``.
 
-    def watch(self, prefix: bytes = b"", *, position: int | None = None) -> Watch:
-        """Return the changes under ``prefix``: from ``position`` on, or from now."""
-        return Watch(self._calls, prefix, position)
+        Each partition is emptied at once; after an error some may be, and others not.
+        """
+        calls = self._calls
+        await calls.each(
+            lambda one, of, attempts: calls.write_at(one, of, OpType.CLEAR, b"", attempts=attempts)
+        )
+
+    def watch(self, prefix: bytes = b"", *, position: int | Sequence[int] | None = None) -> Watch:
+        """Return the changes under ``prefix``: from ``position`` on, or from now.
+
+        Of several partitions there is a position for each, as ``page.positions`` and
+        ``Watch.position`` have them; the changes of each partition come in its order.
+        """
+        return Watch(self._calls, self._nursery, prefix, position)
 
     def checkpoint(self, name: str) -> Checkpoint:
         """Return the checkpoint of a name."""
@@ -231,9 +268,10 @@ async def open_kv_store(
 ) -> AsyncIterator[KeyValueStore]:
     """Open the store of a namespace; leaving the block closes its connections.
 
-    The namespace is looked for at the broker that has it, by the name servers. One that nobody
+    The namespace is looked for at the brokers that have it, by the name servers. One that nobody
     has is made by the first write at ``broker``, by its name; see ``KeyValueStore.create`` for
-    where it is made without. ``name_servers``, ``credentials`` and ``tls`` are as for producers;
+    where it is made without, and for partitions. One that is elsewhere raises ``NoNamespace``.
+    ``name_servers``, ``credentials`` and ``tls`` are as for producers;
     ``timeout_s`` is how long a call is tried. Raises ``KvRejected`` for a bad namespace, and
     ``ValueError`` where there is no name server.
     """
@@ -244,14 +282,19 @@ async def open_kv_store(
     found = find_name_servers(name_servers)
     if isinstance(found, Endpoint):
         found = await fetch_name_servers(found, dial)
-    async with open_remoting_client(credentials=credentials, tls=tls, dial=dial) as client:
-        yield KeyValueStore(
-            KvCalls(
-                client,
-                found,
-                namespace=namespace,
-                broker=broker,
-                client_id=os.urandom(12).hex(),
-                timeout_s=timeout_s,
-            )
+    async with (
+        open_remoting_client(credentials=credentials, tls=tls, dial=dial) as client,
+        open_quiet_nursery() as nursery,
+    ):
+        calls = KvCalls(
+            client,
+            found,
+            namespace=namespace,
+            broker=broker,
+            client_id=os.urandom(12).hex(),
+            timeout_s=timeout_s,
         )
+        try:
+            yield KeyValueStore(calls, nursery)
+        finally:
+            nursery.cancel_scope.cancel()

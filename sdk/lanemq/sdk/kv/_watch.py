@@ -1,39 +1,55 @@
 """A watch: the changes under a prefix, one after another."""
 
-from collections import deque
-from typing import Final, final
+from collections.abc import Sequence
+from functools import partial
+from typing import final
 
-from lanemq.wire import RequestCode
-from lanemq.wire.headers import KvStatus, KvWatch
-from lanemq.wire.kv import Change, Changes, NamespaceStatus, decode_answer, encode_key
+import trio
 
-from ._calls import KvCalls
+from lanemq.wire.kv import Change
 
-WAIT_S: Final = 20.0
+from .._errors import ClientClosed
+from ._calls import KvCalls, OtherPartitions
+from ._errors import KvRejected, counted
+from ._feed import Feed
+from ._gather import gather
 
 
 @final
 class Watch:
     """The changes under a prefix, from a position on; none is left out. Made by ``watch``.
 
-    It waits for changes with a request at a time, goes on after a broker was away, and costs
-    nothing while nobody reads it. ``async for`` gives one change after another, without an end.
+    It waits for changes with a request at a time to each partition, goes on after a broker was
+    away, and costs nothing while nobody reads it. ``async for`` gives one change after another,
+    without an end; those of a partition are in its order.
     """
 
-    def __init__(self, calls: KvCalls, prefix: bytes, position: int | None) -> None:
+    def __init__(
+        self,
+        calls: KvCalls,
+        nursery: trio.Nursery,
+        prefix: bytes,
+        position: int | Sequence[int] | None,
+    ) -> None:
         self._calls = calls
+        self._nursery = nursery
         self._prefix = prefix
-        self._position = position
-        self._index = 0
-        self._read: deque[Change] = deque()
+        given = (position,) if isinstance(position, int) else position
+        self._begin = None if given is None else tuple(given)
+        self._feeds: list[Feed] = []
+        self._turn = 0
+        self._errors: list[Exception] = []
+        self._arrived = trio.Event()
 
     @property
-    def position(self) -> int | None:
+    def position(self) -> int | tuple[int, ...] | None:
         """The position to go on from, for another ``watch``; None before the first change.
 
-        Of a change of a batch it is that of the whole batch, whose other changes come again.
+        Of a change of a batch it is that of the whole batch, whose other changes come again. Of
+        several partitions it has the position of each.
         """
-        return self._read[0].position if self._read else self._position
+        positions = tuple(feed.position for feed in self._feeds) or self._begin
+        return positions[0] if positions and len(positions) == 1 else positions
 
     def __aiter__(self) -> "Watch":
         return self
@@ -41,30 +57,85 @@ class Watch:
     async def __anext__(self) -> Change:
         """Return the next change, as soon as there is one.
 
-        Raises ``KvCompacted`` where it is not known any more, and as ``KeyValueStore.get``.
+        Raises ``KvCompacted`` where it is not known any more, ``KvRejected`` where it was not
+        given a position for each partition, and as ``KeyValueStore.get``.
         """
-        while not self._read:
-            await self._fill()
-        return self._read.popleft()
+        while True:
+            if not self._feeds:
+                self._feeds = await self._calls.of_all(self._begun)
+            for feed in self._feeds:
+                if not feed.changes and not feed.is_asking and not self._errors:
+                    self._ask(feed)
+            change = self._taken()
+            if change is not None:
+                return change
+            if self._errors:
+                self._raise(self._errors.pop(0))
+                continue
+            await self._arrived.wait()
 
     def _give_back(self, change: Change) -> None:
         """Have a change come again, which nobody has seen."""
-        self._read.appendleft(change)
+        self._feeds[change.partition].changes.appendleft(change)
 
-    async def _fill(self) -> None:
-        calls = self._calls
-        if self._position is None:
-            body = await calls.ask(RequestCode.KV_STATUS, KvStatus(calls.namespace))
-            (status,) = decode_answer(body, list[NamespaceStatus])
-            self._position = status.position
-        header = KvWatch(
-            position=self._position,
-            index=self._index,
-            prefix=encode_key(self._prefix),
-            namespace=calls.namespace,
-            wait_millis=int(WAIT_S * 1000),
-        )
-        body = await calls.ask(RequestCode.KV_WATCH, header, wait_s=WAIT_S)
-        found = decode_answer(body, Changes)
-        self._position, self._index = found.next_position, found.next_index
-        self._read.extend(found.changes)
+    def _taken(self) -> Change | None:
+        """Take a change, of one partition after the other: none waits for a busy one."""
+        count = len(self._feeds)
+        for number in range(self._turn, self._turn + count):
+            feed = self._feeds[number % count]
+            if feed.changes:
+                self._turn = (number + 1) % count
+                return feed.changes.popleft()
+        return None
+
+    def _ask(self, feed: Feed) -> None:
+        if self._nursery.cancel_scope.cancel_called:
+            raise ClientClosed("store")
+        feed.is_asking = True
+        # In a task of its own: a request that waits at the broker keeps its place there until it
+        # is answered, so it goes on when another partition has a change, or the reader goes.
+        self._nursery.start_soon(self._fill, feed)
+
+    async def _fill(self, feed: Feed) -> None:
+        try:
+            await feed.fill()
+        except Exception as error:
+            if any(one is feed for one in self._feeds):
+                self._errors.append(error)
+        finally:
+            feed.is_asking = False
+            arrived, self._arrived = self._arrived, trio.Event()
+            arrived.set()
+
+    def _raise(self, error: Exception) -> None:
+        if not isinstance(error, OtherPartitions):
+            raise error
+        if any(feed.was_answered for feed in self._feeds):
+            raise KvRejected(
+                f"the namespace has been made anew, and had {counted(len(self._feeds))}: "
+                "watch it from the beginning"
+            )
+        self._feeds, self._errors = [], []  # they were asked as many as name servers know of
+
+    async def _begun(self, partitions: int) -> list[Feed]:
+        positions = self._begin
+        if positions is None:
+            positions = await self._now(partitions)
+        elif len(positions) != partitions:
+            why = (
+                f"the namespace has {counted(partitions)}: a watch of it goes on from as many "
+                f"positions, as page.positions has them, and not from {len(positions)}"
+            )
+            await self._calls.refuse(partitions, KvRejected(why))
+        return [
+            Feed(self._calls, self._prefix, partition, partitions, position)
+            for partition, position in enumerate(positions)
+        ]
+
+    async def _now(self, partitions: int) -> tuple[int, ...]:
+        calls, attempts = self._calls, self._calls.attempts()
+        asked = [
+            partial(calls.status_at, partition, partitions, attempts=attempts.fork())
+            for partition in range(partitions)
+        ]
+        return tuple(status.position for status in await gather(asked))

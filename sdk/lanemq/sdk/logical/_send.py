@@ -31,14 +31,14 @@ LOOK_INTERVAL_S: Final = 0.1
 """Interval of looks for the place of a new segment, while messages go to it."""
 
 Transmit = Callable[[TopicRoute, MessageQueue, Segment, float], Awaitable[tuple[Frame, str]]]
-"""Makes one request to the real queue of a segment: the answer, which may be a refusal, and whose
-it is."""
+"""Sends one request to the real queue of a segment; returns the answer, which may be a refusal, and
+the address that gave it."""
 Read = Callable[[Frame, MessageQueue, str], SendResult]
-"""Makes the result for that queue of the answer of another one."""
+"""Makes the result for a logical queue from the answer for a real one."""
 
 
 def mark(frame: Frame, segment: Segment) -> None:
-    """Say in a send which segment it is for, and that its answer may be a redirect."""
+    """Name in a send the segment that it is for, and allow its answer to be a redirect."""
     fields = frame.fields
     fields["f"] = str(int(fields["f"]) | LOGICAL_QUEUE_FLAG)
     fields[SEGMENT_FIELD] = segment.meant

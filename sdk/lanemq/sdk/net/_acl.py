@@ -28,7 +28,7 @@ class Credentials:
     secret_key: str = field(repr=False)
     """Signs requests and never travels."""
     security_token: str | None = field(default=None, repr=False)
-    """Of temporary accounts; travels with every request and is signed."""
+    """Token of temporary accounts; travels with every request and is signed."""
 
     def __post_init__(self) -> None:
         if not self.access_key or not self.secret_key:
@@ -36,7 +36,7 @@ class Credentials:
 
 
 def sign(frame: Frame, credentials: Credentials) -> Frame:
-    """``frame`` with the fields that show who sends it."""
+    """Return ``frame`` with the fields that show who sends it."""
     fields = {**frame.fields, ACCESS_KEY_FIELD: credentials.access_key}
     if credentials.security_token is not None:
         fields[SECURITY_TOKEN_FIELD] = credentials.security_token

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Final, final
 
 SlowBrokerPauses = Sequence[tuple[float, float]]
-"""(from this latency on, leave aside for so long), both in seconds, latencies ascending."""
+"""Pairs (latency, pause), in seconds, latencies ascending: a broker that took this long is left
+aside for so long."""
 
 JAVA_PAUSES: Final = (
     (0.55, 30.0),
@@ -25,7 +26,7 @@ class LatencyFaults:
 
     def __init__(self, pauses: SlowBrokerPauses = JAVA_PAUSES) -> None:
         self._pauses = tuple(pauses)
-        self._brokers: dict[str, tuple[float, float]] = {}  # latency, back from when
+        self._brokers: dict[str, tuple[float, float]] = {}  # latency, time when it is used again
         self._turn = 0
 
     def pause_s(self, latency_s: float) -> float:
@@ -37,11 +38,11 @@ class LatencyFaults:
         return pause_s
 
     def record(self, broker_name: str, latency_s: float, now_s: float) -> None:
-        """A send to ``broker_name`` succeeded after ``latency_s``."""
+        """Note that a send to ``broker_name`` succeeded after ``latency_s``."""
         self._brokers[broker_name] = latency_s, now_s + self.pause_s(latency_s)
 
     def record_failure(self, broker_name: str, latency_s: float, now_s: float) -> None:
-        """A send to ``broker_name`` failed after ``latency_s``."""
+        """Note that a send to ``broker_name`` failed after ``latency_s``."""
         self._brokers[broker_name] = latency_s, now_s + self.pause_s(FAILURE_LATENCY_S)
 
     def is_available(self, broker_name: str, now_s: float) -> bool:

@@ -26,7 +26,7 @@ Dial = Callable[[str, int], Awaitable[trio.abc.Stream]]
 """Opens a stream to (host, port); raises OSError."""
 
 Serve = Callable[["Link", Frame], Awaitable[None] | None]
-"""Takes a request that the server sent. What it returns to be awaited runs in a task."""
+"""Handles a request that the server sent. An awaitable that it returns runs in a task."""
 
 RECEIVE_BYTES = 65_536
 # A writer that is this far behind makes callers wait: a stalled server must not fill memory.
@@ -94,7 +94,7 @@ class Link:
                 reason = f"cannot connect within {connect_timeout_s:g} s"
                 return
             except OSError as error:
-                cause = error.__cause__  # trio's own words leave out why
+                cause = error.__cause__  # trio's own text leaves out the reason
                 reason = f"cannot connect: {cause if isinstance(cause, OSError) else error}"
                 return
             if isinstance(stream, trio.SocketStream):
@@ -105,7 +105,7 @@ class Link:
                 nursery.start_soon(self._write_loop)
                 nursery.start_soon(self._calls.watch)
                 reason = await self._read_loop(nursery)
-                self.break_off(reason)  # before the writer, which knows less of it, fails as well
+                self.break_off(reason)  # before the writer fails, which knows less
                 nursery.cancel_scope.cancel()
         finally:
             self.break_off(reason)
@@ -175,7 +175,7 @@ class Link:
                 self._drained.unpark_all()
                 await self._writer.park()
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            # The reader may have been told why.
+            # The reader may know the reason.
             await trio.lowlevel.cancel_shielded_checkpoint()
             self.break_off(f"the connection broke: {why_broken(error)}")
 
@@ -269,7 +269,7 @@ class Link:
         raise RequestTimedOut(self.address, frame.code, timeout_s)
 
     def break_off(self, reason: str) -> None:
-        """Refuse further use and wake everyone who waits. Idempotent."""
+        """Refuse further use and wake every caller that waits. Idempotent."""
         if self.broken is not None:
             return
         self.broken = reason

@@ -1,7 +1,7 @@
 """Routes of topics, from the name servers, kept fresh.
 
 One name server is asked at a time, the same one until it fails; all of them hold the same
-routes sooner or later. What was learned is kept while name servers are away.
+routes sooner or later. Known routes are kept while name servers are away.
 Source: RocketMQ 4.9.8, MQClientInstance, NettyRemotingClient.getAndCreateNameserverChannel.
 """
 
@@ -35,7 +35,7 @@ LOGGER = get_logger("lanemq.sdk.routes")
 Discover = Callable[[], Awaitable[tuple[str, ...]]]
 
 RouteListener = Callable[[str], None]
-"""Told the name of a topic whose queues or brokers changed, or that is wanted from now on."""
+"""Called with the name of a topic whose queues or brokers changed, or that is wanted."""
 
 
 @final
@@ -65,7 +65,7 @@ class NameServers:
         self._current = ""  # the one that is asked first
 
     async def refresh(self) -> None:
-        """Find the addresses anew. What is known stays where that fails, and the error says why."""
+        """Find the addresses anew. If that fails, the known ones stay, and the error says why."""
         assert self._discover is not None
         async with self._discovering:
             found = await self._discover()
@@ -74,7 +74,8 @@ class NameServers:
             self.addresses = found
 
     async def call(self, frame: Frame) -> Frame:
-        """The first answer. Raises ``RefusedByBroker``, or the last failure if none answers."""
+        """Return the first answer. Raises ``RefusedByBroker``, or the last failure if none
+        answers."""
         if not self.addresses:
             await self.refresh()
         addresses = self.addresses
@@ -150,7 +151,7 @@ class Routes:
         return self._routes.get(topic)
 
     def brokers(self) -> dict[str, dict[int, str]]:
-        """Every broker of a known route: name -> id (0 is the master) -> address."""
+        """Return every broker of a known route: name -> id (0 is the master) -> address."""
         brokers: dict[str, dict[int, str]] = {}
         for route in self._routes.values():
             for name, addresses in route.brokers.items():
@@ -175,7 +176,7 @@ class Routes:
         return addresses[min(addresses)]
 
     async def find_for_send(self, topic: str) -> TopicRoute:
-        """The route to send by; for a topic that does not exist, that of the default topic.
+        """Return the route to send by; for a topic that does not exist, that of the default topic.
 
         Raises ``NoRoute`` if nothing can be sent to, ``BrokerUnreachable`` or
         ``RequestTimedOut`` if no name server answers.
@@ -223,7 +224,7 @@ class Routes:
         lock = self._locks.get(topic)
         if lock is None:
             lock = self._locks[topic] = trio.Lock()
-        if lock.locked():  # someone asks already: what they learn is as fresh
+        if lock.locked():  # another task asks already: its answer is as fresh
             async with lock:
                 return False
         async with lock:
@@ -238,7 +239,7 @@ class Routes:
         return True
 
     def redirected(self, topic: str, redirect: Redirect) -> None:
-        """Learn from a broker how the segments of a logical queue are by now."""
+        """Learn the present segments of a logical queue from a broker."""
         route = self._routes.get(topic)
         if route is None or route.chains is None:
             return
@@ -246,7 +247,7 @@ class Routes:
         for segment in (redirect.current, redirect.following):
             chains = chains.put_segment(segment)
             if segment.broker_name not in brokers and segment.broker_address is not None:
-                # New here; the name server says the rest with the next look.
+                # New here; the next look-up at the name server brings the rest.
                 brokers[segment.broker_name] = {MASTER_ID: segment.broker_address}
         self._keep(with_chains(replace(route, brokers=brokers), chains))
 

@@ -31,11 +31,11 @@ class Consumption:
     error: BaseException | None = None
     """Its exception, for ``after``; a cancellation if it took too long, or the consumer ends."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """For hooks to leave something from ``before`` to ``after``."""
+    """Place for hooks to leave something from ``before`` to ``after``."""
 
     @property
     def succeeded(self) -> bool:
-        """Return whether the messages are settled, as far as the listener is concerned."""
+        """True if the messages are settled, as far as the listener is concerned."""
         return self.error is None and self.outcome in (None, Outcome.SUCCESS)
 
 

@@ -38,7 +38,7 @@ class SendAttempt:
     messages: tuple[Message, ...]
     """The messages that are sent: more than one in a batch."""
     message_ids: tuple[str, ...]
-    """Their unique keys."""
+    """The unique keys of the messages."""
     kind: SendKind
     queue: MessageQueue
     """The queue they go to."""
@@ -47,7 +47,7 @@ class SendAttempt:
     started_ms: int
     """Milliseconds since 1970."""
     oneway: bool = False
-    """No answer is awaited; ``result`` stays None."""
+    """True if no answer is awaited; ``result`` stays None."""
     cost_ms: int = 0
     """Milliseconds until the outcome."""
     result: SendResult | None = None
@@ -55,7 +55,7 @@ class SendAttempt:
     error: BaseException | None = None
     """The error, for ``after``; may be a cancellation."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """For hooks to leave something from ``before`` to ``after``."""
+    """Place for hooks to leave something from ``before`` to ``after``."""
 
 
 SendWatch = Callable[[SendAttempt], Awaitable[None] | None]
@@ -75,14 +75,14 @@ class SendHook:
 
 
 async def call_before(hooks: Sequence[SendHook], attempt: SendAttempt) -> None:
-    """Call what is to be called before ``attempt``."""
+    """Call the hooks that come before ``attempt``."""
     for hook in hooks:
         if hook.before is not None:
             await call_hook(hook.before, attempt)
 
 
 async def call_after(hooks: Sequence[SendHook], attempt: SendAttempt) -> None:
-    """Call what is to be called after ``attempt``."""
+    """Call the hooks that come after ``attempt``."""
     for hook in hooks:
         if hook.after is not None:
             await call_hook(hook.after, attempt)

@@ -36,7 +36,7 @@ REPLY: Final = "reply"
 
 @final
 class Outgoing(msgspec.Struct, gc=False):
-    """Everything of a send request but queue and time."""
+    """A send request without queue and time."""
 
     topic: str
     message_id: str
@@ -50,18 +50,19 @@ class Outgoing(msgspec.Struct, gc=False):
     source: Message | Sequence[Message] = ()
     """The message it was made of, for hooks; nothing where it is not an application's."""
     is_timed: bool = False
-    """Whether the broker has to know the timers of 5.x."""
+    """True if the broker has to know the timers of 5.x."""
     plain: bytes | None = None
     """The body before compression, where its kind depends on the broker; see ``compress_for``."""
     asks_version: bool = False
-    """Whether the broker's version has to be known before it is sent."""
+    """True if the broker's version has to be known before the message is sent."""
     span: Any = None
     """OpenTelemetry's, begun already; None without telemetry."""
 
     def frame(
         self, group: str, queue: MessageQueue, options: ProducerOptions, now_ms: int, flag: int
     ) -> Frame:
-        """The request for ``queue``. Field names are letters: see spec of request code 310."""
+        """Return the request for ``queue``. Field names are letters: see spec of request code
+        310."""
         fields = {
             "a": group,
             "b": in_namespace(options.client.namespace, self.topic),
@@ -82,7 +83,7 @@ class Outgoing(msgspec.Struct, gc=False):
         return Frame(self.code, 0, flag, fields, self.body)
 
     def compress_for(self, version: int, options: ProducerOptions) -> None:
-        """Make the body what a broker of ``version`` is sent."""
+        """Compress the body in the way that a broker of ``version`` knows."""
         assert self.plain is not None
         kind = options.compression if version >= Version.V5_0_0 else Compression.ZLIB
         if self.sys_flag & SysFlag.COMPRESSION_MASK == KINDS[kind]:  # as for the last attempt
@@ -92,12 +93,12 @@ class Outgoing(msgspec.Struct, gc=False):
         self.sys_flag |= flags
 
     def add_property(self, name: str, value: str) -> None:
-        """Give it a property that applications may not set themselves."""
+        """Add a property that applications may not set themselves."""
         self.properties += f"{name}\x01{value}\x02"
 
 
 def properties_text(message: Message, unique_key: str) -> str:
-    """The property string of ``message``. Raises ``MessageRejected``."""
+    """Return the property string of ``message``. Raises ``MessageRejected``."""
     text = f"{Property.UNIQ_KEY}\x01{unique_key}\x02"
     if message.tags:
         _check_text("tags", message.tags)
@@ -129,7 +130,7 @@ def properties_text(message: Message, unique_key: str) -> str:
 
 
 def _timer_text(message: Message) -> str:
-    """The property that asks a 5.x broker to hold ``message`` back."""
+    """Return the property that asks a 5.x broker to hold ``message`` back."""
     ways = (message.delay_level or None, message.delay_s, message.deliver_at_ms)
     if sum(way is not None for way in ways) > 1:
         raise MessageRejected("give one of delay_level, delay_s and deliver_at_ms")

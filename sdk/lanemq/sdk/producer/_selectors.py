@@ -15,7 +15,7 @@ from .._errors import InvalidName, WrongUse
 from .._messages import Message
 
 QueueSelector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
-"""Takes the queues of the topic, sorted by broker and id, and the message; gives one of them."""
+"""Chooses one of a topic's queues, sorted by broker and id, for the message."""
 
 Target = MessageQueue | QueueSelector
 """The way to the queue: the queue itself, or a chooser."""
@@ -30,7 +30,7 @@ LONG_BITS: Final = 64
 @final
 @dataclass(frozen=True, slots=True)
 class HashSelector:
-    """Gives all messages of one key to one queue, so that they keep their order.
+    """Sends all messages of one key to one queue, so that they keep their order.
 
     A key goes to the queue a Java producer with ``SelectMessageQueueByHash`` would choose: texts
     hash as ``String``, numbers as ``Integer``, or as ``Long`` where they need one. When the
@@ -59,14 +59,14 @@ def _java_hash_code(key: str | int) -> int:
 
 
 def select_randomly(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
-    """A `QueueSelector` that takes any queue, each as likely as the next."""
+    """Return a `QueueSelector` that takes any queue, each as likely as the next."""
     return random.choice(queues)
 
 
 def target_of(
     queue: Target | None, queue_key: str | int | None, message: Message
 ) -> MessageQueue | Select | None:
-    """Return what a caller of the producer asked for, in the form that its sender takes.
+    """Return the target that a caller of the producer asked for, in the form that its sender takes.
 
     Raises ``WrongUse`` or ``InvalidName`` where it makes no sense; so does the selection.
     """

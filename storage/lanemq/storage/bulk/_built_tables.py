@@ -1,6 +1,6 @@
 """Sorted tables that others made of parts of the log, for a conversion to take in.
 
-Whoever makes them may do so in many processes at once: a part needs nothing of those before it.
+They may be made in many processes at once: a part needs nothing of those before it.
 What does depend on them is judged when tables are taken in: whether a queue goes on where the part
 before left it. Where it does not, or where offsets within a part do not follow each other, its
 neighbours judge (ADR 031): the conversion reads that part itself.
@@ -75,7 +75,7 @@ class BuiltTable:
     rows: int
     queues: list[BuiltQueue]
     is_even: bool = True
-    """Whether the offsets of each queue follow each other. Where they do not there is no file."""
+    """True if the offsets of each queue follow each other. Otherwise there is no file."""
 
     def follows(self, ends: Mapping[tuple[bytes, int], int]) -> bool:
         """Return whether each queue goes on behind its newest message so far, by offset in

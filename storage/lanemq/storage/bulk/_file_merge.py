@@ -33,7 +33,7 @@ class Merged:
     blanks: int = 0
     """Blank slots that were made, or found where rows are missing: the log may have more."""
     gaps: list[tuple[int, int]] = field(default_factory=list)
-    """Their ranges, without the end."""
+    """The ranges of the gaps, without the end."""
 
 
 @final

@@ -62,7 +62,7 @@ class FilesBuild:
         self._trusted = found.log_begin
         cover = known.found.rocksdb if known.found is not None else None
         self._may_be_late = cover is None or cover.begin > found.log_begin
-        """Whether messages older than a queue's first row may lack rows."""
+        """True if messages older than a queue's first row may lack rows."""
         self._deleted = known.deleted
         places = Places(multi_dispatch=True, deleted=known.deleted)
         self._derivation = Derivation(places, TagsCodes(delays_ms))
@@ -197,7 +197,7 @@ class FilesBuild:
         elif (topic, queue_id) not in self._survey.queues and not (self._may_be_late and begin):
             self._oldest[topic, queue_id] = first.log_position
         else:
-            self._oldest[topic, queue_id] = 0  # neither tells what is older
+            self._oldest[topic, queue_id] = 0  # neither side shows the older messages
         queue = self._open_queue(topic, queue_id)
         if self._may_be_late and 0 < begin < (queue.file_begin if queue.end else begin + 1):
             # Older messages that the rows lack need slots before them: all comes from the log.

@@ -1,6 +1,6 @@
 """The crash marker, which makes a store look crashed while its queue files are written.
 
-Whoever opens it meanwhile, after the conversion was killed, finds the file ``abort`` and a
+A broker that opens it after the conversion was killed finds the file ``abort`` and a
 checkpoint that vouches for no unit, and so makes all queue files anew from the log, as any broker
 does after a crash. The conversion notes in ``abort`` how to put things back.
 Source of what a broker does: RocketMQ 4.9.8, CommitLog.recoverAbnormally.
@@ -40,7 +40,7 @@ class CrashMarker:
         self._checkpoint = root / "checkpoint"
         found = self._found()
         self.is_ours = found is not None
-        """Whether a conversion was killed in the middle, and no broker has run since."""
+        """True if a conversion was killed in the middle, and no broker has run since."""
         self._note = found or self._new()
 
     def _found(self) -> _Note | None:
@@ -67,7 +67,7 @@ class CrashMarker:
 
     @property
     def was_clean(self) -> bool:
-        """Whether the last broker closed the store cleanly."""
+        """True if the last broker closed the store cleanly."""
         return self._note.was_clean
 
     def begin(self) -> None:

@@ -73,7 +73,7 @@ class RowsBuild:
         self._shared = SharedUnits(found, workers, temporary / f"parts-{os.getpid()}")
         self._from_proven_files: list[tuple[int, int]] = []
         self.has_changed = False
-        """Whether the result differs from what was there before."""
+        """True if the result differs from what was there before."""
         self._delays_ms = delays_ms
         places = Places(multi_dispatch=True, deleted=self._known.deleted)
         self._derivation = Derivation(places, TagsCodes(delays_ms))
@@ -189,7 +189,7 @@ class RowsBuild:
             try:
                 self._convert_files(begin, end)
             except UnitsDamaged as error:
-                # Only its text: who keeps the error keeps the database open.
+                # Only its text: a reference to the error would keep the database open.
                 LOGGER.warning("the log from %d to %d is read itself: %s", begin, end, str(error))
             else:
                 return end

@@ -21,7 +21,7 @@ from ._sorted_table import SortedTable
 from ._survey import Survey
 
 SHARED_FROM_UNITS: Final = 1_000_000
-"""Another process takes about as long to start as these to be converted by halves."""
+"""Number of units whose half is converted in about the time that another process takes to start."""
 QUEUE_UNITS_MIN: Final = 1000
 """Units of a queue, on average: looking up what a window has of it costs as much as ten."""
 PART_UNITS_MIN: Final = 65_536
@@ -68,7 +68,7 @@ class SharedUnits:
         count = sum(queue.end - queue.min for queue in found.queues.values())
         least = max(SHARED_FROM_UNITS, QUEUE_UNITS_MIN * len(found.queues))
         self.is_worth_it = workers.jobs > 1 and count >= least
-        """Whether there is so much to do that other processes are a gain."""
+        """True if there is so much to do that other processes are a gain."""
 
     def make_tables(self, units: FileUnits, begin: int, end: int) -> MadeTables:
         """Make tables of a window of the log, a part of one of its files.

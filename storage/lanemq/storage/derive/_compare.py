@@ -16,15 +16,15 @@ class Verdict(enum.Enum):
     """The result for one unit, ``found`` where ``wanted`` should be."""
 
     SAME = enum.auto()
-    """It leads to the same message, with the same tags code or one that is as good."""
+    """Leads to the same message, with the same tags code or an equivalent one."""
     ABSENT = enum.auto()
     """The run ends before it."""
     BLANK = enum.auto()
-    """It stands for a message that is gone, or nothing was written there."""
+    """Stands for a message that is gone, or nothing was written there."""
     MOVED = enum.auto()
-    """It leads to something else."""
+    """Leads to something else."""
     TAGS = enum.auto()
-    """It leads to the same message, with another tags code."""
+    """Leads to the same message, with another tags code."""
 
 
 def same_units(one: Data, other: Data) -> int:
@@ -32,7 +32,7 @@ def same_units(one: Data, other: Data) -> int:
     if one == other:
         return len(one) // UNIT_BYTES
     low, high = 0, min(len(one), len(other)) // UNIT_BYTES
-    while low < high:  # the longest common prefix, by halves
+    while low < high:  # the longest common prefix, by binary search
         middle = (low + high + 1) // 2
         if one[: middle * UNIT_BYTES] == other[: middle * UNIT_BYTES]:
             low = middle

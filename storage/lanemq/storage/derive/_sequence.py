@@ -24,10 +24,10 @@ RUN_MIN: Final = 3
 """Fewest messages that prove a way back although none of them follows another one."""
 
 Expected = Callable[[DerivedUnit], tuple[int, int] | None]
-"""The first unit seen of a queue -> what an index of the queue has before it in the log: the offset
-behind that message, and its log position; None where nothing is known."""
+"""Maps the first unit seen of a queue to what an index of the queue has before it in the log: the
+offset behind that message, and its log position; None where nothing is known."""
 IsKnown = Callable[[DerivedUnit], bool]
-"""Whether an index has this very message in this slot."""
+"""Returns True if an index has this very message in this slot."""
 OnDamaged = Callable[[DerivedUnit, int | None], None]
 """Takes a unit whose offset is damaged, and the slot to be left for it, where one is missing."""
 
@@ -99,7 +99,7 @@ class Sequences:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether any unit is held back."""
+        """True while any unit is held back."""
         return bool(self._waiting)
 
     @property
@@ -211,7 +211,7 @@ class Sequences:
             self._on_damaged(unit, None)
 
     def _settle(self, queue: _Queue) -> list[DerivedUnit]:
-        """Decide about what is held back by itself: nothing more is known.
+        """Decide about held-back units by themselves: nothing more is known.
 
         What goes on does so as far as the log has room. What goes back, and would hide all
         messages between, does so for a queue that begins anew, at 0; for several messages that

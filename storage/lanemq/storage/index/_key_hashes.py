@@ -16,7 +16,8 @@ LENGTHS: Final = tuple(b"\xff%d" % size for size in range(TAIL + 1))
 """Stand for the beginning of a key that is not longer than its end."""
 HEADS_MAX: Final = 1 << 14
 HEAD_BYTES_MAX: Final = 255
-"""Longer beginnings are hashed anew: what is remembered must not grow with what peers send."""
+"""Length of the longest beginning whose hash is remembered: memory must not grow with what peers
+send."""
 FEW: Final = 5
 """Number of keys up to which it is quicker to hash each by itself."""
 

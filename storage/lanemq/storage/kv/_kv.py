@@ -8,26 +8,22 @@ durable unasked. The log's files are kept until the states need them no more.
 
 import errno
 import logging
-from collections.abc import Callable, Iterable
-from typing import Final, TypeVar, TypeVarTuple, final
+from collections.abc import Callable
+from typing import Final, final
 
 import trio
 
-from lanemq.wire.kv import kv_namespace, kv_topic
-
 from .._config import StoreConfig
-from .._errors import StartRefused
 from .._files import Files
 from ..log._commit_log import CommitLog
 from ..log._flusher import Flusher
 from ..log._messages import Appended
 from ..log._reader import Reader
-from ._engine import Engine, Table
-from ._log import QUEUE_ID, QueueLog, log_record
+from ._engine import Engine
+from ._kept import KeptStates
+from ._log import log_record
 from ._memory import MemoryEngine
-from ._opening import EngineOpener
 from ._outcomes import Outcome
-from ._state import State
 
 LOGGER = logging.getLogger(__name__)
 FLUSH_BYTES: Final = 16 << 20
@@ -35,19 +31,15 @@ FLUSH_BYTES: Final = 16 << 20
 DIRTY_BYTES_MAX: Final = 64 << 20
 """Bytes of changes, not durable yet, beyond which no write is taken."""
 SLICE: Final = 256
+HELD_S: Final = 0.002
+"""Seconds until another look whether a flush still holds back what is dispatched."""
 
 Applied = Callable[[str, list[tuple[int, Outcome]]], None]
-_T = TypeVar("_T")
-_Ts = TypeVarTuple("_Ts")
-
-
-async def _here(do: Callable[[*_Ts], _T], *given: *_Ts) -> _T:
-    return do(*given)
 
 
 @final
 class KvStates:
-    """The states of all namespaces of a store. No method waits but those that are async."""
+    """The states of all partitions of a store. No method waits but those that are async."""
 
     def __init__(
         self,
@@ -62,92 +54,52 @@ class KvStates:
     ) -> None:
         self._config = config
         self._log = log
-        self._reader = reader
         self._flusher = flusher
         self._dispatched_end = dispatched_end
-        self._opener = EngineOpener(config, files=files, clock_ms=clock_ms)
-        self._makes_one = trio.Lock()
-        self._engine: Engine | None = None
-        self._by_topic: dict[str, str] = {}
-        self.states: dict[str, State] = {}
-        """Namespace -> state."""
-        self.logs: dict[str, QueueLog] = {}
-        """Namespace -> its log."""
-        self._behind: set[str] = set()
+        self.kept = KeptStates(
+            config,
+            files=files,
+            clock_ms=clock_ms,
+            reader=reader,
+            engine_opened=self._engine_opened,
+        )
+        """The states as such: where partitions come and go."""
+        self.states = self.kept.states
+        """Name of the partition -> state."""
+        self._queues = self.kept.queues
+        self.logs = self._queues.logs
+        """Name of the partition -> its log, or the part of it that is here."""
+        self._behind = self.kept.behind
+        self.load = self.kept.load
+        self.make = self.kept.make
         self._held: dict[str, list[Appended]] | None = None
         self._one_at_a_time = trio.Lock()
         self._needed_from = 0
         self.on_applied: list[Applied] = []
-        """Callbacks for records that were applied: the namespace, and positions with outcomes."""
+        """Callbacks for records that were applied: the partition, and positions with outcomes."""
         self.on_behind: list[Callable[[str], None]] = []
-        """Callbacks for a namespace whose records cannot be applied now, and wait in the log."""
+        """Callbacks for a partition whose records cannot be applied now, and wait in the log."""
 
-    # The start
+    @property
+    def _engine(self) -> Engine | None:
+        return self.kept.engine
 
-    def load(self, queues: Iterable[tuple[str, int]]) -> None:
-        """Open the states of the namespaces that there are, by their rows or by their queues.
+    def _engine_opened(self) -> None:
+        self._needed_from = self._dispatched_end()
 
-        Raises ``StartRefused``, ``StoreCorrupted``, ``StoreLocked``, ``ConfigInvalid`` and
-        ``OSError``.
-        """
-        named = [kv_namespace(topic) for topic, queue_id in queues if queue_id == QUEUE_ID]
-        names = {name for name in named if name}
-        if not names and not self._opener.has_files:
-            return
-        engine = self._engine = self._opener.open()
-        for name in sorted(names.union(engine.names())):
-            state = self._add(name, engine.table(name))
-            begin, end = self.logs[name].bounds()
-            if state.meta.next > end:
-                raise StartRefused(
-                    f"the keys of namespace {name} have {state.meta.next} records of their log "
-                    f"in them, but the log has {end}: bring back the log that belongs to "
-                    f"{self._opener.directory}; or move that directory away, and they are made "
-                    "anew from the log, as far as it goes back"
-                )
-            if state.meta.next < begin and not state.meta.lost:
-                LOGGER.critical(
-                    "the keys of namespace %s are lost: records %d to %d are neither in %s nor "
-                    "in the log; nothing of it is served: bring back that directory from a copy",
-                    name,
-                    state.meta.next,
-                    begin,
-                    self._opener.directory,
-                )
-            if state.meta.next < begin:
-                state.mark_lost(begin)
-            if state.meta.next < end:
-                self._behind.add(name)
-
-    def _add(self, name: str, table: Table) -> State:
-        state = self.states[name] = State(table)
-        self.logs[name] = QueueLog(self._reader, name)
-        self._by_topic[kv_topic(name)] = name
-        return state
-
-    async def make(self, name: str) -> State:
-        """Return the state of a namespace, which is made if it is missing.
-
-        The first one makes the database, in a thread: files are synced a dozen times for it.
-        Raises ``OSError``, ``StoreError``.
-        """
-        async with self._makes_one:
-            state = self.states.get(name)
-            if state is not None:
-                return state
-            in_thread = trio.to_thread.run_sync if self._opener.is_slow else _here
-            if self._engine is None:
-                engine = await in_thread(self._opener.open)
-                self._needed_from = self._dispatched_end()
-                self._engine = engine
-            return self._add(name, await in_thread(self._engine.table, name))
+    # Following the logs
 
     async def catch_up(self) -> None:
         """Apply what is in the logs and not in the states. Raises ``OSError``,
         ``StoreUnwritable``."""
         for name in sorted(self._behind):
             taken = 0
-            while not self._catch_up_some(name):
+            while name in self._behind:
+                if self._held is not None:  # what is applied now may not become durable
+                    await trio.sleep(HELD_S)
+                    continue
+                if self._catch_up_some(name):
+                    break
                 taken += SLICE
                 if self.wants_flush:
                     await self.flush()
@@ -178,28 +130,19 @@ class KvStates:
 
     def take(self, dispatched: list[Appended]) -> None:
         """Apply those of the dispatched records that are operations."""
-        names = self._by_topic
-        if not names:
+        if not self.states:
             return
-        found: dict[str, list[Appended]] = {}
-        for message in dispatched:
-            if message.queue.topic in names and message.is_queued:
-                found.setdefault(names[message.queue.topic], []).append(message)
-        for name, messages in found.items():
+        for name, messages in self._queues.of(dispatched).items():
             if self._held is not None:
                 self._held.setdefault(name, []).extend(messages)
             else:
                 self._apply(name, messages)
 
     def _apply(self, name: str, messages: list[Appended]) -> None:
-        state = self.states[name]
-        messages = [message for message in messages if message.queue.queue_id == QUEUE_ID]
-        if not messages:
-            return
-        if name in self._behind or messages[0].queue_offset != state.meta.next:
-            self._fell_behind(
-                name, f"record {state.meta.next} is next, and not {messages[0].queue_offset}"
-            )
+        state, shift = self.states[name], self._queues.shift(name)
+        position = messages[0].queue_offset + shift
+        if name in self._behind or position != state.meta.next:
+            self._fell_behind(name, f"record {state.meta.next} is next, and not {position}")
             return
         outcomes = []
         try:
@@ -207,7 +150,7 @@ class KvStates:
                 data = self._log.read(message.log_position, message.size_bytes)
                 if data is None:
                     raise OSError(errno.EIO, "the log cannot be read")
-                record = log_record(message.queue_offset, data)
+                record = log_record(message.queue_offset + shift, data)
                 outcomes.append((record.position, state.apply(record)))
             state.write()
         except OSError as error:
@@ -240,7 +183,7 @@ class KvStates:
         return bool(self._behind)
 
     def why_refused(self, name: str, *, grows: bool = True) -> str:
-        """Return the reason why a namespace takes no writes now; empty where it does.
+        """Return the reason why a partition takes no writes now; empty where it does.
 
         ``grows``: whether the write may add to what is kept.
         """
@@ -292,7 +235,8 @@ class KvStates:
             finally:
                 held, self._held = self._held, None
                 for name, messages in held.items():
-                    self._apply(name, messages)
+                    if name in self.states:
+                        self._apply(name, messages)
             await finish()
             self._needed_from = needed
 
@@ -303,8 +247,4 @@ class KvStates:
 
     def close(self) -> None:
         """Close the engine. Raises ``OSError``."""
-        self.states.clear()
-        self._by_topic.clear()
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            engine.close()
+        self.kept.close()

@@ -11,9 +11,9 @@ from lanemq.wire.message import decode_properties, encode_properties, record_con
 
 from ..log._reader import Reader
 from ._outcomes import LogRecord
+from ._rows import NO_QUEUE, Meta
 
 LOGGER = logging.getLogger(__name__)
-QUEUE_ID: Final = 0
 READ_BYTES: Final = 4 << 20
 """Bytes of records beyond which one read ends."""
 NO_OPERATION: Final = ""
@@ -25,7 +25,7 @@ _OURS: Final = re.compile(
 
 
 class KvLog(Protocol):
-    """The log that the state follows. Positions count records.
+    """The log that a state follows. Positions count records.
 
     To append is its owner's part: a broker's records pass the one gate to its log.
     """
@@ -43,17 +43,29 @@ class KvLog(Protocol):
 
 @final
 class QueueLog:
-    """A queue of a store as the log of a namespace."""
+    """A queue of a store as the log of a partition, or its part since the partition is here.
 
-    def __init__(self, reader: Reader, namespace: str) -> None:
+    There are no records of it where ``meta`` names no queue.
+    """
+
+    def __init__(self, reader: Reader, namespace: str, meta: Meta) -> None:
         self._reader = reader
         self._topic = kv_topic(namespace)
+        self._queue_id = meta.queue_id
+        self._shift = meta.shift
+        self._first = meta.first
 
     def bounds(self) -> tuple[int, int]:
-        return self._reader.bounds(self._topic, QUEUE_ID)
+        if self._queue_id == NO_QUEUE:
+            return 0, 0
+        begin, end = self._reader.bounds(self._topic, self._queue_id)
+        return max(begin + self._shift, self._first), max(end + self._shift, self._first)
 
     def read(self, position: int, count: int) -> list[LogRecord]:
-        units = self._reader.units(self._topic, QUEUE_ID, position, count)
+        if self._queue_id == NO_QUEUE:
+            return []
+        offset = position - self._shift
+        units = self._reader.units(self._topic, self._queue_id, offset, count)
         size_bytes = 0
         for number, unit in enumerate(units):
             size_bytes += unit.size_bytes
@@ -69,7 +81,9 @@ class QueueLog:
         ]
 
     def place(self, position: int) -> int | None:
-        units = self._reader.units(self._topic, QUEUE_ID, position, 1)
+        if self._queue_id == NO_QUEUE:
+            return None
+        units = self._reader.units(self._topic, self._queue_id, position - self._shift, 1)
         return units[0].log_position if units else None
 
     def _damaged(self, position: int, log_position: int) -> LogRecord:

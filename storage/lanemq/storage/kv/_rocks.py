@@ -146,7 +146,7 @@ class RocksTable:
         self.writes += 1  # one that fails counts too
         self._engine.write(batch)
         row_bytes = sum(map(len, filter(None, rows.values())))
-        self.dirty_bytes += sum(map(len, rows)) + row_bytes + ROW_COSTS * len(rows)
+        self.dirty_bytes += sum(map(len, rows)) + row_bytes + ROW_COSTS * (len(rows) + len(drops))
 
     def close(self) -> None:
         """Let go of the family."""

@@ -25,6 +25,7 @@ META: Final = b"m"
 HEAD: Final = Struct(">QQQQQ")
 CHANGE_PLACE: Final = Struct(">QI")
 HASH_BYTES: Final = 32
+NO_QUEUE: Final = -1
 HASH_MASK: Final = (1 << 8 * HASH_BYTES) - 1
 
 
@@ -51,7 +52,7 @@ class ChangeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 @final
 class Meta(msgspec.Struct, array_like=True):
-    """The row of a whole namespace."""
+    """The row of a whole partition. (A namespace of one broker is a single one.)"""
 
     next: int = 0
     """Position of the record to apply next: all before it are in the state."""
@@ -76,6 +77,17 @@ class Meta(msgspec.Struct, array_like=True):
     """Changes before this position are not known any more."""
     lost: bool = False
     """Whether records are gone from the log that the state needs: nothing but a clear helps."""
+    partition: int = 0
+    partitions: int = 1
+    """Number of partitions of the namespace, of which this is one; 0 where a lost state does not
+    know it."""
+    queue_id: int = 0
+    """The queue of the store that has the records to come; ``NO_QUEUE`` where another broker has
+    them."""
+    shift: int = 0
+    """The position of a record less its offset in that queue."""
+    first: int = 0
+    """Position of the first record in that queue: those before are at other brokers."""
 
 
 _META_ENCODER: Final = msgspec.msgpack.Encoder()

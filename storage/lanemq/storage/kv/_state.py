@@ -10,12 +10,14 @@ from typing import Final, final
 from lanemq.wire import RemoteProtocolError
 from lanemq.wire.kv import (
     Action,
+    Beginning,
     ChangeKind,
     OpType,
     Step,
     StepResult,
     WriteAnswer,
     decode_answer,
+    decode_beginning,
     decode_load,
     decode_steps,
     encode_answer,
@@ -29,6 +31,7 @@ from ._rows import (
     HEAD,
     META,
     SESSION,
+    Meta,
     after_prefix,
     decode_meta,
     encode_row,
@@ -45,7 +48,7 @@ _DELETE: Final = Action.DELETE
 
 @final
 class State:
-    """The state of one namespace, over the rows of an engine.
+    """The state of one partition of a namespace, over the rows of an engine.
 
     ``apply`` collects changes, ``write`` hands them to the engine; reads come in between.
     """
@@ -87,6 +90,28 @@ class State:
             sums[now] = moved(sums[now], changes)
             self.meta.session_sums = (sums[0], sums[1])
 
+    def follow(self, meta: Meta) -> None:
+        """Take over which partition this is, and which queue has its records.
+
+        Raises ``OSError``; then the state is as before.
+        """
+        self.meta.partition, self.meta.partitions = meta.partition, meta.partitions
+        self.meta.queue_id, self.meta.shift, self.meta.first = (
+            meta.queue_id,
+            meta.shift,
+            meta.first,
+        )
+        self.write()
+
+    def go_on_lost(self, position: int) -> None:
+        """Note that records up to ``position`` are gone. The rows stay until a clear, unserved.
+
+        Raises ``OSError``.
+        """
+        self.meta.lost = True
+        self.meta.next = self.meta.changes_from = position
+        self.write()
+
     def freeze(self) -> Frozen:
         """Return the state as it is now, whatever is applied later. Let go of it soon."""
         return Frozen(self.table.snapshot(), decode_meta(encode_row(self.meta)))
@@ -115,7 +140,7 @@ class State:
         return outcome
 
     def _outcome(self, record: LogRecord) -> Outcome:
-        if self.meta.lost and record.op_type != OpType.CLEAR:
+        if self.meta.lost and record.op_type not in (OpType.CLEAR, OpType.BEGIN):
             return Outcome(Status.LOST, WriteAnswer(False, record.position))
         if not record.client:
             return self._do(record)
@@ -141,6 +166,9 @@ class State:
             if record.op_type == OpType.LOAD:
                 self._entries.load(decode_load(record.body))
                 answer = WriteAnswer(True, record.position)
+            elif record.op_type == OpType.BEGIN:
+                self._begin(decode_beginning(record.body), record.position)
+                answer = WriteAnswer(True, record.position)
             else:
                 steps = decode_steps(record.op_type, record.body)
                 if record.op_type == OpType.CLEAR:
@@ -150,6 +178,11 @@ class State:
         except RemoteProtocolError:
             return Outcome(Status.IGNORED, WriteAnswer(False, record.position))
         return Outcome(_APPLIED, answer)
+
+    def _begin(self, beginning: Beginning, position: int) -> None:
+        if beginning.position == position:
+            self.meta.partition = beginning.partition
+            self.meta.partitions = beginning.partitions
 
     # Steps
 

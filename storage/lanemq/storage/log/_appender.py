@@ -75,7 +75,7 @@ class Appender:
     def refuse(self, reason: str, error: OSError | None = None) -> None:
         """Refuse messages from now on. Producers are told the reason; the first one is kept."""
         if not self.reason:
-            LOGGER.error("no messages are taken from now on: %s: %s", reason, error or "")
+            LOGGER.error("messages are refused from now on: %s: %s", reason, error or "")
             self.reason = reason if error is None else f"{reason}: {disk_problem(error)}"
 
     def failed(self, what: str, error: OSError) -> str:
@@ -126,7 +126,7 @@ class Appender:
     def put_batch(self, batch: NewBatch) -> PutBatch:
         """Append all messages of ``batch``, which has at least one, or none of them.
 
-        What they share is looked up and checked once.
+        Their common parts are looked up and checked once.
         Source: RocketMQ 4.9.8, CommitLog.asyncPutMessages.
         """
         if self.reason:

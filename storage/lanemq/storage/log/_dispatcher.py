@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ..queues._queues import ConsumeQueue
 
 Arrival = Callable[[str, int, int, Sequence[int]], None]
-"""Told of messages that came into a queue one behind the other, and can be read: topic, queue id,
-the end of the queue, and the tags code of each."""
+"""Called with messages that came into a queue one behind the other, and can be read: topic, queue
+id, the end of the queue, and the tags code of each."""
 
 
 @final
@@ -54,7 +54,7 @@ class Dispatcher:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something written is not dispatched yet."""
+        """True while something written is not dispatched yet."""
         return bool(self.written)
 
     def dispatch(self, limit: int | None = None) -> None:

@@ -31,7 +31,7 @@ class NewMessage(msgspec.Struct, gc=False, kw_only=True):
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
     was_taken: bool = False
-    """Whether it is in the log already: ``StoreConfig.max_message_bytes`` is for new messages
+    """True if it is in the log already: ``StoreConfig.max_message_bytes`` is for new messages
     only."""
 
 

@@ -16,7 +16,7 @@ HEADS: Final = {
 }
 RECORD_BYTES_MIN: Final = HEADS[0].size
 QUEUE_OFFSET_MAX: Final = (1 << 63) // RECORD_BYTES_MIN
-"""More messages no log can hold, whose positions are 64 bits long."""
+"""The most messages that a log can hold, whose positions are 64 bits long."""
 HEAD_BYTES_MAX: Final = max(head.size for head in HEADS.values())
 HOSTS_V6: Final = int(SysFlag.HOSTS_V6_MASK)
 START: Final = Struct(">ii")  # size and magic number
@@ -46,12 +46,12 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_queued(self) -> bool:
-        """Whether it has a place in its queue; prepared and rolled back records have none."""
+        """True if it has a place in its queue; prepared and rolled back records have none."""
         return self.sys_flag & SysFlag.TRANSACTION_MASK in (0, SysFlag.TRANSACTION_COMMIT)
 
     @property
     def is_inner_batch(self) -> bool:
-        """Whether it holds several messages, as Apache 5.x stores batches in batch queues."""
+        """True if it holds several messages, as Apache 5.x stores batches in batch queues."""
         return bool(self.sys_flag & INNER_BATCH)
 
     @property
@@ -115,7 +115,7 @@ def record_ends(
 
 
 def fits(messages: int, log_bytes: int) -> bool:
-    """Return whether so many messages can lie in so many bytes of the log.
+    """Return whether ``messages`` messages can lie in ``log_bytes`` bytes of the log.
 
     A queue whose newest message lies so many bytes before another one cannot have gone on by more:
     the other's offset is damaged, which no checksum tells. One that goes back is no gap at all.

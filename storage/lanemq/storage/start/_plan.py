@@ -18,14 +18,14 @@ class LastUser(enum.Enum):
     OTHER_SINCE = "lanemq, another since"
     """A broker of another kind closed the store after our last run."""
     OTHER = "another"
-    """There are no watermarks of ours."""
+    """Unknown: there are no watermarks of ours."""
 
 
 class RedoFrom(enum.Enum):
     """The position from which on an index is brought up to the end of the log."""
 
     NOTED = "noted"
-    """Our own watermark."""
+    """The watermark of our own last run."""
     INDEX = "index"
     """The newest message that it has; queue files beside a RocksDB only as far as their units are
     in their slots."""
@@ -36,7 +36,7 @@ class DroppedFrom(enum.Enum):
 
     NOTED = "noted"
     LATER = "later"
-    """Our watermark or the begin of the redo, whichever comes later: what another broker changed is
+    """The later one of our watermark and the begin of the redo: what another broker changed is
     durable up to where its kind begins a redo."""
     REDO = "redo"
     """The begin of the redo."""
@@ -55,7 +55,7 @@ class RowsBy(enum.Enum):
     """The way in which RocksDB gets what it lacks."""
 
     NOBODY = "-"
-    """There is none in this stage."""
+    """Nobody does: this stage has no RocksDB."""
     START = "start"
     """The start writes it."""
     START_IF_LITTLE = "start if little"
@@ -70,23 +70,23 @@ class StartPlan:
     """The plan of one start."""
 
     skips_files: bool
-    """Whether queue files are left alone, if the RocksDB is the one of our last run."""
+    """Leaves the queue files alone, if the RocksDB is the one of our last run."""
     files_from: RedoFrom
     keys_from: RedoFrom
     dropped_from: DroppedFrom
     """The place where files and key index are cut after a crash."""
     proves_log: bool
-    """Whether our watermarks prove, after a crash, that the log was whole up to there."""
+    """Takes our watermarks as proof, after a crash, that the log was whole up to there."""
     missed_by: MissedBy
     files_may_lack: bool
-    """Whether files may end before RocksDB does, which was used alone."""
+    """Accepts files that end before RocksDB does, because RocksDB was used alone."""
     goes_on_as_rows: bool
-    """Whether queues go on where their rows end, where those know more."""
+    """Lets queues go on behind their last row, where the rows know more."""
     rows_by: RowsBy
     counts_rows: bool
-    """Whether rows are counted where another broker may have written many."""
+    """Counts the rows, as another broker may have written many."""
     cuts_rows: bool
-    """Whether rows behind the watermark may be of messages that are not there any more."""
+    """Cuts rows behind the watermark, whose messages may not be there any more."""
 
 
 def plan_start(last: LastUser, last_stage: Stage | None, stage: Stage) -> StartPlan:

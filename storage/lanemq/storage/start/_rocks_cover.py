@@ -145,7 +145,7 @@ def check_covered(queues: QueueTable, *, begin: int, filled: int, allowed: bool)
         LOGGER.warning("%s: rocksdbCQAllowUncovered accepts that", lost)
         return
     raise StartRefused(
-        f"storeType=defaultRocksDB: {lost}. Ways on: (1) storeType=default with"
+        f"storeType=defaultRocksDB: {lost}. Choose one: (1) storeType=default with"
         " rocksdbCQDoubleWriteEnable=true and rocksdbCQBackfillEnable=true, until"
         " 'lanemq store diff-consume-queue' finds no difference; (2) stop the broker and run"
         " 'lanemq store convert DIR --to rocksdb'; (3) rocksdbCQAllowUncovered=true starts"

@@ -27,13 +27,13 @@ class RocksRedo:
         self._entries: list[DerivedUnit] = []
         self._queues: set[tuple[str, int]] = set()
         self.has_written = False
-        """Whether any row was changed."""
+        """True if any row was changed."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def expected(self, unit: DerivedUnit) -> tuple[int, int] | None:
-        """Return what is as ``Sequences`` wants it, by the rows."""
+        """Return the answer for ``Sequences.expected``, by the rows."""
         topic, queue_id, _, position, *_ = unit
         rows = self._rows
         newest = rows.max_row(topic, queue_id)

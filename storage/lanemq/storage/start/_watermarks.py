@@ -70,12 +70,12 @@ class Watermarks(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     log_begin: int | None = None
     """The log's begin at the last stop; None where that is not known."""
     serial: int = 0
-    """Number of this version, for what is noted beside it; 0 for one of an older lanemq."""
+    """Number of this version, for what is noted beside it; 0 in one of an older lanemq."""
     version: int = VERSION
 
     @property
     def is_new(self) -> bool:
-        """Whether the log was still empty."""
+        """True if the log was still empty."""
         return not (self.files or self.index or (self.rocksdb is not None and self.rocksdb.end))
 
 
@@ -100,10 +100,10 @@ class WatermarkFile:
         self._files = files
         self.path = watermark_path(root)
         self.deletions = DeletionsFile(files, self.path.parent)
-        """Beside it: what was deleted since it was written."""
+        """The deletions since the watermarks were written, kept beside them."""
 
     def load(self) -> Watermarks | None:
-        """Return what was written last, and what was deleted since; None where that is not
+        """Return the watermarks written last, with later deletions; None where they are not
         known."""
         data = self._files.read_all(self.path)
         if data is None:
@@ -169,10 +169,10 @@ def _text(watermarks: Watermarks) -> Iterator[bytes]:
 
 
 def note_queues(files: Files, root: Path, digest: str) -> None:
-    """Tell the next start with which queue files to compare those that it finds; empty: with none.
+    """Note the queue files that the next start compares with those it finds; empty: none.
 
-    For whoever changes them while the store is at rest: the bounds of a start after a kill are
-    not known any more either. Raises ``OSError``.
+    For tools that change them while no broker uses the store: the bounds for a start after a kill
+    are not known any more either. Raises ``OSError``.
     """
     file = WatermarkFile(files, root)
     known = file.load()
@@ -197,12 +197,13 @@ class Progress:
         self.bounds: QueueBounds = {}
         self.log_begin: int | None = None
         self._serials = [0]
-        """Of the version that is in place; while that is not known, of the next one as well."""
+        """Number of the version that is in place; while that is not known, of the next one as
+        well."""
         self._unsaved: dict[str, int] = {}
         """Deletions that are noted beside it."""
 
     def load(self) -> Watermarks | None:
-        """Load what an earlier run left; None where that is not known."""
+        """Load the watermarks of an earlier run; None where they are not known."""
         known = self._file.load()
         if known is None:
             self._file.deletions.write({}, follows=[])  # numbers begin anew
@@ -215,7 +216,7 @@ class Progress:
             self.log_begin = known.log_begin
             self.bounds = known.bounds
             if self._stage is Stage.ROCKSDB:
-                self.queues = known.queues  # nobody changes them
+                self.queues = known.queues  # they are never changed
         return known
 
     def _watermarks(self) -> Watermarks:

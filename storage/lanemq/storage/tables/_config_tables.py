@@ -38,7 +38,7 @@ class _ConfigTable(Table, Generic[Config]):
             except RemoteProtocolError as error:
                 raise self._invalid(name, error) from error
             self._place(name)
-        self._encode_some()  # now, not in a turn of the loop
+        self._encode_some()  # encoded now, not in a later turn of the loop
         self.others_written()
 
     @property
@@ -113,7 +113,7 @@ class TopicTable(_ConfigTable[TopicConfig]):
     def __init__(self, backend: Backend, clock_ms: Callable[[], int]) -> None:
         super().__init__(backend, clock_ms)
         self._members_written: dict[str, dict[str, tuple[object, bytes]]] = {}
-        """Member -> name -> what ``put_member`` was given for it, and as the file has it."""
+        """Member -> name -> the value given to ``put_member``, as the file has it."""
 
     def put(self, config: TopicConfig, *, at_once: bool = True) -> None:
         """Add or replace a topic.

@@ -1,7 +1,7 @@
 """The base of the tables under ``config``, and their backends.
 
 A table is in memory; its ``Backend`` reads and writes it: a JSON file, or the rows of a RocksDB
-database. What a file has beyond what is known here stays in it.
+database. Members of a file that are unknown here stay in it.
 
 A file is replaced as a whole, so each entry is kept as the file has it, and a write encodes only
 what changed: the store's own task in slices, between which the loop serves others. The file is the
@@ -72,15 +72,15 @@ class Backend(Protocol):
 
     @property
     def at_once(self) -> bool:
-        """Whether a change of a topic or a group is written before it is answered."""
+        """True if a change of a topic or a group is written before it is answered."""
 
     @property
     def steps_version(self) -> bool:
-        """Whether a write of offsets counts as a new version of the table."""
+        """True if a write of offsets counts as a new version of the table."""
 
     @property
     def writes_all(self) -> bool:
-        """Whether every write writes the whole table."""
+        """True if every write writes the whole table."""
 
     def load(self, *, after_crash: bool) -> Contents:
         """Read the table. Raises ``ConfigInvalid`` for something that cannot be read."""
@@ -160,14 +160,14 @@ class Table:
         self.data_version = DataVersion()
         self._clock_ms = clock_ms
         self.others_changed = False
-        """Whether a member beside the table has to be written."""
+        """True if a member beside the table has to be written."""
         self._others: dict[str, Any] = {}
         self._changed: dict[str, None] = {}  # the names, in the order of their changes
         self._stale: dict[Any, None] = {}
         """Keys of entries to encode, where every write writes the whole table."""
         self._dirty = False
         self._in_flight = False
-        """Whether the state as of before the last changes is being written in a thread."""
+        """True while the state as of before the last changes is being written in a thread."""
         self._one_at_a_time = trio.Lock()
         self._others_known: dict[str, tuple[object, object]] = {}
         """Members beside the table, and as the file has them."""
@@ -246,7 +246,7 @@ class Table:
         ``OSError`` as ``persist``.
         """
         async with self._one_at_a_time:
-            left = 2 * len(self._stale)  # what changes faster than that is not waited for
+            left = 2 * len(self._stale)  # do not wait for faster changes
             while self._stale and left > 0:
                 left -= self._encode_some(SLICE_BYTES)
                 await trio.lowlevel.checkpoint()

@@ -54,7 +54,7 @@ class ConfigTables:
 
         self._config = config
         self.is_wanted = False
-        """Whether changed topics or groups are wanted on the disk."""
+        """True if changed topics or groups are wanted on the disk."""
         self._rocks = _rocks_backends(config, files, clock_ms)
         kept = self._rocks.get
         self.topics = TopicTable(kept("topics") or json("topics.json", TOPIC_MEMBER), clock_ms)
@@ -134,7 +134,7 @@ class ConfigTables:
             await self.export(self._rocks)
 
     def close(self) -> None:
-        """Close the databases. What is not written yet is lost."""
+        """Close the databases. Changes that are not written yet are lost."""
         for backend in self._rocks.values():
             backend.close()
 

@@ -28,12 +28,12 @@ class Taken(NamedTuple):
     log_position: int
     message_bytes: int
     rolls: bool
-    """Whether it is only stored anew."""
+    """True if the message is only stored anew when its slot comes, not delivered."""
     enqueued_ms: int
 
     @classmethod
     def of(cls, due_ms: int, position: int, unit: TimerUnit) -> Self:
-        """Return what a unit at a position of the timer log says."""
+        """Return the timer that a unit at a position of the timer log describes."""
         return cls(
             due_ms=due_ms,
             unit=position,
@@ -45,11 +45,11 @@ class Taken(NamedTuple):
 
 
 def place(slot_ms: int, now_ms: int, shape: TimerShape) -> tuple[int, bool]:
-    """Return the slot for what is due in a slot, and whether it is stored anew from there."""
+    """Return the slot for a timer due in ``slot_ms``, and whether it is stored anew from there."""
     far_ms = slot_ms - now_ms - shape.roll_slots * shape.precision_ms
     if far_ms < 0:
         return slot_ms, False
-    # One that is only a little beyond is stored anew half way, to wait long once more.
+    # A message only a little beyond is stored anew half way, so that both waits are long.
     is_near = far_ms < shape.roll_slots // 3 * shape.precision_ms
     slots = shape.roll_slots // 2 if is_near else shape.roll_slots
     return now_ms + slots * shape.precision_ms, True

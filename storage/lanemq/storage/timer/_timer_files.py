@@ -21,15 +21,15 @@ CRC_BYTES: Final = 8
 
 
 class Check(NamedTuple):
-    """What is durable: see ``_layouts.CHECK``."""
+    """The durable state of the timers: see ``_layouts.CHECK``."""
 
     read_ms: int
     timer_log_end: int
     queue_offset: int
     progress: Progress | None
     is_own: bool = True
-    """Whether lanemq wrote it: the timer log has a unit for every message before
-    ``queue_offset`` then."""
+    """True if lanemq wrote it: the timer log then has a unit for every message before
+    ``queue_offset``."""
 
 
 def _own_check(data: bytes, at: int) -> tuple[Check, int] | None:
@@ -58,7 +58,7 @@ class TimerFiles:
         self.progress: Progress | None = None
         """The part of a slot that an earlier process delivered."""
         self.written: Check | None = None
-        """What the file says."""
+        """The content of the file."""
 
     def load_check(self) -> Check | None:
         """Read the checkpoint; None where there is none."""
@@ -77,7 +77,7 @@ class TimerFiles:
                 self._counter = own[1]
                 return own[0]
         if min(read_ms, end, offset, master) < 0 or not read_ms:
-            return None  # the first of all was only written in part
+            return None  # the very first one was written only in part
         return Check(read_ms, end, offset, self.progress, is_own=False)
 
     def load_wheel(self, wheel: Wheel) -> bool:
@@ -99,7 +99,7 @@ class TimerFiles:
 
     def make_wheel(self, wheel: Wheel) -> None:
         """Make the file of an empty wheel. Raises ``OSError``."""
-        if self._files.exists(self._wheel_path):  # what an attempt without room left
+        if self._files.exists(self._wheel_path):  # the remains of an attempt without room
             self._files.remove(self._wheel_path)
         self._wheel = self._files.create(self._wheel_path, wheel.size_bytes)
         self._names_dirty = True

@@ -20,7 +20,7 @@ from ._requests import sequences
 
 PEERS: Final = 6
 LISTEN_S: Final = 0.3
-"""How long a peer reads what it is answered."""
+"""Seconds that a peer reads the answers it gets."""
 ANSWER_S: Final = 10.0
 """An honest client's request must be answered within this time, however busy the machine is."""
 LOOK_S: Final = 1.0
@@ -41,7 +41,7 @@ class Findings:
     longest_ms: int = 0
     wrong: list[str] = field(default_factory=list)
     recent: dict[int, deque[list[bytes]]] = field(default_factory=dict)
-    """By peer: what its last connections were sent."""
+    """Bytes that the last connections of each peer were sent."""
 
     def add(self, what: str) -> None:
         """Note something wrong, once."""
@@ -71,7 +71,7 @@ async def _servers(root: Path) -> AsyncIterator[dict[str, ServerProcess]]:
 
 
 async def _attack(number: int, seed: str, addresses: list[HostAddress], findings: Findings) -> None:
-    """Be one peer: a connection after the other, each with some requests."""
+    """Play one peer: one connection after the other, each with some requests."""
     kept = findings.recent[number] = deque(maxlen=KEPT_CONNECTIONS)
     for count, requests in enumerate(sequences(seed)):
         address = addresses[(number + count) % len(addresses)]
@@ -96,7 +96,7 @@ async def _attack(number: int, seed: str, addresses: list[HostAddress], findings
 
 
 async def _probe(broker: ServerProcess, findings: Findings) -> None:
-    """Be an honest client; what it is told matters less than that it is told something."""
+    """Play an honest client; the content of its answers matters less than their coming."""
     while True:
         try:
             async with await trio.open_tcp_stream(*broker.address()) as stream:
@@ -180,7 +180,7 @@ async def run(root: Path, *, seed: int, seconds: float, limit_bytes: int, turn_m
 
 
 def _look_around(root: Path, findings: Findings) -> None:
-    """Nothing is where no server was told to write."""
+    """Check that nothing is where no server was told to write."""
     expected = {
         root: {"outside", "servers"},
         root / "outside": set[str](),

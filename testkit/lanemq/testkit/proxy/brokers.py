@@ -57,14 +57,14 @@ class TestBroker:
         self.context = broker.context
         self.announced: list[TopicConfig] = []
         self.expected_failures: dict[str, int] = {}
-        """Of its tasks, by their names, when it ends."""
+        """Failures of its tasks, by their names, when it ends."""
         self._nursery = nursery
         self._connected = 0
 
     def connect(
         self, host: str = "127.0.0.1", *, version: int = 407, language: str = "JAVA"
     ) -> "Client":
-        """A new connection from ``host``."""
+        """Return a new connection from ``host``."""
         self._connected += 1
         ours, theirs = memory_stream_pair()
         peer = HostAddress(host, 40_000 + self._connected)
@@ -132,7 +132,7 @@ class Client:
         oneway: bool = False,
         serialize: SerializeType = SerializeType.JSON,
     ) -> Frame:
-        """A request with this client's version, language and next number."""
+        """Return a request with this client's version, language and next number."""
         self._opaque += 1
         if self.account is not None:
             fields = signed(fields or {}, body, *self.account)
@@ -188,12 +188,12 @@ class Client:
     async def messages(
         self, topic: str = "T", queue_id: int = 0, offset: int = 0, **changes: object
     ) -> list[StoredMessage]:
-        """The messages that one such pull finds; an empty list where there are none."""
+        """Return the messages that one such pull finds; an empty list where there are none."""
         answer = await self.pull(topic, queue_id, offset, **changes)
         return decode_messages(answer.body) if answer.code == 0 else []
 
     async def all_messages(self, topic: str = "T", queue_id: int = 0) -> list[StoredMessage]:
-        """All messages of a queue, with their checksums checked."""
+        """Return all messages of a queue, with their checksums checked."""
         found: list[StoredMessage] = []
         while True:
             offset = found[-1].queue_offset + 1 if found else 0
@@ -233,7 +233,7 @@ class Client:
 def signed(
     fields: Mapping[str, str], body: bytes, access_key: str, secret_key: str
 ) -> dict[str, str]:
-    """The fields of a request with those that show who sends it."""
+    """Return the fields of a request with those that show who sends it."""
     named = {**fields, ACCESS_KEY_FIELD: access_key}
     return {**named, SIGNATURE_FIELD: signature(signed_content(named, body), secret_key)}
 
@@ -241,7 +241,7 @@ def signed(
 def send_header(
     topic: str, properties: Mapping[str, str] | str | None = None, **changes: object
 ) -> SendMessage:
-    """The header of an ordinary send; ``changes`` are fields of ``SendMessage``."""
+    """Return the header of an ordinary send; ``changes`` are fields of ``SendMessage``."""
     values: dict[str, object] = {
         "producer_group": "pg",
         "topic": topic,
@@ -262,7 +262,7 @@ def send_header(
 
 
 def pull_header(topic: str, queue_id: int, offset: int, **changes: object) -> PullMessage:
-    """The header of a pull that brings its subscription and does not wait."""
+    """Return the header of a pull that brings its subscription and does not wait."""
     values: dict[str, object] = {
         "consumer_group": "g",
         "topic": topic,

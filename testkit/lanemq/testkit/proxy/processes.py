@@ -14,7 +14,7 @@ import trio
 from lanemq.wire import HostAddress
 
 READY_S: Final = 60.0
-"""Far more than a start takes: the machine may be busy."""
+"""Seconds for a start, far more than it takes: the machine may be busy."""
 
 _COMMAND: Final = (sys.executable, "-m", "lanemq.proxy.cli")
 
@@ -26,12 +26,12 @@ class ServerProcess:
     def __init__(self, process: trio.Process, facts: dict[str, Any], log: Path) -> None:
         self.process = process
         self.facts = facts
-        """What it printed with ``--json``."""
+        """The facts that it printed with ``--json``."""
         self._log = log
         self._streams: list[trio.SocketStream] = []
 
     def address(self, name: str = "broker") -> HostAddress:
-        """An address among its facts."""
+        """Return an address among its facts."""
         return HostAddress.parse(self.facts[name])
 
     @property
@@ -41,7 +41,7 @@ class ServerProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """True while it has not ended."""
         return self.process.poll() is None
 
     @property
@@ -60,7 +60,7 @@ class ServerProcess:
         return int(line.split()[1])
 
     async def connect(self, name: str = "broker") -> trio.SocketStream:
-        """A connection to one of its ports, closed with the process."""
+        """Return a connection to one of its ports, closed with the process."""
         address = self.address(name)
         stream = await trio.open_tcp_stream(address.host, address.port)
         self._streams.append(stream)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from lanemq.compat._waiting import CALL_S, PATIENT_CLIENT
 from lanemq.sdk._errors import (
     BrokerUnreachable,
     ClientClosed,
@@ -20,7 +21,6 @@ from lanemq.sdk._errors import (
 )
 from lanemq.sdk._messages import Message, Outcome, ReceivedMessage, SendStatus
 from lanemq.sdk._options import (
-    ClientOptions,
     ConsumeFrom,
     LitePullOptions,
     ProducerOptions,
@@ -31,14 +31,13 @@ from lanemq.sdk.net._remoting import RemotingOptions
 from lanemq.sdk.observe._send_hooks import SendAttempt, SendHook
 from lanemq.wire.bodies import MessageQueue, TopicConfig
 
-CALL_S = 20.0
-"""For one call: the defaults of 3 and 5 s are too short for a server on a busy machine."""
-PATIENT = ClientOptions(call_timeout_s=CALL_S, remoting=RemotingOptions(connect_timeout_s=CALL_S))
-FIRST = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=PATIENT)
-READ_ALL = LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET, auto_commit=False, client=PATIENT)
-READING = LitePullOptions(client=PATIENT)
-SEND = ProducerOptions(send_timeout_s=30.0, client=PATIENT)
-"""Far longer than a send takes: the machine may be busy."""
+FIRST = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=PATIENT_CLIENT)
+READ_ALL = LitePullOptions(
+    consume_from=ConsumeFrom.FIRST_OFFSET, auto_commit=False, client=PATIENT_CLIENT
+)
+READING = LitePullOptions(client=PATIENT_CLIENT)
+SEND = ProducerOptions(send_timeout_s=30.0, client=PATIENT_CLIENT)
+"""Options with a time-out far longer than a send takes: the machine may be busy."""
 NOBODY = "127.0.0.1:1"
 
 
@@ -51,7 +50,7 @@ def open_admin(kit: Any) -> Any:
 
 
 async def topic_of(kit: Any, name: str, queues: int = 2) -> str:
-    """A topic of this run, which is there and can be found."""
+    """Return a topic of this run, which is there and can be found."""
     topic: str = kit.name(name)
     async with open_admin(kit) as admin:
         for cluster in (await admin.cluster()).cluster_addr_table:
@@ -91,7 +90,7 @@ async def fill(kit: Any, topic: str, count: int, *, queue_id: int | None = None)
 
 
 async def read_all(kit: Any, topic: str, count: int) -> list[ReceivedMessage]:
-    """The messages of ``topic``, until ``count`` different ones came, by a reader of its own."""
+    """Return messages of ``topic``, until ``count`` different ones came, by a reader of its own."""
     found: list[ReceivedMessage] = []
     async with kit.sdk.open_lite_pull_consumer(
         kit.name("reader"), name_servers=kit.name_servers, options=READ_ALL
@@ -191,7 +190,7 @@ async def hooks_are_told_of_sends(kit: Any) -> None:
     options = ProducerOptions(
         hooks=(SendHook(before=before, after=after),),
         send_timeout_s=SEND.send_timeout_s,
-        client=PATIENT,
+        client=PATIENT_CLIENT,
     )
     async with kit.sdk.open_producer(
         "senders", name_servers=kit.name_servers, options=options
@@ -481,7 +480,7 @@ async def a_lite_pull_consumer_goes_where_it_is_sent(kit: Any) -> None:
         assert consumer.queues == ()
 
 
-# What goes wrong
+# Errors
 
 
 async def errors_are_raised_where_the_call_was_made(kit: Any) -> None:
@@ -618,7 +617,7 @@ SCENARIOS = (
 )
 
 
-# What not every server has
+# Features that not every server has
 
 
 async def transactions_are_ended_as_the_application_says(kit: Any) -> None:

@@ -24,6 +24,7 @@ NOTHING = logging.CRITICAL + 1
 @click.option("--seconds", default=0.0, help="Draw seeds for so long.  [default: one seed]")
 @click.option("--only", type=click.Choice(MISFORTUNES), help="Let nothing else happen.")
 @click.option("--transactions", is_flag=True, help="Let producers send transactions, too.")
+@click.option("--keys", is_flag=True, help="Let clients use keys, whose partitions move, too.")
 @click.option("-v", "--verbose", is_flag=True, help="Print what the programs log.")
 def main(
     seed: int | None,
@@ -32,6 +33,7 @@ def main(
     only: str | None,
     *,
     transactions: bool,
+    keys: bool,
     verbose: bool,
 ) -> None:
     """Run whole clusters under a simulated clock, with random misfortunes, and check the books.
@@ -45,10 +47,11 @@ def main(
     logging.basicConfig(level=logging.INFO if verbose else NOTHING)
     if seed is not None:
         try:
-            report = simulate(seed, steps, only, has_transactions=transactions)
+            report = simulate(seed, steps, only, has_transactions=transactions, has_keys=keys)
         except BaseException:
             chosen = f" ONLY={only}" if only is not None else ""
             chosen += " TRANSACTIONS=1" if transactions else ""
+            chosen += " KEYS=1" if keys else ""
             click.echo(f"again: make sim SEED={seed} STEPS={steps}{chosen}", err=True)
             raise
         show(report)
@@ -59,7 +62,7 @@ def main(
         # Each in a process of its own: what a process has counted so far is part of a run.
         again = [sys.executable, "-m", MODULE, "--seed", str(drawn), "--steps", str(steps)]
         again += ["--only", only] if only is not None else []
-        again += ["--transactions"] * transactions
+        again += ["--transactions"] * transactions + ["--keys"] * keys
         done = subprocess.run(again + ["--verbose"] * verbose, check=False)
         if done.returncode:
             sys.exit(done.returncode)
@@ -77,7 +80,8 @@ def show(report: Report) -> None:
         f"{report.delivered} delivered, {report.migrations} migrations "
         f"({report.interrupted} interrupted), {report.gone_past} times past a source "
         f"({report.appended} messages appended), {committed} transactions committed and "
-        f"{rolled_back} rolled back ({asked} times asked); {misfortunes}; trace {report.trace}"
+        f"{rolled_back} rolled back ({asked} times asked), {report.keys[0]} answers about keys "
+        f"and {report.keys[1]} moves of partitions; {misfortunes}; trace {report.trace}"
     )
 
 

@@ -34,19 +34,21 @@ GROUPS: Final = ("concurrent", "orderly", "old-concurrent", "old-orderly")
 ORDERLY: Final = tuple(group for group in GROUPS if group.endswith("orderly"))
 PAUSE_MEAN_S: Final = 0.1
 DELAYED_SHARE: Final = 0.1
-"""So many messages are held back for some seconds."""
+"""The share of messages that are held back for some seconds."""
 DELAY_LEVELS: Final = (1, 2)
 SEEN_AT: Final = 3
-"""Brokers that clients of old see the logical queues at; as many listeners stand for them."""
+"""Number of brokers at which older clients see the logical queues; as many listeners stand for
+them."""
 WORK_MEAN_S: Final = 0.005
-"""How long an orderly listener works on a message; nobody else may, meanwhile."""
+"""Mean time that an orderly listener works on a message; nobody else may, meanwhile."""
 QUICK: Final = ClientOptions(heartbeat_interval_s=5.0, route_refresh_s=5.0, call_timeout_s=2.0)
 OLD: Final = replace(QUICK, logical_queues=False)
 """Options of a client that knows nothing of logical queues."""
 
 
 def logical(queue: MessageQueue, options: ClientOptions) -> MessageQueue:
-    """The logical queue that a client of ``options`` knows as ``queue``; any other as it is."""
+    """Return the logical queue that a client of ``options`` knows as ``queue``; any other as it
+    is."""
     number = logical_broker_number(queue.broker_name)
     if number is None or options.logical_queues:
         return queue

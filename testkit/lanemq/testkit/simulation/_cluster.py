@@ -26,12 +26,13 @@ STEP_OF_MIGRATION_S: Final = 0.02
 STEP_OF_CALLING_OFF_S: Final = 0.4
 CLIENTS: Final = 10
 COMMITTERS: Final = 2
+KEY_CLIENTS: Final = 3
 COMMON: Final = ("nothing", "kill", "lose_power", "part", "restart_name_server")
-"""What may happen to any cluster,"""
+"""The misfortunes that may befall any cluster."""
 MISFORTUNES: Final = (*COMMON, "kill_in_a_migration", "kill_while_called_off", "go_past")
-"""and to one with logical queues."""
+"""The misfortunes that may befall a cluster with logical queues."""
 EXPIRED_KEEP_MS: Final = 20_000
-"""Brokers forget what is left of idle queues' moves within a run."""
+"""Milliseconds, short enough for brokers to forget idle queues' past moves within a run."""
 
 
 @final
@@ -46,11 +47,13 @@ class Cluster:
         only: str | None = None,
         *,
         has_transactions: bool = False,
+        has_keys: bool = False,
     ) -> None:
         """``only`` names the one thing that happens, where it is not whatever comes."""
         self.rng = rng
         self._only = only
-        self._clients = CLIENTS + (COMMITTERS if has_transactions else 0)
+        self._clients = CLIENTS + (COMMITTERS if has_transactions or has_keys else 0)
+        self._clients += KEY_CLIENTS if has_keys else 0
         self._ledger = ledger
         self.network = Network(rng)
         self.name_servers = [
@@ -78,7 +81,7 @@ class Cluster:
         self.operator: Operator | None = None
         """Moves queues, where they are logical ones."""
         self.going_past: GoingPast | None = None
-        """Goes past their sources."""
+        """The operator that goes past sources."""
         self.misfortunes: dict[str, int] = {}
 
     def operated_by(self, operator: Operator) -> None:

@@ -22,7 +22,8 @@ RESET_BACK_S: Final = (1.0, 20.0)
 
 @final
 class Deeds:
-    """Each is one of ``all``, is given the operator's tools, and may be interrupted anywhere."""
+    """An operator's deeds: each one of ``all`` is given its tools, and may be interrupted
+    anywhere."""
 
     def __init__(self, rng: Random, queues: int, brokers: list[str], *, topic: str = TOPIC) -> None:
         self._rng = rng
@@ -37,7 +38,7 @@ class Deeds:
         self._numbering = 0
         """Changes of the number that are under way, by admins that know nothing of each other."""
         self._numbered = 0
-        """All that were begun."""
+        """Number of all that were begun."""
         self.all: tuple[Callable[[AdminClient], Awaitable[None]], ...] = (
             self.call_off,
             self.leave,
@@ -46,7 +47,7 @@ class Deeds:
         )
 
     async def do(self, admin: AdminClient) -> None:
-        """One of them, at random. Raises whatever interrupts it."""
+        """Do one of them, at random. Raises whatever interrupts it."""
         deed = self._rng.choice(self.all)
         name = deed.__name__
         self.counts[name] = self.counts.get(name, 0) + 1
@@ -67,18 +68,19 @@ class Deeds:
         await self._begin(admin, self._rng.choice(STEPS))
 
     async def change_number(self, admin: AdminClient) -> None:
-        """Have fewer logical queues, or more again, whatever waits meanwhile."""
+        """Change the number of logical queues, whatever waits meanwhile."""
         await self.number(admin, self._rng.randint(1, self._queues))
 
     async def reset(self, admin: AdminClient) -> None:
-        """Have a group read again what is some seconds old; no queue of it goes forward."""
+        """Let a group read again messages that are some seconds old; no queue of it goes
+        forward."""
         group = self._rng.choice(GROUPS)
         back_ms = round(1000 * self._rng.uniform(*RESET_BACK_S))
         time_ms = clock_ms() - back_ms
         await reset_offsets_by_time(admin, group, self._topic, time_ms, force=False)
 
     async def number(self, admin: AdminClient, number: int) -> None:
-        """Have so many. Raises as the tools do."""
+        """Set the number of logical queues. Raises as the tools do."""
         self._numbering += 1
         self._numbered += 1
         try:
@@ -115,7 +117,7 @@ class Deeds:
             await admin.reuse_queue(*where, step.queue_id, step.index, state, delta=delta)
 
     async def _begin(self, admin: AdminClient, last: str) -> int | None:
-        """The logical queue of a migration that was begun; None where none could be."""
+        """Return the logical queue of a migration that was begun; None where none could be."""
         index = self._rng.randrange(self._queues)
         found = await survey(admin, self._topic)
         chain = found.view.chains().get(index)

@@ -33,22 +33,22 @@ from ._operator import Operator
 from ._processes import BrokerProcess
 
 TAKING_MEAN_S: Final = 0.5
-"""So much of the source's messages is behind the offset that the operator has of it."""
+"""Mean time that the source goes on storing behind the offset that the operator read of it."""
 APART_MEAN_S: Final = 3.0
 AWAY_MEAN_S: Final = 1.0
 FINDING_OUT_S: Final = 30.0
-"""A source has to hear that it was gone past in so many seconds in which it can be reached."""
+"""Seconds of being reachable in which a source has to hear that it was gone past."""
 READERS_S: Final = 10.0
 """Readers that are past the cut have gone back to it by then."""
 APPEND_STEP_S: Final = 0.05
 PATIENCE_S: Final = 5.0
-"""How long an operator tries to have messages appended: their queue may be closed."""
+"""Seconds that an operator tries to have messages appended: their queue may be closed."""
 APPENDING_S: Final = 300.0
-"""How long that may take where all queues are open, and nothing else happens."""
+"""Seconds for an append where all queues are open, and nothing else happens."""
 SHARE: Final = 0.3
-"""The share of other hosts that the source is cut off from, and of what disturbs it meanwhile."""
+"""The share of other hosts that the source is cut off from, and of disturbances meanwhile."""
 LATER_SHARE: Final = 0.3
-"""So often the operator does not append at once what was cut off."""
+"""The share of cuts whose messages the operator does not append at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +92,11 @@ class GoingPast:
         self._ledger = ledger
         self._rng = rng
         self.refused = 0
-        """How often a second word was asked for,"""
+        """Number of times that a second word was asked for."""
         self.times = 0
-        """how often a queue went on past its source,"""
+        """Number of times that a queue went on past its source."""
         self.messages = 0
-        """and how many messages were appended after that."""
+        """Number of messages that were appended after that."""
 
     async def go_past(self) -> None:
         """Go past a source once, unless the chosen queue is on its way elsewhere already."""
@@ -106,7 +106,7 @@ class GoingPast:
             if source is None:
                 return
             async with trio.open_nursery() as nursery:
-                # A lock is at each of the two that take themselves for the queue's end.
+                # Each of the two brokers that take themselves for the queue's end lends a lock.
                 nursery.start_soon(self._share_locks, index)
                 await self._go_past(source)
                 nursery.cancel_scope.cancel()
@@ -193,7 +193,7 @@ class GoingPast:
         await broker.restart(self._rng.choice(("kill", "power")))
 
     async def _found_out(self, source: _Source) -> None:
-        """The source stops, and counts what has no place."""
+        """Check that the source stops, and counts what has no place."""
         with trio.move_on_after(FINDING_OUT_S):
             while source.is_open:  # noqa: ASYNC110 - nothing would say so
                 await trio.sleep(0.1)
@@ -289,7 +289,7 @@ class GoingPast:
 
 
 def _entries(broker: BrokerProcess) -> list[Superseded]:
-    """A broker's notes of messages without a place."""
+    """Return a broker's notes of messages without a place."""
     document = broker.running.context.store.document(SUPERSEDED_FILE)
     return list(superseded_entries(document.load(after_crash=False)).values())
 
@@ -297,7 +297,7 @@ def _entries(broker: BrokerProcess) -> list[Superseded]:
 def _messages(
     broker: BrokerProcess, segment: Segment, begin: int | None = None, end: int | None = None
 ) -> Iterator[StoredMessage]:
-    """The messages of a segment, or from ``begin`` to ``end`` of its message queue."""
+    """Iterate over the messages of a segment, or from ``begin`` to ``end`` of its message queue."""
     store, topic, queue_id = broker.running.context.store, segment.topic, segment.queue_id
     least, behind = store.bounds(topic, queue_id)
     begin = max(least, segment.offset_delta) if begin is None else begin

@@ -18,7 +18,7 @@ class Acknowledged(NamedTuple):
     number: int
     queue: MessageQueue
     queue_offset: int
-    """As the answer said; -1 where it said nothing."""
+    """The offset in the answer; -1 where it had none."""
 
 
 class Delivered(NamedTuple):
@@ -41,7 +41,7 @@ class Ledger:
 
     acknowledged: list[Acknowledged] = field(default_factory=list)
     delivered: dict[str, list[Delivered]] = field(default_factory=lambda: defaultdict(list))
-    """By consumer group, in the order of the calls."""
+    """Delivered messages by consumer group, in the order of the calls."""
     rolled_back: set[tuple[str, int]] = field(default_factory=set)
     """Sender and number of messages whose transactions were rolled back."""
     failed_sends: int = 0
@@ -77,7 +77,8 @@ class Ledger:
         self._shared_until_s[key] = max(until_s, self._shared_until_s.get(key, until_s))
 
     def check_owners(self) -> None:
-        """A queue had one owner at a time in each orderly group, but for ``may_share``."""
+        """Check that queues had one owner at a time in each orderly group, but for
+        ``may_share``."""
         if self.at_once:
             raise Violated(f"two members of a group at once: {self.at_once[:10]}")
 
@@ -104,7 +105,7 @@ class Ledger:
     def moved(
         self, sender: str, number: int, queue: MessageQueue, before: int, offset: int
     ) -> None:
-        """Note that what was acknowledged at ``before`` is at another offset of the queue now."""
+        """Note that a message acknowledged at ``before`` has another offset of the queue now."""
         known = Acknowledged(sender, number, queue, before)
         for at, ack in enumerate(self.acknowledged):
             if ack == known:
@@ -112,16 +113,16 @@ class Ledger:
                 self._moved.add((sender, number))
 
     def check_rolled_back(self) -> None:
-        """Nothing that was rolled back was delivered."""
+        """Check that nothing that was rolled back was delivered."""
         for group, messages in self.delivered.items():
             for message in messages:
                 if (message.sender, message.number) in self.rolled_back:
                     raise Violated(f"{group} was given {message}, which was rolled back")
 
     def check_places(self) -> None:
-        """No two messages were given one place of a queue.
+        """Check that no two messages were given one place of a queue.
 
-        What was never acknowledged does not count: a consumer may see a message that a loss of
+        Unacknowledged messages do not count: a consumer may see a message that a loss of
         power then takes away, and another one in its place.
         """
         places: dict[tuple[MessageQueue, int], tuple[str, int]] = {}
@@ -135,7 +136,7 @@ class Ledger:
     def check_order(self) -> None:
         """Check that a stored message lies before those its sender sent to that queue afterwards.
 
-        What was cut off, and appended again, lies behind.
+        Messages that were cut off, and appended again, lie behind.
         """
         last: dict[tuple[str, MessageQueue], Acknowledged] = {}
         for ack in self.acknowledged:
@@ -147,7 +148,7 @@ class Ledger:
             last[ack.sender, ack.queue] = ack
 
     def check_delivered_order(self, group: str) -> None:
-        """An orderly group saw the messages of each queue in their order, some of them again.
+        """Check that orderly groups saw each queue's messages in their order, some of them again.
 
         Again means from an earlier place on: a group repeats after a crash, it never skips.
         """

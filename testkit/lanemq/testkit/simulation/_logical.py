@@ -45,31 +45,31 @@ class LogicalCluster:
         self.name_server = name_server
         self.brokers: dict[str, BrokerProcess] = {}
         self.start: Callable[..., Awaitable[None]]
-        """Starts one more broker; whoever opens the cluster puts it here."""
+        """Starts one more broker; set by the opener of the cluster."""
         self._clients: dict[tuple[str, int], Client] = {}
 
     async def connect(self, name: str, *, version: int = PREVIEW) -> Client:
-        """A new connection to a broker."""
+        """Return a new connection to a broker."""
         host = self.brokers[name].host
         stream = await self.network.dialer(CLIENT_HOST)(host, BROKER_PORT)
         return Client(Peer(stream), version=version)
 
     async def at(self, name: str, *, version: int = PREVIEW) -> Client:
-        """A connection to a broker; the same one every time, until ``forget``."""
+        """Return a connection to a broker; the same one every time, until ``forget``."""
         client = self._clients.get((name, version))
         if client is None:
             client = self._clients[name, version] = await self.connect(name, version=version)
         return client
 
     async def add(self, name: str, **settings: object) -> None:
-        """One more broker, on the next host."""
+        """Add one more broker, on the next host."""
         await self.start(name, **settings)
 
     def forget(self) -> None:
         """Connect anew from now on."""
         self._clients.clear()
 
-    # What tools ask
+    # Requests of tools
 
     async def create_topic(self, topic: str = TOPIC, *, queues: int) -> None:
         header = CreateTopic(
@@ -110,7 +110,7 @@ class LogicalCluster:
         return LogicalQueues.decode(answer.body)
 
     async def chain(self, name: str, index: int, topic: str = TOPIC) -> Chain:
-        """A logical queue as a broker knows it; empty where it does not."""
+        """Return a logical queue as a broker knows it; empty where it does not."""
         queues = await self.query(name, topic)
         return (queues.get(index) if queues is not None else None) or Chain(index)
 
@@ -144,7 +144,7 @@ class LogicalCluster:
     async def step(
         self, code: int, name: str, source: Segment | None, target: Segment | None
     ) -> Frame:
-        """One of the three steps of a migration, asked of a broker."""
+        """Ask a broker for one of the three steps of a migration."""
         body = MigrateLogicalQueue(source, target).encode()
         return await (await self.at(name)).call(code, body=body)
 
@@ -160,7 +160,7 @@ class LogicalCluster:
         return await self.step(RequestCode.MIGRATE_TOPIC_LOGICAL_QUEUE_NOTIFY, name, source, target)
 
     async def destination(self, index: int, name: str, *, reuse: int | None = None) -> Segment:
-        """The WriteOnly segment of a migration to a broker."""
+        """Return the WriteOnly segment of a migration to a broker."""
         if reuse is None:
             answer = await self.create(name, index)
         else:
@@ -176,7 +176,7 @@ class LogicalCluster:
         reuse: int | None = None,
         others: Iterable[str] = (),
     ) -> tuple[Segment, Segment]:
-        """A whole migration; returns the two segments as they are at its end."""
+        """Return a whole migration; returns the two segments as they are at its end."""
         source = await self.normal(index)
         target = await self.destination(index, name, reuse=reuse)
         answer = await self.prepare(source, target)
@@ -194,7 +194,7 @@ class LogicalCluster:
         return done.source, done.destination
 
     async def normal(self, index: int) -> Segment:
-        """The one open segment of a logical queue, as its own broker knows it."""
+        """Return the one open segment of a logical queue, as its own broker knows it."""
         found = []
         for name, broker in self.brokers.items():
             if broker.is_up:
@@ -207,7 +207,7 @@ class LogicalCluster:
         assert len(found) == 1, found
         return found[0]
 
-    # What clients ask
+    # Requests of clients
 
     async def send(
         self,
@@ -283,12 +283,12 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def messages_of(answer: Frame) -> list[StoredMessage]:
-    """The messages in the answer to a pull; none where it has none."""
+    """Return the messages in the answer to a pull; none where it has none."""
     return decode_messages(answer.body) if answer.code == 0 else []
 
 
 def redirect_of(answer: Frame) -> Redirect:
-    """The broker and queue that an answer redirects a client to."""
+    """Return the broker and queue that an answer redirects a client to."""
     assert answer.fields.get("REDIRECT") == "1", answer
     redirect = Redirect.decode(answer.body)
     assert redirect is not None
@@ -296,5 +296,5 @@ def redirect_of(answer: Frame) -> Redirect:
 
 
 def without_number(segment: Segment | None) -> Segment | None:
-    """A segment as clients are told of it: without the number of its migration."""
+    """Return a segment as clients are told of it: without the number of its migration."""
     return None if segment is None else segment.with_migration(None)

@@ -21,7 +21,7 @@ from lanemq.wire import HostAddress
 
 DELAY_MEAN_S: Final = 0.0005
 SLOW_SHARE: Final = 0.01
-"""So many of the chunks take"""
+"""The share of chunks that are delayed by ``SLOW_MEAN_S`` on average."""
 SLOW_MEAN_S: Final = 0.05
 BUFFER_BYTES: Final = 1 << 20
 FIRST_CLIENT_PORT: Final = 40_000
@@ -48,7 +48,7 @@ class Network:
 
     @contextmanager
     def listening(self, host: str, port: int, accept: Accept) -> Iterator[None]:
-        """Let ``accept`` serve whoever dials the address within the block."""
+        """Let ``accept`` serve connections to the address within the block."""
         self._listeners[host, port] = accept
         try:
             yield
@@ -99,7 +99,7 @@ class Network:
     # Connections
 
     def dialer(self, source: str) -> Dial:
-        """The function by which a program on host ``source`` opens connections."""
+        """Return the function by which a program on host ``source`` opens connections."""
 
         async def dial(host: str, port: int) -> trio.abc.Stream:
             await trio.sleep(self.delay_s())

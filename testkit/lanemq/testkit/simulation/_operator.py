@@ -26,13 +26,13 @@ HOST: Final = "10.0.9.8"
 CALM_S: Final = 600.0
 LOOK_S: Final = 1.0
 SETTLING_S: Final = 5.0
-"""An operator looks at what is left undone so often: each look asks every broker."""
+"""Seconds between an operator's looks at what is left undone: each look asks every broker."""
 QUIET_S: Final = 60.0
 """Brokers look at name servers' views every half minute, and at migrations every 3 s."""
 PAUSE_MEAN_S: Final = 0.3
-"""Between two deeds. What costs processor time is the traffic: so there is much for each second."""
+"""Mean pause between two deeds. Traffic costs the processor time: there is much for each second."""
 MOVE_SHARE: Final = 0.75
-"""So many of an operator's deeds are whole migrations."""
+"""The share of an operator's deeds that are whole migrations."""
 
 
 @final
@@ -47,9 +47,9 @@ class Operator:
         self._brokers = brokers
         self._rng = rng
         self.migrations = 0
-        """Ended well,"""
+        """Migrations that ended well."""
         self.interrupted = 0
-        """and stopped in the middle by whatever happened."""
+        """Migrations that were stopped in the middle by whatever happened."""
         self.queues = 0
         self.deeds = Deeds(rng, 0, [])
         self._reserved: set[int] = set()
@@ -72,7 +72,7 @@ class Operator:
                 self.deeds = Deeds(self._rng, self.queues, names)
 
     def tools(self) -> AbstractAsyncContextManager[AdminClient]:
-        """A connection of the tools to the cluster."""
+        """Return a connection of the tools to the cluster."""
         return open_admin(name_servers=self._name_servers, dial=self._network.dialer(HOST))
 
     @asynccontextmanager
@@ -180,7 +180,7 @@ class Operator:
     async def settled(self) -> None:
         """Return when every logical queue is whole again. Raises ``Violated`` if one stays broken.
 
-        What was interrupted is resumed, as an operator would; the brokers do the rest.
+        Interrupted migrations are resumed, as by an operator; the brokers do the rest.
         """
         findings = "nothing is known"
         with trio.move_on_after(CALM_S):
@@ -225,12 +225,13 @@ class Operator:
                 raise Violated(f"progress that stays with {name}: {carried.missing}")
 
     async def forget(self, name: str) -> None:
-        """Say that a broker will not come back."""
+        """Tell name servers that a broker will not come back."""
         async with self.tools() as admin:
             await admin.forget_broker(name)
 
     async def check_ends(self, cut_off: set[tuple[SegmentKey, int]]) -> None:
-        """No queue got a message after its last segment was sealed, but what was cut off there."""
+        """Check that no queue got messages after its last segment was sealed, but those cut off
+        there."""
         async with self.tools() as admin:
             queues = await admin.routed_logical_queues(TOPIC)
         assert queues is not None, "the queues were settled"

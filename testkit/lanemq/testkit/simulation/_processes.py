@@ -33,7 +33,7 @@ SMALL_FILES: Final = {
 
 
 def clock_ms() -> int:
-    """A time of day that goes with trio's clock."""
+    """Return a time of day that goes with trio's clock."""
     return START_MS + int(trio.current_time() * 1000)
 
 
@@ -87,12 +87,12 @@ class Process:
             self._ended.set()
 
     def opened(self) -> AbstractAsyncContextManager[object]:
-        """The running program."""
+        """Return the running program."""
         raise AssertionError("every process says what it runs")
 
     @asynccontextmanager
     async def serving(self, server: Server, port: int) -> AsyncIterator[None]:
-        """Let whoever dials ``port`` be served; connections end with the block."""
+        """Serve connections to ``port``; they end with the block."""
         async with trio.open_nursery() as nursery:
 
             def accept(stream: trio.abc.Stream, peer: HostAddress, local_port: int) -> None:
@@ -111,7 +111,7 @@ class NameServerProcess(Process):
     """A name server; what it knows dies with it."""
 
     running: Server
-    """What the process runs, while it is up."""
+    """The server in the process, while it is up."""
 
     @property
     def address(self) -> str:
@@ -143,11 +143,11 @@ class BrokerProcess(Process):
     ) -> None:
         super().__init__(name, host, network, nursery)
         self.running: Broker
-        """What the process runs, while it is up."""
+        """The server in the process, while it is up."""
         self.logical_listener: LogicalListener
         """Its servers for clients that do not know logical queues."""
         self.before_kill: Callable[[BrokerProcess], None] | None = None
-        """Looks at what it knows, before that dies with it."""
+        """Looks at the process's state, before that dies with it."""
         self.files = SimulatedFiles(seed=rng.getrandbits(64), now_s=lambda: clock_ms() / 1000)
         self.config = BrokerConfig(
             broker_name=name,

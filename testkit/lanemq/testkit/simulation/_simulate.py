@@ -1,7 +1,7 @@
 """One run: a cluster, its users, random misfortunes, and at the end the books."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -12,8 +12,9 @@ from trio.testing import MockClock
 from lanemq.sdk import ConsumeFrom
 
 from ._clients import GROUPS, OLD, ORDERLY, QUICK, Reader, Sender
-from ._cluster import Cluster, client_host
+from ._cluster import KEY_CLIENTS, Cluster, client_host
 from ._determinism import determined_by
+from ._keys import KeyClients
 from ._ledger import Ledger, Violated
 from ._operator import Operator
 from ._transactions import Committer, Decisions, all_ended
@@ -21,11 +22,11 @@ from ._transactions import Committer, Decisions, all_ended
 LOGGER = logging.getLogger("lanemq.simulation")
 QUEUES: Final = 2
 ADMINS: Final = 2
-"""They move queues at once, and know nothing of each other."""
+"""Number of admins; they move queues at once, and know nothing of each other."""
 LOGICAL_SHARE: Final = 0.8
-"""So many of the runs have logical queues; the others show the brokers alone."""
+"""The share of runs with logical queues; the others show the brokers alone."""
 CALM_S: Final = 900.0
-"""How long a cluster in which nothing happens any more may take to deliver everything."""
+"""Seconds for a cluster in which nothing happens any more to deliver everything."""
 
 
 @dataclass(frozen=True)
@@ -41,22 +42,28 @@ class Report:
     migrations: int
     interrupted: int
     gone_past: int
-    """Queues that went on past a source that was alive,"""
+    """Queues that went on past a source that was alive."""
     appended: int
-    """and what that took meanwhile."""
+    """Messages of such sources that were appended meanwhile."""
     transactions: tuple[int, int, int]
-    """How many were committed and rolled back, and how often brokers asked."""
+    """Transactions committed, rolled back, and questions of brokers."""
+    keys: tuple[int, int]
+    """Answers about keys, and moves of their partitions."""
     misfortunes: dict[str, int]
     trace: str
     """A digest of all that was sent."""
 
 
-async def _run(seed: int, steps: int, only: str | None, has_transactions: bool) -> Report:
+async def _run(
+    seed: int, steps: int, only: str | None, has_transactions: bool, has_keys: bool
+) -> Report:
     rng = Random(seed)
     ledger = Ledger()
     is_logical = rng.random() < LOGICAL_SHARE or only is not None
     async with trio.open_nursery() as nursery:
-        cluster = Cluster(rng, nursery, ledger, only, has_transactions=has_transactions)
+        cluster = Cluster(
+            rng, nursery, ledger, only, has_transactions=has_transactions, has_keys=has_keys
+        )
         await cluster.start()
         operator = Operator(
             cluster.network, cluster.addresses, cluster.brokers, Random(rng.getrandbits(64))
@@ -64,6 +71,10 @@ async def _run(seed: int, steps: int, only: str | None, has_transactions: bool) 
         await operator.create_topic(QUEUES, is_logical=is_logical)
         if is_logical:
             cluster.operated_by(operator)
+        keys = await _key_clients(cluster, operator) if has_keys else None
+        asking = trio.CancelScope()
+        if keys is not None:
+            nursery.start_soon(_while_not_cancelled, asking, keys.work)
         senders = _senders(cluster, ledger)
         decisions = Decisions(ledger)
         committers = _committers(cluster, decisions) if has_transactions else []
@@ -79,6 +90,8 @@ async def _run(seed: int, steps: int, only: str | None, has_transactions: bool) 
                 if is_logical:
                     for _ in range(ADMINS):
                         moving.start_soon(operator.move_queues)
+                if keys is not None:
+                    moving.start_soon(keys.move)
                 for _ in range(steps):
                     await cluster.step()
                 moving.cancel_scope.cancel()
@@ -86,6 +99,8 @@ async def _run(seed: int, steps: int, only: str | None, has_transactions: bool) 
             if is_logical:
                 await operator.one_end_each()
                 await operator.settled()
+            if keys is not None:
+                await keys.settled()
             for sender in senders:
                 sender.enough = True
         for committer in committers:
@@ -105,8 +120,13 @@ async def _run(seed: int, steps: int, only: str | None, has_transactions: bool) 
             await trio.sleep(LATE_S)
             reading.cancel()
             await _without_a_broker(cluster, operator, ledger, nursery)
+        if keys is not None:
+            await keys.settled()  # also where a broker was drained and is gone
+            asking.cancel()
         simulated_s = trio.current_time()
         nursery.cancel_scope.cancel()
+    if keys is not None:
+        keys.check()
     ledger.check_rolled_back()
     ledger.check_places()
     ledger.check_order()
@@ -125,9 +145,31 @@ async def _run(seed: int, steps: int, only: str | None, has_transactions: bool) 
         0 if cluster.going_past is None else cluster.going_past.times,
         0 if cluster.going_past is None else cluster.going_past.messages,
         (decisions.committed, decisions.rolled_back, decisions.asked),
+        (0, 0) if keys is None else (keys.history.answered, keys.moved),
         cluster.misfortunes,
         cluster.network.trace,
     )
+
+
+async def _key_clients(cluster: Cluster, operator: Operator) -> KeyClients:
+    """Return clients of a namespace that is there."""
+    keys = KeyClients(
+        [client_host(12 + number) for number in range(KEY_CLIENTS)],
+        cluster.network,
+        cluster.addresses,
+        cluster.brokers,
+        operator,
+        Random(cluster.rng.getrandbits(64)),
+    )
+    await keys.create()
+    for broker in cluster.brokers:  # as for the topic
+        await broker.running.context.store.tables.sync()
+    return keys
+
+
+async def _while_not_cancelled(scope: trio.CancelScope, run: Callable[[], Awaitable[None]]) -> None:
+    with scope:
+        await run()
 
 
 async def _run_until(scope: trio.CancelScope, users: Sequence[Reader | Committer]) -> None:
@@ -165,7 +207,7 @@ that has messages which a group has not read."""
 OFFLINE_S: Final = 30.0
 """Brokers have noticed by then that consumers are gone."""
 NOTICE_S: Final = 40.0
-"""Clients and name servers know by then what was moved, or went down."""
+"""Seconds after which clients and name servers know what was moved, or went down."""
 LATER: Final = 30
 """Messages that each sender sends after the broker was drained."""
 
@@ -229,7 +271,12 @@ async def _delivered(ledger: Ledger, group: str) -> None:
 
 
 def simulate(
-    seed: int, steps: int, only: str | None = None, *, has_transactions: bool = False
+    seed: int,
+    steps: int,
+    only: str | None = None,
+    *,
+    has_transactions: bool = False,
+    has_keys: bool = False,
 ) -> Report:
     """Run the cluster of a seed for so many steps, in which anything happens or ``only`` one thing.
 
@@ -238,4 +285,4 @@ def simulate(
     """
     with determined_by(seed):
         clock = MockClock(autojump_threshold=0)
-        return trio.run(_run, seed, steps, only, has_transactions, clock=clock)
+        return trio.run(_run, seed, steps, only, has_transactions, has_keys, clock=clock)

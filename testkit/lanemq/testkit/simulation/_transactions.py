@@ -26,18 +26,18 @@ from ._processes import BrokerProcess, clock_ms
 GROUP: Final = "committers"
 PAUSE_MEAN_S: Final = 0.3
 WORK_MEAN_S: Final = 0.5
-"""How long a local transaction takes: queues move meanwhile, and brokers die."""
+"""Mean time that a local transaction takes: queues move meanwhile, and brokers die."""
 ROLLBACK_SHARE: Final = 0.3
 LATER_SHARE: Final = 0.3
-"""So many are decided after the producer has said that it does not know yet: brokers ask."""
+"""The share decided after the producer has said that it does not know yet: brokers ask."""
 LATER_MEAN_S: Final = 10.0
 CHECK_MS: Final = 5_000
 """The time between two rounds of a broker's questions."""
 LATER_MAX_S: Final = 30.0
 """Long before a broker has asked so often that it puts the half message aside."""
 ENDING_S: Final = 60.0
-"""How long brokers may take to hear what everybody knows by then: less than until they put half
-messages aside."""
+"""Seconds for brokers to hear what everybody knows by then: less than until they put half messages
+aside."""
 
 Key = tuple[str, int]
 """Sender and number."""
@@ -46,7 +46,7 @@ Key = tuple[str, int]
 class _Decision(NamedTuple):
     is_commit: bool
     at_s: float
-    """From when on the application says so."""
+    """Time from when on the application says so."""
 
 
 @final

@@ -181,7 +181,7 @@ class SimulatedFiles:
         """Bytes that may still be written; None for no limit."""
         self.sync_fails = False
         self.used_ratio = 0.1
-        """What ``usage`` tells."""
+        """The share that ``usage`` tells."""
         self.operations = 0
         """Operations that changed something."""
         self.syncs = 0
@@ -222,7 +222,7 @@ class SimulatedFiles:
         self._dead = False
 
     def reboot(self, how: Literal["kill", "power"]) -> "SimulatedFiles":
-        """The disk as the next process finds it, without the faults that were asked for."""
+        """Return the disk as the next process finds it, without the faults that were asked for."""
         after = SimulatedFiles(seed=self.rng.getrandbits(64), now_s=self.now_s)
         names = self._names if how == "kill" else self.rng.choice(self._history)
         for path, content in names.items():

@@ -24,13 +24,13 @@ QUEUES: Final = [("T", 0), ("T", 1), ("Other", 0)]
 CHECKED: Final = "checked"
 DONE: Final = "done"
 EARLY_SHARE: Final = 0.3
-"""Of the lives, those that are killed soon after their start, most before their look around."""
+"""The share of lives that are killed soon after their start, most before their look around."""
 PATIENCE_S: Final = 60.0
-"""Far more than a life takes to look around: the machine may be busy."""
+"""Seconds for a life to look around, far more than it takes: the machine may be busy."""
 
 
 def stand_at(root: str) -> Stand:
-    """A store whose every task runs many times in a short life."""
+    """Return a store whose every task runs many times in a short life."""
     return Stand(
         Path(root),
         commit_log_file_bytes=1 << 16,
@@ -44,7 +44,7 @@ def stand_at(root: str) -> Stand:
 
 
 def check(store: Store) -> None:
-    """The queues have no gap, and both indexes have the same where there are two."""
+    """Check that queues have no gap, and that both indexes have the same where there are two."""
     rows = store.queue_rows
     for topic, queue_id in QUEUES:
         begin, end = store.bounds(topic, queue_id)
@@ -85,7 +85,7 @@ async def _live(root: str, stage: int, seed: int, out: Connection) -> None:
 
 
 def live(root: str, stage: int, seed: int, out: Connection) -> None:
-    """One life; it says how many messages are committed, again and again, to ``out``."""
+    """Live one life; it says how many messages are committed, again and again, to ``out``."""
     trio.run(_live, root, stage, seed, out)
     out.close()
 
@@ -114,7 +114,7 @@ class KillLoop:
     def run_one(self) -> None:
         """Start a life, and kill it: a while after its start, or after its look around."""
         stage, seed = self._rng.choice(self._stages), self._rng.getrandbits(32)
-        # All is drawn beforehand: how many are killed early does not hang on the machine.
+        # All is drawn beforehand, so the number of early kills does not depend on the machine.
         is_early = self._rng.random() < EARLY_SHARE
         until_early_s, after_check_s = self._rng.uniform(0.01, 0.15), self._rng.uniform(0.0, 0.08)
         receiver, sender = self._context.Pipe(duplex=False)
@@ -138,7 +138,7 @@ class KillLoop:
                 break
         with suppress(ProcessLookupError):  # some die of old age
             process.kill()
-        while True:  # what it said last counts
+        while True:  # its last word counts
             try:
                 _, committed = receiver.recv()
             except (EOFError, OSError):  # it may have died in the middle of a word

@@ -15,7 +15,7 @@ _SCALAR_CHARACTERS = 8
 class _Size(NamedTuple):
     characters: int
     levels: int
-    """Of arrays and objects, itself included."""
+    """Nesting depth in arrays and objects, itself included."""
 
 
 @final

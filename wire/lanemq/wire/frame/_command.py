@@ -13,7 +13,7 @@ FLAG_RESPONSE: Final = 1
 FLAG_ONEWAY: Final = 2
 
 LANGUAGE: Final = LanguageCode.PYTHON.name
-"""Ours; one of the nine names that every client knows."""
+"""The language in our frames; one of the nine names that every client knows."""
 
 
 @final
@@ -52,7 +52,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_oneway(self) -> bool:
-        """Whether this is a request that must not be answered."""
+        """True for a request that must not be answered."""
         return self.flag & (FLAG_ONEWAY | FLAG_RESPONSE) == FLAG_ONEWAY
 
     def reply(
@@ -89,7 +89,7 @@ def request(
     opaque: int = 0,
     oneway: bool = False,
 ) -> Frame:
-    """Make a request of ours; always with a JSON header, which every peer can read."""
+    """Make a request from this side; always with a JSON header, which every peer can read."""
     return Frame(
         code=code,
         opaque=opaque,

@@ -28,7 +28,7 @@ class NeedData(Enum):
 
 
 NEED_DATA: Final = NeedData.NEED_DATA
-"""No whole frame is there: receive more, then ask again."""
+"""Returned while no whole frame is there: receive more, then ask again."""
 
 
 @final
@@ -66,12 +66,12 @@ class Connection:
         self._failure: RemoteProtocolError | None = None
         self._last_opaque = 0
         self.cuts = 0
-        """Times whole frames were found in what came: a peer that it does not grow for has
-        not finished any."""
+        """Number of reads that held whole frames: it does not grow for a peer that has not finished
+        any."""
 
     @property
     def is_mid_frame(self) -> bool:
-        """Whether the peer has begun a frame that it has not finished."""
+        """True while the peer has begun a frame that it has not finished."""
         return bool(self._buffer)
 
     @property

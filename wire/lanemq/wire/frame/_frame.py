@@ -44,7 +44,7 @@ _HEAD = fixed_struct(HEAD).struct
 _HEADER_WORD = fixed_struct(cs.Struct("header_word" / cs.Int32ub)).struct
 _HEADER_LENGTH_MASK: Final = (1 << 24) - 1
 DECODERS: Final = (decode_json_header, decode_binary_header)
-"""What reads a header and a body, by serialize type."""
+"""The decoders of a header and a body, by serialize type."""
 
 Split = tuple[int, bytes, bytes]
 """A frame cut in three: serialize type, header, body."""
@@ -107,7 +107,7 @@ def split_frames(
     """Find the whole frames at the front of ``buffer``; returns them, and how many bytes they are.
 
     Raises ``RemoteProtocolError`` as soon as the length word and the header word of a frame at
-    the front can be seen to be impossible. What came before such a frame is returned first: a
+    the front can be seen to be impossible. Frames before such a one are returned first: a
     server reads on only after a call that returned nothing.
     """
     splits: list[Split] = []

@@ -39,7 +39,7 @@ from ._clients import (
     UnregisterClient,
 )
 from ._header import Header
-from ._kv import KvGet, KvMultiGet, KvScan, KvStatus, KvWatch, KvWrite
+from ._kv import KvGet, KvMultiGet, KvScan, KvState, KvStatus, KvWatch, KvWrite
 from ._nameserver import (
     AddWritePermOfBroker,
     AddWritePermOfBrokerResponse,
@@ -160,6 +160,7 @@ __all__ = [
     "KvGet",
     "KvMultiGet",
     "KvScan",
+    "KvState",
     "KvStatus",
     "KvWatch",
     "KvWrite",

@@ -1,4 +1,8 @@
-"""Headers of requests for keys and values, lanemq's own. Keys and prefixes are in base64."""
+"""Headers of requests for keys and values, lanemq's own. Keys and prefixes are in base64.
+
+Each names a partition of the namespace, and how many the client takes it to have; a broker that
+knows better answers KV_MOVED (``lanemq.wire.kv.Moved``).
+"""
 
 from typing import final
 
@@ -14,7 +18,8 @@ class KvWrite(Header, frozen=True):
     writes, from 1, and ``waits`` the lowest one whose answer the client still waits for.
 
     A namespace is made where a write says so: ``create_at`` is the name of the broker that is to
-    have it, or ``*`` for one that has never had another broker beside it.
+    have it, or ``*`` for one that has never had another broker beside it. Of one with several
+    partitions each is made by a write of its own.
     """
 
     op_type: str
@@ -23,6 +28,8 @@ class KvWrite(Header, frozen=True):
     sequence: Long | None = None
     waits: Long | None = None
     create_at: str | None = None
+    partition: Long = 0
+    partitions: Long = 1
 
 
 @final
@@ -32,6 +39,8 @@ class KvGet(Header, frozen=True):
     key: str
     namespace: str = "default"
     consistency: str = "linearizable"
+    partition: Long = 0
+    partitions: Long = 1
 
 
 @final
@@ -40,6 +49,8 @@ class KvMultiGet(Header, frozen=True):
 
     namespace: str = "default"
     consistency: str = "linearizable"
+    partition: Long = 0
+    partitions: Long = 1
 
 
 @final
@@ -56,6 +67,8 @@ class KvScan(Header, frozen=True):
     limit: Long = 1000
     keys_only: bool = False
     snapshot: str | None = None
+    partition: Long = 0
+    partitions: Long = 1
 
 
 @final
@@ -68,10 +81,30 @@ class KvWatch(Header, frozen=True):
     namespace: str = "default"
     limit: Long = 1000
     wait_millis: Long = 0
+    partition: Long = 0
+    partitions: Long = 1
 
 
 @final
 class KvStatus(Header, frozen=True):
-    """KV_STATUS 310426; without ``namespace`` of all namespaces."""
+    """KV_STATUS 310426: of what the broker has of a namespace, or of all namespaces.
+
+    With ``partition`` of that one, wherever it is: a broker that does not have it says who has.
+    """
 
     namespace: str | None = None
+    partition: Long | None = None
+    partitions: Long = 1
+
+
+@final
+class KvState(Header, frozen=True):
+    """KV_STATE 310427: rows of a partition that is closed here, from ``cursor`` (in base64) on.
+
+    ``position`` is where the log goes on elsewhere: rows of another state are refused.
+    """
+
+    namespace: str
+    partition: Long
+    position: Long
+    cursor: str | None = None

@@ -46,7 +46,7 @@ from ._clients import (
     UnregisterClient,
 )
 from ._header import Header
-from ._kv import KvGet, KvMultiGet, KvScan, KvStatus, KvWatch, KvWrite
+from ._kv import KvGet, KvMultiGet, KvScan, KvState, KvStatus, KvWatch, KvWrite
 from ._nameserver import (
     AddWritePermOfBroker,
     AddWritePermOfBrokerResponse,
@@ -197,6 +197,7 @@ REQUEST_HEADERS: Final[dict[int, type[Header]]] = {
     Code.KV_SCAN: KvScan,
     Code.KV_WATCH: KvWatch,
     Code.KV_STATUS: KvStatus,
+    Code.KV_STATE: KvState,
 }
 
 RESPONSE_HEADERS: Final[dict[int, type[Header]]] = {

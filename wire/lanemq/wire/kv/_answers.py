@@ -50,7 +50,11 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 @final
 class Page(msgspec.Struct, frozen=True, array_like=True):
-    """Entries under a prefix, in byte order; all of one moment."""
+    """Entries under a prefix, in byte order; all of one moment.
+
+    Of several partitions, where clients merge pages, those of each are of one moment, and
+    ``position`` is -1.
+    """
 
     entries: list[Entry]
     cursor: bytes | None
@@ -61,6 +65,8 @@ class Page(msgspec.Struct, frozen=True, array_like=True):
     """The time of the log, in milliseconds since 1970."""
     snapshot: str | None = None
     """The name by which the next page is of the same moment; None at the end."""
+    positions: tuple[int, ...] = ()
+    """Positions of the partitions that are in it, in order; clients put them there."""
 
 
 @final
@@ -80,6 +86,36 @@ class NamespaceStatus(msgspec.Struct, frozen=True, array_like=True):
     """Changes before this position are not known any more."""
     lost: bool
     engine: str
+    partition: int = 0
+    partitions: int = 1
+    """Number of partitions of the namespace, of which this is one."""
+    broker: str = ""
+    """The broker that has the partition."""
+    is_open: bool = True
+    """Whether the broker takes reads and writes of the partition: not while it is being taken
+    over, or has gone elsewhere."""
+
+
+@final
+class Moved(msgspec.Struct, frozen=True, array_like=True):
+    """The body of KV_MOVED: where to ask, as far as the broker knows."""
+
+    partitions: int
+    """Number of partitions of the namespace."""
+    broker: str | None = None
+    """The broker that has the partition."""
+    address: str | None = None
+
+
+@final
+class StateRows(msgspec.Struct, frozen=True, array_like=True):
+    """Rows of a partition's state, as its engine keeps them, for the broker that it moves to."""
+
+    rows: list[tuple[bytes, bytes]]
+    cursor: bytes | None
+    """The row to go on from; None at the end."""
+    position: int
+    """Number of records of the log that are in the state."""
 
 
 @final
@@ -103,6 +139,8 @@ class Change(msgspec.Struct, frozen=True, array_like=True, gc=False):
     version: int
     """The version put, or the one that is gone."""
     value: bytes | None = None
+    partition: int = 0
+    """The partition of the key, of which ``position`` is; clients put it there."""
 
 
 @final

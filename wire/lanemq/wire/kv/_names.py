@@ -5,6 +5,7 @@ Source: the proposal "Support KV semantic storage" (RIP-22), which Apache Rocket
 
 import re
 from typing import Final
+from zlib import crc32
 
 from .._names import KV_PREFIX
 
@@ -26,6 +27,9 @@ STEPS_MAX: Final = 1024
 TTL_MS_MAX: Final = 10 * 365 * 86_400_000
 CLIENT_CHARACTERS_MAX: Final = 64
 NAMESPACE_CHARACTERS_MAX: Final = 64
+PARTITIONS_MAX: Final = 64
+PARTITION_MARK: Final = "@"
+"""Character that no namespace has."""
 NAME: Final = re.compile(r"[a-zA-Z0-9_-]+")
 
 
@@ -37,6 +41,22 @@ def kv_topic(namespace: str) -> str:
 def kv_namespace(topic: str) -> str | None:
     """Return the namespace whose log a topic is; None for any other topic."""
     return topic[len(KV_PREFIX) :] if topic.startswith(KV_PREFIX) else None
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """Return the partition of a key in a namespace that has so many."""
+    return crc32(key) % partitions if partitions > 1 else 0
+
+
+def partition_name(namespace: str, partition: int) -> str:
+    """Return the name of a partition: that of the namespace for the first, ``N@1`` and so on."""
+    return f"{namespace}{PARTITION_MARK}{partition}" if partition else namespace
+
+
+def parse_partition(name: str) -> tuple[str, int]:
+    """Read ``partition_name``: the namespace, and the number of the partition."""
+    namespace, _, number = name.partition(PARTITION_MARK)
+    return namespace, int(number) if number.isdecimal() else 0
 
 
 def namespace_problem(namespace: str) -> str | None:

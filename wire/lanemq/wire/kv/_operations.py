@@ -17,6 +17,7 @@ from .._errors import RemoteProtocolError
 from ._names import (
     KEY_BYTES_MAX,
     OPERATION_BYTES_MAX,
+    PARTITIONS_MAX,
     STEPS_MAX,
     TTL_MS_MAX,
     VALUE_BYTES_MAX,
@@ -39,6 +40,8 @@ class OpType:
     """Asked for only: makes the namespace if it is missing. The record is a tick."""
     TICK: Final = "tick"
     """Nothing but the time of the record: entries expire by it."""
+    BEGIN: Final = "begin"
+    """The first record of a partition at a broker, which says what follows (``Beginning``)."""
 
 
 ONE_STEP: Final = frozenset({OpType.PUT, OpType.DELETE, OpType.CAS})
@@ -82,10 +85,22 @@ class LoadedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     expires_ms: int = 0
 
 
+@final
+class Beginning(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The body of a ``begin``: whose records follow in the queue."""
+
+    partition: int
+    partitions: int
+    """Number of partitions of the namespace."""
+    position: int
+    """Number of this record in the log of the partition."""
+
+
 _NUMBER_END: Final = 1 << 63
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _STEPS: Final = msgspec.msgpack.Decoder(list[Step])
 _ENTRIES: Final = msgspec.msgpack.Decoder(list[LoadedEntry])
+_BEGINNING: Final = msgspec.msgpack.Decoder(Beginning)
 
 
 def encode_steps(steps: Sequence[Step]) -> bytes:
@@ -96,6 +111,22 @@ def encode_steps(steps: Sequence[Step]) -> bytes:
 def encode_load(entries: Sequence[LoadedEntry]) -> bytes:
     """Encode the body of a load."""
     return _ENCODER.encode(entries)
+
+
+def encode_beginning(beginning: Beginning) -> bytes:
+    """Encode the body of a begin."""
+    return _ENCODER.encode(beginning)
+
+
+def decode_beginning(body: bytes) -> Beginning:
+    """Decode and check the body of a begin. Raises ``RemoteProtocolError``."""
+    try:
+        found = _BEGINNING.decode(body)
+    except msgspec.MsgspecError as error:
+        raise RemoteProtocolError(f"the body of begin cannot be read: {error}") from error
+    if not (0 <= found.partition < found.partitions <= PARTITIONS_MAX and found.position >= 0):
+        raise RemoteProtocolError(f"a begin of partition {found.partition} of {found.partitions}")
+    return found
 
 
 def decode_steps(op_type: str, body: bytes) -> list[Step]:

@@ -27,14 +27,16 @@ SUM_BYTES: Final = 32
 
 
 @final
-class SnapshotHeader(msgspec.Struct, frozen=True, kw_only=True):
+class SnapshotHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The subject of a snapshot."""
 
     namespace: str
     position: int
-    """Number of records of the namespace's log that are in it."""
+    """Number of records of the namespace's log that are in it, of all partitions together."""
     clock_ms: int
     """The time of the log, in milliseconds since 1970."""
+    positions: list[int] = []
+    """Of a namespace of several partitions, the number of each one's records."""
 
 
 @final

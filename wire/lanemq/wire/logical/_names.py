@@ -9,7 +9,7 @@ LOGICAL_QUEUE_BROKER: Final = "__logical_queue_broker__"
 """The broker that a client sees its logical queues at; the queue id is the logical index."""
 
 LOGICAL_BROKERS_MEMBER: Final = "lanemqLogicalBrokers"
-"""Member of a route with logical queues: how many brokers clients of old see them at."""
+"""Member of a route with logical queues: the number of brokers at which older clients see them."""
 
 LOGICAL_QUEUE_FLAG: Final = 64
 """Bit of ``sysFlag``: in a route query "with logical queues", in a send "I follow redirects".
@@ -70,7 +70,7 @@ Brokers that do not say it answer 0 for "none" too, whatever they are asked for.
 
 
 def progress_topic(topic: str, delta: int) -> str:
-    """The name under which a broker keeps groups' progress in logical queues that end on it.
+    """Return the name under which a broker keeps groups' progress in logical queues that end on it.
 
     No topic can have it. ``delta`` is the first logical offset of the queue's last segment: so
     who looks from the last segment back finds the latest offset first. A migration carries what
@@ -97,7 +97,8 @@ def parse_progress_topic(name: str) -> ProgressTopic | None:
 
 
 def logical_broker(number: int) -> str:
-    """The name of a broker at which clients of old see logical queues; the first has number 0."""
+    """Return the name of a broker at which older clients see logical queues; the first has number
+    0."""
     return f"{LOGICAL_QUEUE_BROKER}{number or ''}"
 
 
@@ -113,7 +114,7 @@ def logical_broker_number(name: str) -> int | None:
 
 
 def place_of(index: int, brokers: int) -> tuple[int, int]:
-    """Number of the broker and queue id that clients of old know a logical queue by.
+    """Return the number of the broker and the queue id by which older clients know a logical queue.
 
     ``brokers`` is how many the topic has. ``index_of`` is the way back.
     """
@@ -121,5 +122,5 @@ def place_of(index: int, brokers: int) -> tuple[int, int]:
 
 
 def index_of(number: int, queue_id: int, brokers: int) -> int:
-    """The logical index of a queue of broker ``number``."""
+    """Return the logical index of a queue of broker ``number``."""
     return queue_id * brokers + number

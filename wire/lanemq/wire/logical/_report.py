@@ -1,7 +1,7 @@
 """The report of a lanemq broker to a name server: logical queues, beyond 5.0.0-PREVIEW's map.
 
 It is a member of the table of topics in a registration, so a name server that does not know it
-passes over it. What the name server has to say in return is an ext field of its answer.
+passes over it. The name server's own report is an ext field of its answer.
 """
 
 from collections.abc import Mapping
@@ -25,13 +25,13 @@ class ClientView(StrEnum):
     """The view of a topic with logical queues for clients that do not know them."""
 
     LOGICAL = "logical"
-    """One broker with as many queues: a logical listener, which translates."""
+    """One broker with as many queues: a logical listener, which translates offsets."""
     PHYSICAL = "physical"
     """The queues of the brokers, as they are."""
 
     @classmethod
     def from_json(cls, value: object) -> "ClientView":
-        """A view by its name. Raises ``RemoteProtocolError`` for any other value."""
+        """Return a view by its name. Raises ``RemoteProtocolError`` for any other value."""
         for view in cls:
             if value == view.value:
                 return view
@@ -40,7 +40,7 @@ class ClientView(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GapReport(Body):
-    """Nobody has the offsets from ``begin`` to before ``end`` of a logical queue.
+    """Offsets of a logical queue, from ``begin`` to before ``end``, that no broker has.
 
     Without this, a name server takes a gap for a report that is late, and shows nothing of the
     queue behind it.
@@ -76,11 +76,11 @@ class TopicReport(Body):
 
     client_view: ClientView = ClientView.LOGICAL
     serve_to_java: bool = True
-    """Whether flagged Java clients may be told of the logical queues (see ``serves_java``)."""
+    """True if flagged Java clients may be told of the logical queues (see ``serves_java``)."""
     gaps: tuple[GapReport, ...] = ()
-    """See ``gaps_beside``."""
+    """The gaps that ``gaps_beside`` finds."""
     brokers: int = 1
-    """Number of brokers clients of old see its logical queues at; 0 from a broker that has not
+    """Number of brokers at which older clients see its logical queues; 0 from a broker that has not
     heard of it yet."""
 
 
@@ -93,7 +93,7 @@ class LogicalListenerReport(Body):
     since_ms: int = 0
     """Time it began to listen, in milliseconds since 1970: all name servers name the oldest."""
     addresses: tuple[str, ...] = ()
-    """Its address for each of the brokers that clients of old see, from the first on."""
+    """Its address for each of the brokers that older clients see, from the first on."""
 
     def address_of(self, number: int) -> str | None:
         """Return the address at which it stands for broker ``number``; None where it does not."""
@@ -106,13 +106,13 @@ class LogicalQueueReport(Body):
     """The whole member; a broker of lanemq always sends it."""
 
     is_whole: bool = True
-    """Whether the registration has every topic: what it lacks has no logical queues here."""
+    """True if the registration has every topic: one that it lacks has no logical queues here."""
     listener: LogicalListenerReport | None = None
     topics: Mapping[str, TopicReport] = field(default_factory=dict)
 
     @classmethod
     def of(cls, members: Mapping[str, object]) -> "LogicalQueueReport | None":
-        """The report in the further members of a table of topics; None if it has none."""
+        """Return the report in the further members of a table of topics; None if it has none."""
         value = members.get(REPORT_MEMBER)
         return None if value is None else cls.from_json(value)
 
@@ -122,7 +122,7 @@ class LogicalQueueReport(Body):
 
 
 def serves_java(setting: str, topic: str) -> bool:
-    """Whether ``serveLogicalQueueToJava`` lets Java clients see a topic's logical queues.
+    """Return True if ``serveLogicalQueueToJava`` lets Java clients see a topic's logical queues.
 
     The setting is ``all``, ``none``, or the topics that they may, with commas between. A client
     of 5.0.0-PREVIEW can read logical queues only if the program around it has initialised a

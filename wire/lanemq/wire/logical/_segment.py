@@ -43,7 +43,8 @@ class SegmentState(StrEnum):
 
     @classmethod
     def from_json(cls, value: object) -> "SegmentState":
-        """A state by its name or its number. Raises ``RemoteProtocolError`` for any other value."""
+        """Return a state by its name or its number. Raises ``RemoteProtocolError`` for any other
+        value."""
         if isinstance(value, bool):
             pass
         elif isinstance(value, int) and 0 <= value < len(_BY_ORDINAL):
@@ -143,7 +144,7 @@ class Segment(Body):
 
     @property
     def is_sealed(self) -> bool:
-        """Whether the end is known; no message was or will be added behind it."""
+        """True if the end is known; no message was or will be added behind it."""
         return self.offset_max >= 0
 
     @property
@@ -155,7 +156,7 @@ class Segment(Body):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it was sealed without any message: it overlaps nothing, wherever it stands."""
+        """True if it was sealed without any message: it overlaps nothing, wherever it stands."""
         return self.is_sealed and self.count == 0
 
     @property
@@ -175,6 +176,12 @@ class Segment(Body):
             and (not delta or self.delta < 0 or delta == str(self.delta))
         )
 
+    @staticmethod
+    def place_meant(said: str) -> int | None:
+        """The place that a ``SEGMENT_FIELD`` names; None where it names none."""
+        delta = said.rpartition(":")[2]
+        return int(delta) if said.count(":") == 2 and delta.isdecimal() else None
+
     @property
     def next_delta(self) -> int:
         """The first logical offset behind a sealed segment: its end, and the successor's begin."""
@@ -186,11 +193,13 @@ class Segment(Body):
         return self.next_delta if self.is_sealed and self.delta >= 0 else None
 
     def to_logical(self, queue_offset: int) -> int:
-        """The logical offset of a physical one, in range or not; -1 while it is not known."""
+        """Return the logical offset of a physical one, in range or not; -1 while it is not
+        known."""
         return NOT_SET if self.delta < 0 else queue_offset - self.offset_delta + self.delta
 
     def to_physical(self, logical_offset: int) -> int:
-        """The physical offset of a logical one, in range or not. ``delta`` has to be known."""
+        """Return the physical offset of a logical one, in range or not. ``delta`` has to be
+        known."""
         return logical_offset - self.delta + self.offset_delta
 
     def contains_physical(self, queue_offset: int) -> bool:
@@ -200,15 +209,15 @@ class Segment(Body):
         return 0 <= self.delta <= logical_offset and self.keeps(self.to_physical(logical_offset))
 
     def keeps(self, queue_offset: int) -> bool:
-        """Whether a message that was read here stands before the segment's end."""
+        """Return True if a message that was read here stands before the segment's end."""
         return self.offset_max < 0 or queue_offset < self.offset_max
 
     def clamp_min(self, queue_min_offset: int) -> int:
-        """The least physical offset of the segment, given that of the whole queue."""
+        """Return the least physical offset of the segment, given that of the whole queue."""
         return max(queue_min_offset, self.offset_delta)
 
     def clamp_max(self, queue_max_offset: int) -> int:
-        """The physical offset behind the last message, given that of the whole queue."""
+        """Return the physical offset behind the last message, given that of the whole queue."""
         return min(queue_max_offset, self.offset_max) if self.is_sealed else queue_max_offset
 
     def clamp_progress(self, logical_offset: int) -> int:
@@ -221,7 +230,7 @@ class Segment(Body):
         return logical_offset if end is None else min(logical_offset, end)
 
     def clamp_count(self, queue_offset: int, wanted: int) -> int:
-        """The number of readable messages from ``queue_offset`` on, at most ``wanted``."""
+        """Return the number of readable messages from ``queue_offset`` on, at most ``wanted``."""
         if not self.is_sealed:
             return wanted
         return max(0, min(wanted, self.offset_max - queue_offset))
@@ -234,7 +243,7 @@ class Segment(Body):
         last_time_ms: int = 0,
         has_messages: bool = True,
     ) -> Self:
-        """The segment with its end. Without any message (left) it is expired at once.
+        """Return the segment with its end. Without any message (left) it is expired at once.
 
         Raises ``ValueError`` for an end before the begin.
         """
@@ -261,7 +270,7 @@ class Segment(Body):
         return replace(self, migration=migration)
 
     def for_clients(self) -> Self:
-        """The segment without the members that are for brokers and tools of lanemq alone."""
+        """Return the segment without the members that are for brokers and tools of lanemq alone."""
         return replace(self, migration=None, is_forced=None)
 
     def with_address(self, broker_address: str | None) -> Self:
@@ -280,7 +289,7 @@ SortKey = tuple[int, int, int, str, str, int, int]
 
 
 def sort_key(segment: Segment) -> SortKey:
-    """The sort key of a chain: known deltas first, then state, queue and first offset."""
+    """Return the sort key of a chain: known deltas first, then state, queue and first offset."""
     queue = segment.message_queue
     return (
         segment.delta < 0,
@@ -294,7 +303,7 @@ def sort_key(segment: Segment) -> SortKey:
 
 
 def _utf16(text: str) -> str:
-    """A text that sorts by UTF-16 units, as Java's strings do."""
+    """Return a text that sorts by UTF-16 units, as Java's strings do."""
     if text.isascii():
         return text
     data = text.encode("utf-16-be", "surrogatepass")

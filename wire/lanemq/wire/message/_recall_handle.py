@@ -23,7 +23,7 @@ class RecallHandle:
     topic: str
     broker_name: str
     time_ms: str
-    """As it is in the handle; digits, unless it is forged."""
+    """The text of the handle; it has digits only, unless it is forged."""
     message_id: str
     """The unique key."""
 

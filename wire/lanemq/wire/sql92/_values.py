@@ -26,7 +26,7 @@ class Long(int):
 
 
 Value: TypeAlias = str | int | float | bool | None
-"""None is SQL's NULL: unknown."""
+"""A value of an expression; None is SQL's NULL: unknown."""
 
 _WHOLE: Final = re.compile(r"[+-]?\d+")
 _DECIMAL: Final = re.compile(
@@ -40,7 +40,7 @@ _BLANKS: Final = "".join(map(chr, range(0x21)))
 
 
 def whole(text: str, low: int, high: int) -> int:
-    """The number that ``text`` is, as Integer.valueOf and Long.valueOf read it."""
+    """Return the number that ``text`` is, as Integer.valueOf and Long.valueOf read it."""
     if _WHOLE.fullmatch(text) and (text.isascii() or max(text) < "\U00010000"):
         try:
             number = int(text)
@@ -52,7 +52,7 @@ def whole(text: str, low: int, high: int) -> int:
 
 
 def double(text: str) -> float:
-    """The number that ``text`` is, as Double.valueOf reads it."""
+    """Return the number that ``text`` is, as Double.valueOf reads it."""
     trimmed = text.strip(_BLANKS)
     if match := _DECIMAL.fullmatch(trimmed):
         return float(match[1] or match[2])
@@ -88,7 +88,7 @@ def _convert(text: str, model: Value) -> Value:
 
 
 def compare(left: Value, right: Value) -> int:
-    """Below, at or above 0 as ``left`` is to ``right``; neither is None.
+    """Return a number below, at or above 0 as ``left`` is to ``right``; neither is None.
 
     A number and a boolean are not equal and that is all there is to say of them: -1. Raises
     ``EvaluationError``.

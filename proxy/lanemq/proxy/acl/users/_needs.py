@@ -22,14 +22,14 @@ from ._resources import Action, Kind, Need, group_need, topic_need
 
 Code = RequestCode
 Reader = Callable[[Frame, str], Iterator[Need]]
-"""From a request and the name of the cluster to the needs."""
+"""Returns the needs of a request, given the name of the cluster."""
 
 _PUB, _SUB, _GET = Action.PUB, Action.SUB, Action.GET
 
 
 def needs_of(frame: Frame, cluster: str) -> tuple[Need, ...]:
-    """Return what a request to a broker of ``cluster`` uses. Raises ``RemoteProtocolError`` for a
-    body that cannot be read."""
+    """Return the resources and actions that a request to a broker of ``cluster`` needs. Raises
+    ``RemoteProtocolError`` for a body that cannot be read."""
     read = _READERS.get(frame.code)
     return () if read is None else tuple(read(frame, cluster))
 
@@ -205,6 +205,7 @@ _READERS: Final[Mapping[int, Reader]] = {
     Code.QUERY_TOPIC_CONSUME_BY_WHO: _uses(_GET, topic="topic"),
     Code.KV_WRITE: _keys(_PUB),
     Code.KV_GET: _keys(_SUB),
+    Code.KV_STATE: _keys(_SUB),
     Code.KV_MULTI_GET: _keys(_SUB),
     Code.KV_SCAN: _keys(_SUB),
     Code.KV_WATCH: _keys(_SUB),

@@ -50,7 +50,7 @@ class UserRequests:
             if name in self._table.users:
                 raise _refused("The user is existed")
             if len(self._table.users) >= USERS_MAX:
-                raise _refused(f"there are {USERS_MAX} users already, which is the most")
+                raise _refused(f"there are {USERS_MAX} users already, which is the limit")
             self._table.put(User.make(name, info.password or "", user_type).changed(info))
 
         return await self._change(frame, create)

@@ -49,7 +49,8 @@ class Resource(NamedTuple):
 
     kind: Kind
     name: str
-    """With ``is_prefix`` the beginning of the names that are meant; "" means all of them."""
+    """The resource's name; with ``is_prefix`` the beginning of several names; "" means all of
+    them."""
     is_prefix: bool
 
     @classmethod

@@ -17,7 +17,7 @@ class Flushes:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.are_awaited: Final = store.config.flush is FlushMode.SYNC
-        """Whether a message counts as stored only when on the disk, unless its sender decides."""
+        """True if a message counts as stored only when on the disk, unless its sender decides."""
 
     async def flushed(self, stored: Stored) -> Stored:
         """Return the result once the log is on the disk up to its end, or that took too long."""

@@ -17,9 +17,9 @@ class Kind(enum.Enum):
     PLAIN = "plain"
     """Neither delayed nor part of a transaction, and without a timer, for sure."""
     HALF = "half"
-    """Part of a transaction, for sure, and nothing else."""
+    """Certainly part of a transaction, and nothing else."""
     SPECIAL = "special"
-    """To be looked at more closely."""
+    """Possibly more than that: has to be looked at more closely."""
 
 
 Kept = tuple[str, bool, Kind]
@@ -27,14 +27,14 @@ Kept = tuple[str, bool, Kind]
 
 _DELAY: Final = f"{Property.DELAY}\x01"
 _TIMERS: Final = "TIMER_D"
-"""It is in the names of all properties that set a timer."""
+"""A text in the names of all properties that set a timer."""
 _HALF: Final = f"{Property.TRAN_MSG}\x01"
 _IS_HALF: Final = f"{_HALF}true"
 
 _UNIQUE_AT_FIRST: Final = f"{Property.UNIQ_KEY}\x01"
 _KNOWN_MAX: Final = 256
 _KNOWN_CHARACTERS_MAX: Final = 512
-"""Longer strings are looked at each time: what is known must not grow with what peers send."""
+"""Length of the longest string that is remembered: memory must not grow with what peers send."""
 
 
 def answered_properties(config: BrokerConfig) -> dict[str, str]:
@@ -59,7 +59,7 @@ class OwnProperties:
         self._known: dict[str, Kept] = {}
 
     def to_store(self, text: str) -> Kept:
-        """Return what is stored of the property string ``text`` of a message.
+        """Return the property string to store for a message with the property string ``text``.
 
         Messages of a sender are often alike but for the unique key, which comes first: what is
         behind it is looked at once.
@@ -75,7 +75,7 @@ class OwnProperties:
         return self._look(text)
 
     def _learn(self, rest: str) -> Kept:
-        """Look at what follows the unique key, from the separator on."""
+        """Examine and remember the properties behind the unique key, from the separator on."""
         stored, waits, kind = self._look(rest)
         kept = stored if stored[0] == "\x02" else f"\x02{stored}", waits, kind
         if len(rest) <= _KNOWN_CHARACTERS_MAX:
@@ -85,7 +85,7 @@ class OwnProperties:
         return kept
 
     def _look(self, text: str) -> Kept:
-        """Do ``to_store`` for any text; quick for what ordinary messages have.
+        """Do ``to_store`` for any text; quick for the properties of ordinary messages.
 
         The string to store is that of ``added_to``.
         """

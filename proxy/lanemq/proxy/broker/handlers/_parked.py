@@ -52,7 +52,7 @@ class Parked(Result, frozen=True, gc=False):
 
 
 Deliver = Callable[[Pulled | Exception], None]
-"""Takes the late result of a parked pull, or why there is none."""
+"""Takes the late result of a parked pull, or the error in place of one."""
 
 
 @final
@@ -221,8 +221,7 @@ class ParkedPulls:
 
 
 def _for_some_time() -> Callable[[], bool]:
-    """Make a check that is true as long as one turn of the loop may be spent on judging
-    messages."""
+    """Make a check that is true as long as this turn of the loop may go on judging messages."""
     until_s = loop_watch().mark_s + _reads.JUDGING_S
     return lambda: perf_counter() < until_s
 

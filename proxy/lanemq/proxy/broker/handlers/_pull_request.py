@@ -33,7 +33,7 @@ class PullRequest(msgspec.Struct, frozen=True, gc=False):
     version: int
     """The reader's protocol version."""
     is_aware: bool
-    """Whether the reader knows of logical queues, and translates offsets itself."""
+    """True if the reader knows of logical queues, and translates offsets itself."""
     commit_offset: int | None
     """The offset to keep for the group; None for a pull that brings none."""
     suspend_ms: int
@@ -46,7 +46,7 @@ class PullRequest(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def may_wait(self) -> bool:
-        """Whether the reader lets the pull be parked."""
+        """True if the reader lets the pull be parked."""
         return self.sys_flag & _SUSPEND != 0
 
 

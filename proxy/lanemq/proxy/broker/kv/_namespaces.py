@@ -1,4 +1,4 @@
-"""Namespaces that are made by their first writes, which wait for that.
+"""Partitions of namespaces that are made by their first writes, which wait for that.
 
 To make a database takes imports and syncs of files, a dozen for the first namespace; so it is
 done in a thread, and the writes that come meanwhile wait in their order. (RocksDB's binding keeps
@@ -15,18 +15,20 @@ from typing import Final, NamedTuple, final
 import trio
 
 from lanemq.storage import KvStates, StoreError
-from lanemq.wire import Permission, Refused, ResponseCode
+from lanemq.wire import Refused, ResponseCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import KvWrite
-from lanemq.wire.kv import LONE_BROKER, kv_topic
+from lanemq.wire.kv import LONE_BROKER, partition_name
 
 from ...net._dispatch import failure
 from ...net._session import Session
 from .._config import BrokerConfig
-from ..state._topics import Topics
+from ._partitions import Partitions
+from ._queues import PartitionQueues
 
 LOGGER = logging.getLogger("lanemq.proxy.kv")
-NAMESPACES_MAX: Final = 64
+PARTITIONS_HERE_MAX: Final = 64
+"""Partitions of a broker; a namespace has one at least."""
 
 
 class Asked(NamedTuple):
@@ -40,17 +42,17 @@ class Asked(NamedTuple):
     size_bytes: int
     """The memory it is charged for while it waits."""
 
-
-def no_namespace(namespace: str, broker: str) -> str:
-    """Return the remark about a namespace that a broker does not have."""
-    return f"there is no namespace {namespace!r} of keys at broker {broker}"
+    @property
+    def name(self) -> str:
+        """The name of the partition."""
+        return partition_name(self.header.namespace, self.header.partition)
 
 
 @final
 class NewNamespaces:
-    """The namespaces being made, with the writes that wait for each; ``run`` is its task.
+    """The partitions being made, with the writes that wait for each; ``run`` is its task.
 
-    ``ready`` is given those writes, in their order, once their namespace is there.
+    ``ready`` is given those writes, in their order, once their partition is there.
     """
 
     def __init__(
@@ -58,45 +60,48 @@ class NewNamespaces:
         *,
         config: BrokerConfig,
         is_alone: Callable[[], bool],
+        partitions: Partitions,
+        queues: PartitionQueues,
         states: KvStates,
-        topics: Topics,
     ) -> None:
         self._config = config
-        self._topics = topics
+        self._partitions = partitions
+        self._queues = queues
         self._states = states
         self._is_alone = is_alone
         self.ready: Callable[[list[Asked]], None] = lambda asked: None
         self._waiting: dict[str, list[Asked]] = {}
         self._news = trio.Event()
 
-    def is_waiting(self, namespace: str) -> bool:
-        """Whether writes wait for a namespace, so that later ones have to queue up."""
-        return namespace in self._waiting
+    def is_waiting(self, name: str) -> bool:
+        """Return whether writes wait for a partition, so that later ones have to queue up."""
+        return name in self._waiting
 
     def wait(self, asked: Asked) -> None:
-        """Have a write wait for its namespace.
+        """Have a write wait for its partition.
 
-        Raises ``Refused`` where the namespace must not be made here, or is one too many.
+        Raises ``Refused`` where the partition must not be made here, or is one too many.
         """
-        namespace = asked.header.namespace
-        if namespace not in self._waiting:
+        name = asked.name
+        if name not in self._waiting:
             self._check_place(asked.header)
-            if len(self._states.states) + len(self._waiting) >= NAMESPACES_MAX:
+            if len(self._states.states) + len(self._waiting) >= PARTITIONS_HERE_MAX:
                 remark = (
-                    f"a broker has at most {NAMESPACES_MAX} namespaces; {namespace} would be more"
+                    f"a broker has at most {PARTITIONS_HERE_MAX} namespaces, or partitions of "
+                    f"them; {asked.header.namespace} would be more"
                 )
                 raise Refused(ResponseCode.INVALID_PARAMETER, remark)
-            self._waiting[namespace] = []
+            self._waiting[name] = []
             self._news.set()
         if not asked.frame.is_oneway:
             asked.session.account.add(asked.size_bytes)
-        self._waiting[namespace].append(asked)
+        self._waiting[name].append(asked)
 
     def _check_place(self, header: KvWrite) -> None:
         here, place = self._config.broker_name, header.create_at
         if place == here or (place == LONE_BROKER and self._is_alone()):
             return
-        remark = no_namespace(header.namespace, here)
+        remark = self._partitions.no_namespace(header.namespace).remark
         if place == LONE_BROKER:
             remark += (
                 ", and another broker could have it: if none has, say which one is to have it, "
@@ -107,22 +112,21 @@ class NewNamespaces:
         raise Refused(ResponseCode.KV_NAMESPACE_NOT_EXIST, remark)
 
     async def run(self) -> None:
-        """Make namespaces as they are asked for, until cancelled."""
+        """Make partitions as they are asked for, until cancelled."""
         while True:
             while self._waiting:
                 await self._make(next(iter(self._waiting)))
             self._news = trio.Event()
             await self._news.wait()
 
-    async def _make(self, namespace: str) -> None:
-        LOGGER.info("namespace %s of keys is made", namespace)
+    async def _make(self, name: str) -> None:
+        LOGGER.info("namespace %s of keys is made", name)
         fault: Exception | None = None
         try:
-            await self._states.make(namespace)
-            self._topics.ensure(kv_topic(namespace), queues=1, perm=Permission.READ)
-        except (OSError, StoreError) as error:
+            await self._queues.make(self._waiting[name][0].header)
+        except (OSError, StoreError, Refused) as error:
             fault = error
-        asked = self._waiting.pop(namespace)
+        asked = self._waiting.pop(name)
         answered = [one for one in asked if not one.frame.is_oneway]
         for one in answered:
             one.session.account.add(-one.size_bytes)

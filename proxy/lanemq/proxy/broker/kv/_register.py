@@ -1,40 +1,45 @@
-"""Reads of keys, watches, and the registration of all requests for keys and values."""
+"""Reads of keys, and the registration of all requests for keys and values."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final, final
 
 import msgspec
 import trio
 
 from lanemq.storage import KvStates
-from lanemq.storage.kv import Frozen, KvState, SnapshotGone, read_changes, read_entry, read_page
+from lanemq.storage.kv import Frozen, KvState, SnapshotGone, read_entry, read_page, read_rows
 from lanemq.wire import Refused, RemoteProtocolError, RequestCode, ResponseCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import KvGet, KvMultiGet, KvScan, KvStatus, KvWatch, KvWrite
+from lanemq.wire.headers import KvState as KvStateHeader
 from lanemq.wire.kv import (
     STEPS_MAX,
     VALUE_BYTES_MAX,
-    Changes,
     Entry,
     NamespaceStatus,
     check_key,
-    decode_key,
     encode_answer,
+    parse_partition,
+    partition_name,
 )
 
+from ...logical.broker._view import LogicalView
 from ...net._dispatch import Handlers, typed
 from ...net._session import Session
 from .._config import BrokerConfig
 from .._context import BrokerContext
-from ._namespaces import NewNamespaces, no_namespace
+from ._checks import decoded_key
+from ._namespaces import NewNamespaces
+from ._partitions import Partitions
+from ._queues import PartitionQueues
 from ._snapshots import NEW, Snapshots
-from ._writes import LOST, KvWrites
+from ._takeovers import Takeovers
+from ._watches import Watches
+from ._writes import KvWrites
 
 LOGGER = logging.getLogger("lanemq.proxy.kv")
 TICK_S: Final = 0.25
-WATCHES_MAX: Final = 1024
-WATCH_WAIT_MS_MAX: Final = 60_000
 CONSISTENCIES: Final = frozenset({"linearizable", "local"})
 _KEYS: Final = msgspec.msgpack.Decoder(list[bytes])
 
@@ -53,18 +58,20 @@ class KvRequests:
         config: BrokerConfig,
         now_ms: Callable[[], int],
         now_s: Callable[[], float],
+        partitions: Partitions,
         states: KvStates,
+        takeovers: Takeovers,
         writes: KvWrites,
     ) -> None:
         self._config = config
+        self._partitions = partitions
+        self.takeovers = takeovers
+        """The partitions that come and go; its ``run`` is a task."""
         self._now_ms = now_ms
         self._now_s = now_s
         self._states = states
         self.writes = writes
-        self._news: dict[str, trio.Event] = {}
-        self._watches = 0
         self._snapshots = Snapshots()
-        states.on_applied.append(lambda namespace, _: self._wake(namespace))
 
     async def run(self) -> None:
         """Let entries expire, and answer writers whose time is up, until cancelled."""
@@ -87,9 +94,9 @@ class KvRequests:
     def get(self, header: KvGet, frame: Frame, session: Session) -> Frame:
         """Answer an entry, or nil where there is none."""
         _check_consistency(header.consistency)
-        key = _decoded(header.key, "key")
+        key = decoded_key(header.key, "key")
         _checked(key)
-        return frame.reply(body=encode_answer(read_entry(self._state(header.namespace), key)))
+        return frame.reply(body=encode_answer(read_entry(self._state(header), key)))
 
     def multi_get(self, header: KvMultiGet, frame: Frame, session: Session) -> Frame:
         """Answer the entries of the first so many keys, until 4 MiB of values are together."""
@@ -102,7 +109,7 @@ class KvRequests:
         if len(keys) > STEPS_MAX:
             remark = f"{len(keys)} keys are asked for, at most {STEPS_MAX} are taken"
             raise Refused(ResponseCode.INVALID_PARAMETER, remark)
-        state = self._state(header.namespace)
+        state = self._state(header)
         found: list[Entry | None] = []
         size_bytes = 0
         for key in keys:
@@ -117,20 +124,22 @@ class KvRequests:
     def scan(self, header: KvScan, frame: Frame, session: Session) -> Frame:
         """Answer a page of entries under a prefix."""
         now_s = self._now_s()
-        state: KvState | Frozen = self._state(header.namespace)
+        whole = self._state(header)
+        state: KvState | Frozen = whole
+        partition = partition_name(header.namespace, header.partition)
         name = header.snapshot
         if name == NEW:
             self._snapshots.expire(now_s)
             self._snapshots.check_room()
-            state = self._states.states[header.namespace].freeze()
-            name = self._snapshots.add(header.namespace, state, now_s)
+            state = whole.freeze()
+            name = self._snapshots.add(partition, state, now_s)
         elif name is not None:
-            state = self._snapshots.get(name, header.namespace, now_s)
+            state = self._snapshots.get(name, partition, now_s)
         try:
             page = read_page(
                 state,
-                _decoded(header.prefix, "prefix"),
-                cursor=None if header.cursor is None else _decoded(header.cursor, "cursor"),
+                decoded_key(header.prefix, "prefix"),
+                cursor=None if header.cursor is None else decoded_key(header.cursor, "cursor"),
                 limit=header.limit,
                 keys_only=header.keys_only,
             )
@@ -144,18 +153,27 @@ class KvRequests:
         return frame.reply(body=encode_answer(page))
 
     def status(self, header: KvStatus, frame: Frame, session: Session) -> Frame:
-        """Answer the status of one namespace or of all."""
-        states = self._states.states
-        if header.namespace is not None and header.namespace not in states:
-            raise self._unknown(header.namespace)
-        names = sorted(states) if header.namespace is None else [header.namespace]
-        return frame.reply(body=encode_answer([self._status(name) for name in names]))
+        """Answer the status of one partition, or of all that are here of a namespace, or of all."""
+        namespace, partition = header.namespace, header.partition
+        if namespace is not None and partition is not None:
+            self._partitions.open(namespace, partition, header.partitions)
+            names = [partition_name(namespace, partition)]
+        else:
+            names = sorted(
+                name
+                for name in self._states.states
+                if namespace is None or parse_partition(name)[0] == namespace
+            )
+            if namespace is not None and not names:
+                raise self._partitions.no_namespace(namespace)
+        asked = header.partitions
+        return frame.reply(body=encode_answer([self._status(name, asked) for name in names]))
 
-    def _status(self, name: str) -> NamespaceStatus:
+    def _status(self, name: str, partitions: int) -> NamespaceStatus:
         state = self._states.states[name]
         meta = state.meta
         return NamespaceStatus(
-            name,
+            parse_partition(name)[0],
             meta.entries,
             meta.entry_bytes,
             meta.next,
@@ -164,83 +182,32 @@ class KvRequests:
             meta.changes_from,
             meta.lost,
             self._states.engine_name,
+            parse_partition(name)[1],
+            meta.partitions or partitions,
+            self._config.broker_name,
+            self._partitions.is_open(name),
         )
 
-    def _state(self, namespace: str) -> KvState:
-        state = self._states.states.get(namespace)
-        if state is None:
-            raise self._unknown(namespace)
-        if state.meta.lost:
-            raise Refused(ResponseCode.KV_STATE_LOST, LOST.format(namespace))
-        return state
-
-    def _unknown(self, namespace: str) -> Refused:
-        remark = no_namespace(namespace, self._config.broker_name)
-        return Refused(ResponseCode.KV_NAMESPACE_NOT_EXIST, remark)
-
-    # Watches
-
-    def watch(self, header: KvWatch, frame: Frame, session: Session) -> Frame | Awaitable[Frame]:
-        """Answer changes, at once where there are any, else as soon as there are."""
-        prefix = _decoded(header.prefix, "prefix")
-        changes = self._changes(header, prefix)
-        if changes.changes or header.wait_millis <= 0:
-            return frame.reply(body=encode_answer(changes))
-        if self._watches >= WATCHES_MAX:
-            remark = f"{WATCHES_MAX} watches are waiting already; try again in a moment"
+    async def state(self, header: KvStateHeader, frame: Frame, session: Session) -> Frame:
+        """Answer rows of a partition that is closed here, to the broker that it moves to."""
+        name = partition_name(header.namespace, header.partition)
+        state = await self.takeovers.made_for(name, header.position)
+        if state is None and name in self._partitions.waits_for:
+            remark = f"partition {header.partition} of {header.namespace} is on its way here"
             raise Refused(ResponseCode.SYSTEM_BUSY, remark)
-        return self._wait_for_changes(header, prefix, frame)
-
-    async def _wait_for_changes(self, header: KvWatch, prefix: bytes, frame: Frame) -> Frame:
-        wait_s = min(header.wait_millis, WATCH_WAIT_MS_MAX) / 1000
-        self._watches += 1
-        try:
-            with trio.move_on_after(wait_s):
-                while True:
-                    news = self._news.setdefault(header.namespace, trio.Event())
-                    changes = self._changes(header, prefix)
-                    if changes.changes:
-                        break
-                    header = msgspec.structs.replace(
-                        header, position=changes.next_position, index=changes.next_index
-                    )
-                    if changes.next_position < self._states.states[header.namespace].meta.next:
-                        await trio.lowlevel.checkpoint()  # one read looks at so many only
-                    else:
-                        await news.wait()
-            changes = self._changes(header, prefix)
-        finally:
-            self._watches -= 1
-        return frame.reply(body=encode_answer(changes))
-
-    def _changes(self, header: KvWatch, prefix: bytes) -> Changes:
-        state = self._state(header.namespace)
-        if header.position > state.meta.next:
+        if state is None:
+            raise self._partitions.no_namespace(header.namespace)
+        if self._partitions.is_open(name) or state.meta.next != header.position:
             remark = (
-                f"namespace {header.namespace} has {state.meta.next} records, there is nothing "
-                f"from {header.position} on to wait for: begin anew with a scan"
+                f"partition {header.partition} of {header.namespace} is at record "
+                f"{state.meta.next} here, and {header.position} is asked for"
             )
-            raise Refused(ResponseCode.INVALID_PARAMETER, remark)
-        changes = read_changes(
-            state,
-            self._states.logs[header.namespace],
-            prefix,
-            position=header.position,
-            index=header.index,
-            limit=header.limit,
-        )
-        if changes is None:
-            remark = (
-                f"changes of namespace {header.namespace} from {header.position} on are not known "
-                "any more: scan, then watch from the position of the first page"
-            )
-            raise Refused(ResponseCode.KV_COMPACTED, remark)
-        return changes
+            raise Refused(ResponseCode.SYSTEM_BUSY, remark)
+        cursor = None if header.cursor is None else decoded_key(header.cursor, "cursor")
+        return frame.reply(body=encode_answer(read_rows(state, cursor)))
 
-    def _wake(self, namespace: str) -> None:
-        news = self._news.pop(namespace, None)
-        if news is not None:
-            news.set()
+    def _state(self, header: KvGet | KvMultiGet | KvScan) -> KvState:
+        return self._partitions.find(header.namespace, header.partition, header.partitions)
 
 
 def _check_consistency(name: str) -> None:
@@ -256,13 +223,6 @@ def _checked(key: bytes) -> None:
         raise Refused(ResponseCode.INVALID_PARAMETER, str(error)) from error
 
 
-def _decoded(text: str, what: str) -> bytes:
-    try:
-        return decode_key(text, what)
-    except RemoteProtocolError as error:
-        raise Refused(ResponseCode.INVALID_PARAMETER, str(error)) from error
-
-
 def register(
     handlers: Handlers, broker: BrokerContext, *, is_alone: Callable[[], bool]
 ) -> KvRequests | None:
@@ -273,10 +233,66 @@ def register(
     states = broker.store.kv
     if states is None:
         return None
-    new = NewNamespaces(
-        config=broker.config, is_alone=is_alone, states=states, topics=broker.topics
+    partitions = Partitions(
+        broker_name=broker.config.broker_name,
+        gate=broker.logical.gate,
+        mappings=broker.logical.mappings,
+        states=states,
     )
-    writes = KvWrites(
+    queues = PartitionQueues(
+        announced=broker.announced,
+        logical=broker.logical,
+        states=states,
+        topics=broker.topics,
+        view=LogicalView.of_broker(broker),
+    )
+    watches = Watches(partitions=partitions, states=states)
+    takeovers = Takeovers(
+        broker_name=broker.config.broker_name,
+        logical=broker.logical,
+        partitions=partitions,
+        peers=broker.peers,
+        queues=queues,
+        states=states,
+        wake=watches.wake,
+    )
+    broker.on_mapping_changed.append(takeovers.changed)
+    broker.logical.why_it_stays = takeovers.why_it_stays
+    writes = _writes(broker, states, partitions, queues, is_alone)
+    requests = KvRequests(
+        config=broker.config,
+        now_ms=broker.now_ms,
+        now_s=broker.now_s,
+        partitions=partitions,
+        states=states,
+        takeovers=takeovers,
+        writes=writes,
+    )
+    handlers.add(RequestCode.KV_WRITE, typed(KvWrite, writes.write))
+    handlers.add(RequestCode.KV_GET, typed(KvGet, requests.get))
+    handlers.add(RequestCode.KV_MULTI_GET, typed(KvMultiGet, requests.multi_get))
+    handlers.add(RequestCode.KV_SCAN, typed(KvScan, requests.scan))
+    handlers.add(RequestCode.KV_WATCH, typed(KvWatch, watches.watch))
+    handlers.add(RequestCode.KV_STATUS, typed(KvStatus, requests.status))
+    handlers.add(RequestCode.KV_STATE, typed(KvStateHeader, requests.state))
+    return requests
+
+
+def _writes(
+    broker: BrokerContext,
+    states: KvStates,
+    partitions: Partitions,
+    queues: PartitionQueues,
+    is_alone: Callable[[], bool],
+) -> KvWrites:
+    new = NewNamespaces(
+        config=broker.config,
+        is_alone=is_alone,
+        partitions=partitions,
+        queues=queues,
+        states=states,
+    )
+    return KvWrites(
         commit=broker.commit,
         now_ms=broker.now_ms,
         now_s=broker.now_s,
@@ -285,19 +301,6 @@ def register(
         store_host=broker.store_host,
         writer=broker.writer,
         new=new,
+        partitions=partitions,
         states=states,
     )
-    requests = KvRequests(
-        config=broker.config,
-        now_ms=broker.now_ms,
-        now_s=broker.now_s,
-        states=states,
-        writes=writes,
-    )
-    handlers.add(RequestCode.KV_WRITE, typed(KvWrite, requests.writes.write))
-    handlers.add(RequestCode.KV_GET, typed(KvGet, requests.get))
-    handlers.add(RequestCode.KV_MULTI_GET, typed(KvMultiGet, requests.multi_get))
-    handlers.add(RequestCode.KV_SCAN, typed(KvScan, requests.scan))
-    handlers.add(RequestCode.KV_WATCH, typed(KvWatch, requests.watch))
-    handlers.add(RequestCode.KV_STATUS, typed(KvStatus, requests.status))
-    return requests

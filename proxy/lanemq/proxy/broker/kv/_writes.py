@@ -10,40 +10,35 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, final
 
-from lanemq.storage import KvStates, NewMessage, Store
-from lanemq.storage.kv import Outcome, Status, operation_properties
-from lanemq.wire import Refused, RemoteProtocolError, ResponseCode
+from lanemq.storage import KvStates, NewMessage, Put, Store
+from lanemq.storage.kv import KvState, Outcome, Status, operation_properties
+from lanemq.wire import Refused, ResponseCode
 from lanemq.wire.frame import Frame, encode_frame
 from lanemq.wire.headers import KvWrite
 from lanemq.wire.kv import (
-    ONE_STEP,
+    Beginning,
     OpType,
-    client_problem,
-    decode_load,
-    decode_steps,
     encode_answer,
+    encode_beginning,
     kv_topic,
-    namespace_problem,
+    parse_partition,
 )
 
+from ...logical.rules import SegmentClosed
 from ...net._dispatch import failure
 from ...net._reply_template import ReplyTemplate
 from ...net._session import Session
 from ..handlers._writer import Writer
+from ._checks import checked_key
 from ._namespaces import Asked, NewNamespaces
+from ._partitions import LOST, Partitions
 
 LOGGER = logging.getLogger("lanemq.proxy.kv")
 WAITING_BYTES: Final = 1024
-CLIENT_OPERATIONS: Final = frozenset(
-    {*ONE_STEP, OpType.BATCH, OpType.CLEAR, OpType.CREATE, OpType.LOAD}
-)
 ASK_AGAIN: Final = (
     "the write is stored, but could not be applied yet: ask again with the same sequence number"
 )
-LOST: Final = (
-    "the keys of namespace {} are lost: bring back the directory kv of the store from a copy, or "
-    "import a snapshot with `lanemq kv import FILE --replace`"
-)
+MOVING: Final = "partition {} of {} is moving; try again in a moment"
 
 
 class _Waiting(NamedTuple):
@@ -69,6 +64,7 @@ class KvWrites:
         now_ms: Callable[[], int],
         now_s: Callable[[], float],
         on_unwritten: list[Callable[[Refused], None]],
+        partitions: Partitions,
         states: KvStates,
         store: Store,
         store_host: bytes,
@@ -81,7 +77,10 @@ class KvWrites:
         self._store_host = store_host
         self._writer = writer
         self._states = states
+        self._partitions = partitions
         self._waiting: dict[str, deque[_Waiting]] = {}
+        self._begun: set[str] = set()
+        """Partitions whose first record is on its way into the log."""
         self.new = new
         """The namespaces that are being made; its ``run`` is a task."""
         self._done = ReplyTemplate().encode
@@ -96,18 +95,19 @@ class KvWrites:
         """Append an operation; the answer follows once it is applied.
 
         Raises ``Refused``: INVALID_PARAMETER for what breaks a limit, KV_NAMESPACE_NOT_EXIST
-        where the namespace is not here and must not be made here, SYSTEM_BUSY for now,
+        where the namespace is not here and must not be made here, KV_MOVED, SYSTEM_BUSY for now,
         KV_STATE_LOST, SERVICE_NOT_AVAILABLE while the log takes nothing.
         """
-        key = _check(header, frame.body)
-        namespace = header.namespace
+        key = checked_key(header, frame.body)
         size_bytes = WAITING_BYTES + len(frame.body)
         if not session.account.admits(size_bytes):
             raise Refused(ResponseCode.SYSTEM_BUSY, "too much is waiting; try again in a moment")
         asked = Asked(header, key, frame, session, size_bytes)
-        if namespace in self._states.states and not self.new.is_waiting(namespace):
+        name = asked.name
+        if name in self._states.states and not self.new.is_waiting(name):
             self._append(asked)
         else:
+            self._partitions.check_new(header)
             self.new.wait(asked)
 
     def _append_all(self, asked: list[Asked]) -> None:
@@ -125,12 +125,13 @@ class KvWrites:
 
     def _append(self, asked: Asked) -> None:
         header, key, frame, session, size_bytes = asked
-        namespace = header.namespace
-        if self._states.states[namespace].meta.lost and header.op_type != OpType.CLEAR:
-            raise Refused(ResponseCode.KV_STATE_LOST, LOST.format(namespace))
+        name = asked.name
+        state = self._partitions.open(header.namespace, header.partition, header.partitions)
+        if state.meta.lost and header.op_type != OpType.CLEAR:
+            raise Refused(ResponseCode.KV_STATE_LOST, LOST.format(header.namespace))
         op_type = OpType.TICK if header.op_type == OpType.CREATE else header.op_type
         grows = op_type not in (OpType.DELETE, OpType.CLEAR)
-        reason = self._states.why_refused(namespace, grows=grows)
+        reason = self._states.why_refused(name, grows=grows)
         if reason:
             raise Refused(ResponseCode.SYSTEM_BUSY, f"no writes are taken now: {reason}")
         properties = operation_properties(
@@ -141,25 +142,54 @@ class KvWrites:
             waits=header.waits or 0,
         )
         host = session.peer.packed
-        put = self._writer.append(self.message(namespace, frame.body, properties, born_host=host))
+        put = self._put(header, name, state, frame.body, properties, host)
         if frame.is_oneway:
             return
         session.account.add(size_bytes)
-        waiting = self._waiting.get(namespace)
+        waiting = self._waiting.get(name)
         if waiting is None:
-            waiting = self._waiting[namespace] = deque()
-        now_s = self._now_s()
-        waiting.append(
-            _Waiting(put.queue_offset, put.log_position, session, frame, size_bytes, now_s)
-        )
+            waiting = self._waiting[name] = deque()
+        position, now_s = put.queue_offset + state.meta.shift, self._now_s()
+        waiting.append(_Waiting(position, put.log_position, session, frame, size_bytes, now_s))
 
-    def message(
-        self, namespace: str, body: bytes, properties: bytes, *, born_host: bytes
+    def _put(
+        self,
+        header: KvWrite,
+        name: str,
+        state: KvState,
+        body: bytes,
+        properties: bytes,
+        host: bytes,
+    ) -> Put:
+        """Append a record to the log of a partition. Raises ``Refused``."""
+        meta, namespace = state.meta, header.namespace
+        is_first = meta.partitions > 1 and not meta.next
+        try:
+            if (is_first or not meta.partitions) and name not in self._begun:
+                # A log that says nothing of partitions is that of the only one. A lost state that
+                # does not know how many there are learns it from the one who clears it.
+                self._begin(namespace, name, state, header.partitions, host)
+            return self._writer.append(self._message(namespace, state, body, properties, host))
+        except SegmentClosed as error:
+            remark = MOVING.format(meta.partition, namespace)
+            raise Refused(ResponseCode.SYSTEM_BUSY, remark) from error
+
+    def _begin(
+        self, namespace: str, name: str, state: KvState, partitions: int, host: bytes
+    ) -> None:
+        """Append the record that says whose the log is. Raises as ``Writer.append``."""
+        _, partition = parse_partition(name)
+        body = encode_beginning(Beginning(partition, partitions, position=state.meta.next))
+        named = operation_properties(OpType.BEGIN)
+        self._writer.append(self._message(namespace, state, body, named, host))
+        self._begun.add(name)
+
+    def _message(
+        self, namespace: str, state: KvState, body: bytes, properties: bytes, born_host: bytes
     ) -> NewMessage:
-        """Make the record of an operation."""
         return NewMessage(
             topic=kv_topic(namespace),
-            queue_id=0,
+            queue_id=state.meta.queue_id,
             body=body,
             properties=properties,
             born_timestamp_ms=self._now_ms(),
@@ -170,8 +200,9 @@ class KvWrites:
 
     # What becomes of them
 
-    def _applied(self, namespace: str, outcomes: list[tuple[int, Outcome]]) -> None:
-        waiting = self._waiting.get(namespace)
+    def _applied(self, name: str, outcomes: list[tuple[int, Outcome]]) -> None:
+        self._begun.discard(name)
+        waiting = self._waiting.get(name)
         if not waiting:
             return
         answers: dict[Session, list[bytes]] = {}
@@ -181,12 +212,12 @@ class KvWrites:
             if waiting and waiting[0].position == position:
                 asked = waiting.popleft()
                 asked.session.account.add(-asked.size_bytes)
-                data = self._answer(namespace, asked.frame, outcome)
+                data = self._answer(name, asked.frame, outcome)
                 answers.setdefault(asked.session, []).append(data)
         for session, pieces in answers.items():
             session.send_bytes(b"".join(pieces))
 
-    def _answer(self, namespace: str, frame: Frame, outcome: Outcome) -> bytes:
+    def _answer(self, name: str, frame: Frame, outcome: Outcome) -> bytes:
         if outcome.status in (Status.APPLIED, Status.REPEATED):
             return self._done(frame, (), encode_answer(outcome.answer))
         code, remark = ResponseCode.SYSTEM_ERROR, "the record was no operation: nothing was done"
@@ -197,15 +228,16 @@ class KvWrites:
                 "whether it was done"
             )
         elif outcome.status is Status.LOST:
-            code, remark = ResponseCode.KV_STATE_LOST, LOST.format(namespace)
+            code, remark = ResponseCode.KV_STATE_LOST, LOST.format(parse_partition(name)[0])
         return encode_refusal(frame, code, remark)
 
-    def _fell_behind(self, namespace: str) -> None:
-        for asked in self._waiting.pop(namespace, ()):
+    def _fell_behind(self, name: str) -> None:
+        for asked in self._waiting.pop(name, ()):
             self._refuse(asked, ResponseCode.SYSTEM_BUSY, ASK_AGAIN)
 
     def _unwritten(self, error: Refused) -> None:
         """Refuse writes of a batch that could not be written to the log; nothing is stored."""
+        self._begun.clear()
         end = self._store.max_position
         for waiting in self._waiting.values():
             while waiting and waiting[-1].log_position >= end:
@@ -227,38 +259,23 @@ class KvWrites:
     def tick(self, now_ms: int) -> None:
         """Let the log know the time where an entry's time has come."""
         due = [
-            name
+            (name, state)
             for name, state in self._states.states.items()
-            if 0 < state.meta.next_expiry_ms <= now_ms and not self._states.why_refused(name)
+            if 0 < state.meta.next_expiry_ms <= now_ms
+            and self._partitions.is_open(name)
+            and not self._states.why_refused(name)
         ]
-        for name in due:
-            properties = operation_properties(OpType.TICK)
-            host = self._store_host
-            self._writer.append(self.message(name, b"", properties, born_host=host))
+        properties = operation_properties(OpType.TICK)
+        for name, state in due:
+            namespace, _ = parse_partition(name)
+            try:
+                self._writer.append(
+                    self._message(namespace, state, b"", properties, self._store_host)
+                )
+            except (Refused, SegmentClosed) as error:
+                LOGGER.info("entries of %s do not expire now: %s", name, error)
         if due:
             self._commit()
-
-
-def _check(header: KvWrite, body: bytes) -> bytes | None:
-    """Check a write; returns its key if it is about one. Raises ``Refused``."""
-    problem = namespace_problem(header.namespace)
-    if problem is None and header.op_type not in CLIENT_OPERATIONS:
-        problem = f"there is no operation {header.op_type!r}"
-    if problem is None and header.client is not None:
-        problem = client_problem(header.client)
-        numbers = header.sequence, header.waits
-        if problem is None and not all(number is not None and number > 0 for number in numbers):
-            problem = "a write with a client needs its numbers sequence and waits, from 1"
-    if problem is not None:
-        raise Refused(ResponseCode.INVALID_PARAMETER, problem)
-    try:
-        if header.op_type == OpType.LOAD:
-            decode_load(body)
-            return None
-        steps = decode_steps(header.op_type, body)
-    except RemoteProtocolError as error:
-        raise Refused(ResponseCode.INVALID_PARAMETER, str(error)) from error
-    return steps[0].key if header.op_type in ONE_STEP else None
 
 
 def encode_refusal(frame: Frame, code: int, remark: str) -> bytes:

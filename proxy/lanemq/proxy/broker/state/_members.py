@@ -27,7 +27,7 @@ class Client(Generic[SessionT]):
     version: int
     seen_s: float
     knows_indices: bool = False
-    """Whether it says that it names logical queues by their index."""
+    """True if it says that it names logical queues by their index."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,8 @@ class ConsumerGroup(Generic[SessionT]):
     """The bytes charged to that member."""
 
     def client_ids(self) -> list[str]:
-        """The members' ids, sorted and without duplicates: by this list they divide the queues."""
+        """Return the members' ids, sorted and without duplicates: by this list they divide the
+        queues."""
         return sorted({client.client_id for client in self.clients.values()})
 
     def find(self, client_id: str) -> Client[SessionT] | None:

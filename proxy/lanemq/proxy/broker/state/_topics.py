@@ -45,7 +45,7 @@ class SendTarget:
         self.write_queues = config.write_queue_nums
         self.sys_flag = SysFlag.MULTI_TAGS if config.topic_filter_type == MULTI_TAG else 0
         self.is_plain = not config.order and not config.topic_name.startswith(RETRY_PREFIX)
-        """Whether a send can take the quick way."""
+        """True if a send can take the quick way."""
 
     def choose_queue(self, queue_id: int) -> int:
         """Choose the queue of a send; a negative ``queue_id`` leaves the choice to the broker.
@@ -123,7 +123,7 @@ class Topics:
         """Return the target of a send to ``name``, or None for a topic that does not exist."""
         config = self.get(name)
         target = self._targets.get(name)
-        # Settings are values: whoever changed them, another object says so.
+        # Settings are values: any change makes another object.
         if target is not None and target.config is config:
             return target
         if config is None:
@@ -172,8 +172,8 @@ class Topics:
     ) -> TopicConfig:
         """Return the settings of a retry or dead-letter topic, which is created if missing.
 
-        With ``may_be_lost`` nobody waits for a new one to be written: whoever asks for it will
-        ask again. Raises ``Refused`` (MESSAGE_ILLEGAL) for a name that the store has no room
+        With ``may_be_lost`` a new one is not waited for until it is written: its client will ask
+        again. Raises ``Refused`` (MESSAGE_ILLEGAL) for a name that the store has no room
         for, such as that of the retry topic of a group with a long name; as 5.3.3. (4.9.8 refuses
         more.)
         """

@@ -55,13 +55,13 @@ class _Ended(NamedTuple):
     """A half message whose transaction ends."""
 
     offset: int
-    """Its place in the half queue."""
+    """The message's offset in the half queue."""
     origin: int
     """The place that it had first."""
     message: NewMessage | None
     """The message that consumers get; None where it does not say what topic it is for."""
     level: int = 0
-    """Of its delay; 0 without one."""
+    """The level of its delay; 0 without one."""
 
 
 @final
@@ -133,7 +133,7 @@ class Ends:
         return await answer if isinstance(answer, Awaitable) else answer
 
     def _recently(self, header: EndTransaction) -> _Ended | None:
-        """Return what is named, if it came a moment ago."""
+        """Return the half message that a request names, if it came a moment ago."""
         half = self._recent.take(header.commit_log_offset)
         if half is None:
             return None
@@ -143,7 +143,7 @@ class Ends:
         return _Ended(offset, offset, committed_at_hand(half))
 
     def _read(self, header: EndTransaction) -> _Ended:
-        """Return what is named, from the log. Raises ``Refused``."""
+        """Return the half message that a request names, from the log. Raises ``Refused``."""
         half = self._half(header)
         target, level = target_of(half), property_of(half, Property.DELAY) or "0"
         return _Ended(
@@ -192,7 +192,7 @@ class Ends:
         return await answer if isinstance(answer, Awaitable) else answer
 
     def _answered(self, frame: Frame, end: int) -> Frame | Awaitable[Frame]:
-        """Answer once what was appended is as safe as a send."""
+        """Answer once the appended record is as safe as a send."""
         store = self._store
         if store.config.flush is not FlushMode.SYNC or frame.is_oneway:
             return frame.reply()
@@ -205,7 +205,7 @@ class Ends:
         return frame.reply()
 
     def resume(self, header: ResumeCheckHalfMessage, frame: Frame, session: Session) -> Frame:
-        """Have a discarded half message checked again, from the first time on."""
+        """Let a discarded half message be checked again, from the first time on."""
         try:
             _, position = decode_offset_id(header.msg_id or "")
         except RemoteProtocolError as error:

@@ -48,9 +48,9 @@ class Verdict(enum.Enum):
 
     CHECK = "check"
     WAIT = "wait"
-    """It is young, and so are those behind it."""
+    """Wait: the message is young, and so are those behind it."""
     PASS = "pass"
-    """Its producer asked for more time; those behind it may be due."""
+    """Pass over it: its producer asked for more time; those behind it may be due."""
     DISCARD = "discard"
 
 
@@ -139,7 +139,7 @@ def committed_message(half: StoredMessage, topic: str, queue_id: int) -> NewMess
 
 
 def committed_at_hand(half: Half) -> NewMessage:
-    """Make the same of a half message that came a moment ago."""
+    """Make the same message of a half message that came a moment ago."""
     return _committed(half.message, half.topic, half.queue_id, half.put.log_position)
 
 

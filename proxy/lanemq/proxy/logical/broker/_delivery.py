@@ -146,7 +146,8 @@ class Deliveries:
     async def at_end(self, message: NewMessage, index: int) -> bool:
         """Store a message at the open end of a logical queue; returns whether that is certain.
 
-        What is stored here is durable then.
+        What is stored here is durable then. Where no answer came, it may be stored or not: then it
+        is tried nowhere else.
         """
         for _ in range(ATTEMPTS):
             mapping = self._logical.get(message.topic)
@@ -154,8 +155,9 @@ class Deliveries:
             if target is None:
                 return False
             if target.broker_name != self._logical.broker_name:
-                if await self._send(message, target):
-                    return True
+                is_stored = await self._send(message, target)
+                if is_stored is not False:
+                    return bool(is_stored)
             elif self._append(replace(message, queue_id=target.queue_id)):
                 await self._store.flushed(self._store.max_position)
                 return True
@@ -177,9 +179,9 @@ class Deliveries:
             return None
         return mapping.open_end(segment.logical_index)
 
-    async def _send(self, message: NewMessage, target: Segment) -> bool:
+    async def _send(self, message: NewMessage, target: Segment) -> bool | None:
         """Send a message to another broker, and learn from its answer; returns whether it was
-        stored."""
+        stored, or None where no answer came."""
         timeout_s = self._config.forward_timeout / 1000
         counters = self._logical.counters
         try:
@@ -189,7 +191,7 @@ class Deliveries:
         except Refused as error:
             LOGGER.warning("a delayed message for %s has to wait: %s", target, error.remark)
             counters.forwards_failed += 1
-            return False
+            return None
         if answer.code == 0:
             counters.forwards += 1
             return True

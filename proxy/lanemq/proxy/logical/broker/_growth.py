@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final, final
 
 from lanemq.storage import Store, StoreUnwritable
-from lanemq.wire import RequestCode
+from lanemq.wire import KV_PREFIX, Permission, RequestCode
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical import (
@@ -26,7 +26,7 @@ from ...broker.state._topics import Topics
 from ...net._dispatch import Handlers
 from ...net._session import Session
 from ..rules import TopicMapping, check_reusable, check_state, new_segment, refusal
-from ._requests import decoded, require_ordinary
+from ._requests import decoded, require_no_partitions, require_ordinary
 from ._state import LogicalState
 from ._view import LogicalView
 
@@ -108,7 +108,7 @@ class GrowthRequests:
         """Add a queue to a topic, which is made where it is missing."""
         asked = decoded(CreateQueueForLogicalQueue, frame)
         topic, index = asked.topic, asked.logical_index
-        require_ordinary(self._topics, topic)
+        self._require_possible(topic)
         self._grown(topic)
         mapping = self._logical.get(topic)
         if mapping is not None:
@@ -126,11 +126,19 @@ class GrowthRequests:
             await self._logical.change(topic, change, config=lambda: self._grown(topic))
         return await self._answer(frame, made[0])
 
+    def _require_possible(self, topic: str) -> None:
+        if not topic.startswith(KV_PREFIX):
+            require_ordinary(self._topics, topic)
+        elif self._store.kv is None:
+            raise refusal(f"broker {self._config.broker_name} keeps no keys (kvEnable=false)")
+
     def _grown(self, topic: str) -> TopicConfig:
         """Return the settings of a topic with one more queue. Raises ``Refused``."""
         config = self._topics.get(topic)
         if config is None:
-            config = TopicConfig(topic, 0, 0, self._config.broker_permission)
+            is_log = topic.startswith(KV_PREFIX)
+            perm = Permission.READ if is_log else self._config.broker_permission
+            config = TopicConfig(topic, 0, 0, perm)
         if config.write_queue_nums > 0 and self._logical.get(topic) is None:
             raise refusal("topic not enable logical queue")
         # Behind the queues of readers too: whoever shrinks a topic leaves those with messages.
@@ -148,6 +156,7 @@ class GrowthRequests:
         """
         if state is not SegmentState.NORMAL:
             return 0, 0
+        require_no_partitions(topic)
         end, last, is_open = await self._view.known_end(topic, index)
         if is_open:
             raise refusal("multiple writable queue")

@@ -11,7 +11,7 @@ from lanemq.wire import RequestCode
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import DeleteLogicalQueueMapping, QueryLogicalQueueMapping
-from lanemq.wire.logical import UpdateLogicalQueueMapping
+from lanemq.wire.logical import SegmentState, UpdateLogicalQueueMapping
 
 from ...broker._context import BrokerContext
 from ...broker.state._topics import Topics
@@ -25,7 +25,7 @@ from ..rules import (
     refusal,
     unmap_queue,
 )
-from ._requests import decoded, existing, require_ordinary
+from ._requests import decoded, existing, require_no_partitions, require_ordinary
 from ._seal import Seals
 from ._state import LogicalState
 
@@ -86,6 +86,8 @@ class MappingRequests:
         latest = mapping and mapping.latest(queue_id)
         if latest is None:
             return
+        if latest.state is not SegmentState.WRITE_ONLY:
+            require_no_partitions(topic)
 
         def change(mapping: TopicMapping) -> TopicMapping:
             end_offset = logical.end_offset(mapping.topic, queue_id)

@@ -85,6 +85,9 @@ class Migrations:
             source, done = begin_prepare(mapping, asked)
             if done is not None:
                 return done
+            why = logical.why_it_stays(topic, index)
+            if why:
+                raise refusal(why)
             if source.is_sealed:
                 end, _, is_open = await self._view.known_end(topic, index)
                 if is_open or end > source.next_delta:

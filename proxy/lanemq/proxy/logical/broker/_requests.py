@@ -6,7 +6,7 @@ Source: RocketMQ 5.0.0-PREVIEW, AdminBrokerProcessor.
 import logging
 from typing import Final, Protocol, TypeVar
 
-from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX, RemoteProtocolError
+from lanemq.wire import DLQ_PREFIX, KV_PREFIX, RETRY_PREFIX, RemoteProtocolError
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.frame import Frame
 
@@ -40,6 +40,15 @@ def existing(topics: Topics, topic: str) -> TopicConfig:
     if config is None:
         raise refusal(NO_TOPIC)
     return config
+
+
+def require_no_partitions(topic: str) -> None:
+    """Refuse what would change the number of partitions of a namespace of keys."""
+    if topic.startswith(KV_PREFIX):
+        raise refusal(
+            f"the logical queues of {topic} are the partitions of a namespace of keys: they can be "
+            "migrated, but none comes or goes"
+        )
 
 
 def require_ordinary(topics: Topics, topic: str) -> None:

@@ -25,7 +25,7 @@ from ...broker.state._topics import Topics
 from ...net._dispatch import Handlers
 from ...net._session import Session
 from ..rules import IN_PROGRESS, refusal
-from ._requests import decoded, existing
+from ._requests import decoded, existing, require_no_partitions
 from ._state import LogicalState
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
@@ -140,6 +140,7 @@ class SealRequests:
         asked = decoded(SealLogicalQueue, frame)
         topic, queue_id, index = asked.topic, asked.queue_id, asked.logical_index
         existing(self._topics, topic)
+        require_no_partitions(topic)
         async with self._logical.operation(topic, index, ("seal", queue_id)):
             segment = self._open_segment(topic, queue_id, index)
             if segment.state is SegmentState.WRITE_ONLY:

@@ -50,6 +50,10 @@ REDIRECTS_FOLLOWED: Final = 1
 """Most redirects followed: the first target may have been sealed meanwhile; more mean a stale
 view."""
 
+PLACE_WAIT_S: Final = 1.0
+"""Longest wait of an answer for the place of a destination, which a commit gives it within
+milliseconds; an answer after that names no offset."""
+
 Sent = Stored | Moved | Frame
 Send = Callable[[Frame, Session], Sent | Awaitable[Sent]]
 
@@ -75,7 +79,7 @@ class Elsewhere:
 
     def check_meant(self, frame: Frame, topic_field: str, id_field: str) -> None:
         """Check the segment that the sender means. Raises ``SegmentClosed`` if it is not (any more)
-        the queue's."""
+        the queue's, or if the sender names a place that it does not know."""
         fields = frame.fields
         topic, meant = fields[topic_field], fields[SEGMENT_FIELD]
         mapping = self._logical.mappings.get(topic)
@@ -84,6 +88,8 @@ class Elsewhere:
         queue_id = int(fields[id_field])
         latest = mapping.latest(queue_id)
         if latest is None or not latest.is_meant(meant):
+            raise SegmentClosed(topic, queue_id, meant)
+        if latest.delta < 0 and Segment.place_meant(meant) is not None:
             raise SegmentClosed(topic, queue_id, meant)
 
     def answer(
@@ -123,6 +129,9 @@ class Elsewhere:
         """Forward a send whose segment is not, or not any more, the last one of its queue."""
         topic, queue_id = closed.topic, closed.queue_id
         mapping = self._logical.mappings[topic]
+        latest = mapping.latest(queue_id)
+        if latest is not None and latest.delta < 0 and latest.is_meant(meant):
+            return self._unplaced(latest, meant, frame, session, send)
         LOGGER.info("a sender takes %s/%d for segment %s", topic, queue_id, meant)
         for segment in mapping.of_queue(queue_id):
             if segment.is_meant(meant):
@@ -135,6 +144,38 @@ class Elsewhere:
             ResponseCode.NO_PERMISSION,
             f"topic[{topic}] queueId[{queue_id}] is not segment[{meant}] of a logical queue",
         )
+
+    def _unplaced(
+        self, segment: Segment, meant: str, frame: Frame, session: Session, send: Send
+    ) -> Sent | Awaitable[Sent]:
+        """Take a message whose sender names the place of a destination that does not know it yet.
+
+        It may have heard of an earlier migration to this queue, which was called off. So it is
+        answered once the place is known, with an offset on the scale of the one that it named.
+        """
+        place = Segment.place_meant(meant)
+        assert place is not None, "where no place is named, none is wrong"
+        taken = send(replace(frame, fields={**frame.fields, SEGMENT_FIELD: segment.meant}), session)
+        if frame.is_oneway or is_half(frame):  # a half message's offset is none of the queue
+            return taken
+        return self._placed(taken, segment, segment.with_delta(place))
+
+    async def _placed(
+        self, taken: Sent | Awaitable[Sent], segment: Segment, named: Segment
+    ) -> Sent:
+        answer = await taken if isinstance(taken, Awaitable) else taken
+        if not isinstance(answer, Stored) or answer.queue_offset < 0:
+            return answer
+        logical, now = self._logical, segment
+        with trio.move_on_after(PLACE_WAIT_S):
+            while True:
+                mapping = logical.get(segment.topic)
+                now = (mapping and mapping.find(segment.key)) or segment
+                if now.delta >= 0:
+                    break
+                await logical.next_change.wait()
+        offset = translate.as_if_at(named, now, answer.queue_offset)
+        return replace(answer, queue_offset=offset)
 
     def _send_on(
         self, segment: Segment, target: Segment, frame: Frame, session: Session, send: Send

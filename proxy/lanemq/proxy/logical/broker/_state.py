@@ -65,6 +65,8 @@ class LogicalState:
         """Topic -> mapping; a missing topic has no logical queues."""
         self.in_use = trio.Event()
         """Event that is set once there is a mapping; until then there is nothing to look after."""
+        self.next_change = trio.Event()
+        """Event that is set with the next change of any mapping, and another one from then on."""
         self.gate = Gate()
         self.journal = Journal()
         self.counters = LogicalCounters()
@@ -85,6 +87,9 @@ class LogicalState:
         """Name server -> topics whose logical queues it shows to Java clients."""
         self.look_again: Callable[[str], Awaitable[None]] = _nothing
         """Finds the outcome of a topic's migrations. Set by the reconciler."""
+        self.why_it_stays: Callable[[str, int], str] = lambda topic, index: ""
+        """Returns the reason why a logical queue cannot go from here now; empty where it can. Set
+        by the keeper of keys, whose states have to arrive before they go on."""
         self.forgotten: Callable[[], Awaitable[None]] = _nothing
         """Makes it last that a topic was deleted. Set by the claims of indices."""
         self._brokers_set = brokers
@@ -157,6 +162,8 @@ class LogicalState:
                 self.emptied.discard(topic)
                 self.ages.note(new, before, self._now_ms())
                 self._changed(topic, touched(before, new))
+                this_change, self.next_change = self.next_change, trio.Event()
+                this_change.set()
         return new
 
     async def forget(self, topic: str) -> None:

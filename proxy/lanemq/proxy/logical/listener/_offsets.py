@@ -52,7 +52,7 @@ class Offsets:
             if not is_redirect(answer):
                 return translate.end_of(segment, _number(answer, "offset"))
             await self._listener.routes.refresh(topic)
-        raise Refused(ResponseCode.SYSTEM_ERROR, f"{topic}/{index} is on the move, try again")
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"{topic}/{index} is being moved, try again")
 
     async def min_offset(self, topic: str, index: int, session: Session) -> int:
         """Return the least logical offset with a message; the end where there is none."""

@@ -69,9 +69,9 @@ class _Known:
     view: TopicView | None
     asked_s: float
     had_use: bool
-    """Whether the last question brought anything new, or redirects have since."""
+    """True if the last question brought anything new, or redirects have since."""
     is_told: bool
-    """Whether the view is as a name server told it, and no redirect has changed it since."""
+    """True if a name server told the view as it is, and no redirect has changed it since."""
 
 
 @final
@@ -190,7 +190,7 @@ class LogicalRoutes:
                 known.had_use, known.is_told = True, False
 
     async def redirected(self, topic: str, redirect: Redirect | None) -> None:
-        """Learn from a redirect; if it names no target, ask."""
+        """Learn from a redirect; if it names no target, ask a name server."""
         if redirect is None:
             await self.refresh(topic)
         else:

@@ -38,8 +38,8 @@ class Gate:
         self._idle: dict[Key, trio.Event] = {}
         self._closed: dict[Key, trio.Lock] = {}
         self.withheld: dict[Key, str] = {}
-        """Queues that take nothing for now, each with what has to be known first. Unlike those
-        that are closed, nobody waits for them: that may take as long as another broker is away."""
+        """Queues that take nothing for now, each with the fact that has to be known first. Unlike
+        closed ones, nobody waits for them: that may take as long as another broker is away."""
 
     def enter(self, mapping: TopicMapping, queue_id: int) -> Key:
         """Count a writer, who must ``leave``. Raises ``SegmentClosed``; then nobody is counted."""

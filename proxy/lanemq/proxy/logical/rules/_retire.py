@@ -4,10 +4,14 @@ Source: RocketMQ 5.0.0-PREVIEW, CleanFilesHook; which removes where this expires
 """
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
+from lanemq.wire import KV_PREFIX
 from lanemq.wire.logical import Segment, SegmentKey, SegmentState
 
 from ._mapping import TopicMapping
+
+STATES_KEPT: Final = 3
 
 
 def expired(mapping: TopicMapping, is_removed: Callable[[Segment], bool]) -> list[Segment]:
@@ -26,11 +30,13 @@ def swept(
 
     An own one has to have been expired before ``before_ms``, and a newer one on its queue: the
     last there keeps senders from writing past the logical queue. The last of a chain stays, for
-    its end is where offsets go on.
+    its end is where offsets go on. Of the log of keys two more stay, for the broker before the
+    open end may have the state that the open end needs.
     """
     gone = []
+    kept = STATES_KEPT if mapping.topic.startswith(KV_PREFIX) else 1
     for chain in mapping.chains.values():
-        for segment in chain.segments[:-1]:
+        for segment in chain.segments[:-kept]:
             if segment.state is not SegmentState.EXPIRED:
                 break
             if mapping.is_own(segment):

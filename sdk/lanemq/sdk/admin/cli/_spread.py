@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import click
+import trio
 
 from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX, is_system_topic, reply_topic
 
@@ -21,6 +22,8 @@ HOUR_MS = 3_600_000
 RESERVED_KEY = "fileReservedTime"
 DEFAULT_RESERVED_HOURS = 72
 TOPICS_SHOWN = 5
+KEYS_S = 60.0
+KEYS_LOOK_S = 0.25
 
 
 @command("drainBroker")
@@ -48,6 +51,7 @@ async def drain_broker(
     carried = await carry_progress(admin, _chains(left), broker, left.brokers)
     if carried.offsets:
         out.line(f"{carried.offsets} offsets of groups were taken along to where their queues end")
+    await _keys_are_gone(admin, found.brokers[broker])
     verdict = await _verdict(admin, left, broker)
     for line in verdict:
         out.line(line)
@@ -136,8 +140,17 @@ async def _carry_out(admin: AdminClient, out: Output, moves: Sequence[Move]) -> 
     return failures
 
 
+async def _keys_are_gone(admin: AdminClient, address: str) -> None:
+    """Wait until other brokers have the keys whose logs were moved, for a minute at most."""
+    with trio.move_on_after(KEYS_S):
+        while any(  # noqa: ASYNC110 - it is other processes' doing
+            not one.is_open for one in await admin.kv_status(address)
+        ):
+            await trio.sleep(KEYS_LOOK_S)
+
+
 async def _verdict(admin: AdminClient, found: ClusterSurvey, broker: str) -> list[str]:
-    """Say what keeps the broker in use."""
+    """Return the lines that say what keeps the broker in use."""
     remains = remains_at(_chains(found), broker)
     lines = []
     if remains.written:
@@ -167,7 +180,8 @@ def _left_text(left: Remainder) -> str:
 
 
 def _is_application_s(topic: str, found: ClusterSurvey) -> bool:
-    """Leave out what every broker has: topics of the system, and those of brokers' own names."""
+    """Return False for topics that every broker has: the system's, and those of brokers' own
+    names."""
     if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) or is_system_topic(topic):
         return False
     of_brokers = {*found.brokers, *found.clusters, *map(reply_topic, found.clusters)}

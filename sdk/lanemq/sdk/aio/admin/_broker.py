@@ -12,6 +12,7 @@ from lanemq.wire.bodies import (
     TopicConfigWrapper,
     TopicStatsTable,
 )
+from lanemq.wire.kv import NamespaceStatus
 
 from ...admin._client import AdminClient
 from .._bridge import Bridge
@@ -66,6 +67,11 @@ class BrokerRequests:
             self._core.delete_group, address, group, remove_offsets=remove_offsets
         )
 
+    async def kv_status(self, address: str) -> list[NamespaceStatus]:
+        """Return what the broker has of namespaces of keys (310426); nothing of one that keeps
+        none."""
+        return await self._bridge.call(self._core.kv_status, address)
+
     async def runtime(self, address: str) -> dict[str, str]:
         """Return what the broker reports about itself (28)."""
         return await self._bridge.call(self._core.runtime, address)
@@ -99,7 +105,7 @@ class BrokerRequests:
         await self._bridge.call(self._core.delete_expired_log, address)
 
     async def export_tables(self, address: str, tables: Iterable[str]) -> None:
-        """Have a broker write the JSON files of tables that it keeps in RocksDB (355).
+        """Let a broker write the JSON files of tables that it keeps in RocksDB (355).
 
         ``tables``: of ``topics``, ``subscriptionGroups`` and ``consumerOffsets``. Not known to
         brokers before 5.3.2; one that keeps them in JSON files anyway does nothing.

@@ -16,7 +16,7 @@ from ._watch import Watch
 
 @final
 class KeyValueStore:
-    """Keys and values of one namespace, at a broker of lanemq. Made by ``open_kv_store``.
+    """Keys and values of one namespace, at brokers of lanemq. Made by ``open_kv_store``.
 
     Any number of threads may use it at once. A call is tried again while the broker is away or
     busy, for ``timeout_s``; a write is done once all the same.
@@ -32,16 +32,23 @@ class KeyValueStore:
         """Close this client as the end of its `with` block does; again and again does no harm."""
         self._bridge.close()
 
-    def create(self) -> None:
+    def create(self, partitions: int | None = None, brokers: Sequence[str] = ()) -> None:
         """Make the namespace, if it is missing, at the broker that the store was opened with.
 
         Where none was named, only a broker makes it that has never had another one beside it:
         else the namespace may be that of a broker which is down. Raises ``NoNamespace`` then,
         and as ``put``.
+
+        With ``partitions`` it has so many, up to 64, in turn at each of ``brokers``. That may be
+        done again after an error: partitions that are there stay where they are. Their number
+        never changes: raises ``KvRejected`` where there are more or fewer. Without, a new one has
+        one partition, and one that is there may have any number.
         """
-        self._bridge.call(
-            self._core.create,
-        )
+        self._bridge.call(self._core.create, partitions, brokers)
+
+    def partition_of(self, key: bytes) -> int:
+        """Return the number of the partition that a key is in. Raises as ``get``."""
+        return self._bridge.call(self._core.partition_of, key)
 
     def put(self, key: bytes, value: bytes, *, ttl_s: float | None = None) -> int:
         """Put a value, which is gone after ``ttl_s`` seconds, or stays; returns its version.
@@ -91,7 +98,7 @@ class KeyValueStore:
     def batch(self, steps: Sequence[Step]) -> BatchResult:
         """Do several steps, each about another key, all or, where a condition fails, none.
 
-        Raises as ``put``.
+        Raises ``KvRejected`` where the keys are in several partitions, and as ``put``.
         """
         return self._bridge.call(self._core.batch, steps)
 
@@ -103,6 +110,7 @@ class KeyValueStore:
         cursor: bytes | None = None,
         keys_only: bool = False,
         snapshot: str | None = None,
+        partition: int | None = None,
     ) -> Page:
         """Return a page of the entries under ``prefix``, in the order of their bytes.
 
@@ -111,6 +119,10 @@ class KeyValueStore:
         begins at ``page.cursor``, and may show later changes: unless this one was asked for with
         ``snapshot="new"``, and the next with ``page.snapshot``, within a minute. Raises as
         ``get``, and ``KvCompacted`` for a snapshot that is not there any more.
+
+        Of several partitions it is a merge: what is of one partition is of one moment, and
+        ``page.positions`` has those moments. With ``partition`` it is of that one alone; a
+        snapshot of several raises ``KvRejected`` without.
         """
         return self._bridge.call(
             self._core.prefix,
@@ -119,26 +131,46 @@ class KeyValueStore:
             cursor=cursor,
             keys_only=keys_only,
             snapshot=snapshot,
+            partition=partition,
         )
 
     def status(self) -> NamespaceStatus:
-        """Return what there is in the namespace, and the hash of its state. Raises as ``get``."""
+        """Return what there is in the namespace, and the hash of its state. Raises as ``get``.
+
+        Of several partitions it has the sums, and a hash of their hashes.
+        """
         return self._bridge.call(
             self._core.status,
         )
 
+    def statuses(self) -> list[NamespaceStatus]:
+        """Return what there is in each partition, in their order. Raises as ``get``."""
+        return self._bridge.call(
+            self._core.statuses,
+        )
+
     def load(self, entries: Sequence[LoadedEntry]) -> None:
-        """Take over entries as they are, versions and times included. Raises as ``put``."""
+        """Take over entries as they are, versions and times included. Raises as ``put``.
+
+        Those of one partition are taken over together, or not at all.
+        """
         self._bridge.call(self._core.load, entries)
 
     def clear(self) -> None:
-        """Delete everything in the namespace. Raises as ``put``."""
+        """Delete everything in the namespace. Raises as ``put``.
+
+        Each partition is emptied at once; after an error some may be, and others not.
+        """
         self._bridge.call(
             self._core.clear,
         )
 
-    def watch(self, prefix: bytes = b"", *, position: int | None = None) -> Watch:
-        """Return the changes under ``prefix``: from ``position`` on, or from now."""
+    def watch(self, prefix: bytes = b"", *, position: int | Sequence[int] | None = None) -> Watch:
+        """Return the changes under ``prefix``: from ``position`` on, or from now.
+
+        Of several partitions there is a position for each, as ``page.positions`` and
+        ``Watch.position`` have them; the changes of each partition come in its order.
+        """
         return Watch(self._bridge.run(self._core.watch, prefix, position=position), self._bridge)
 
     def checkpoint(self, name: str) -> Checkpoint:

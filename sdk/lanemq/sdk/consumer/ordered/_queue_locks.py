@@ -1,7 +1,7 @@
 """The locks of an ordered consumer: who has a queue's lock at its broker may consume it.
 
 A broker that is lanemq's ends the locks of a connection with it, so that the queues of a killed
-consumer are free at once. Whoever lives on must not rely on them any longer either.
+consumer are free at once. A consumer that lives on must not rely on them any longer either.
 
 Source: RocketMQ 4.9.8, RebalanceImpl.lock, lockAll, unlock; ConsumeMessageOrderlyService.
 """
@@ -25,7 +25,8 @@ LOGGER = get_logger("lanemq.sdk.locks")
 
 RENEW_INTERVAL_S: Final = 20.0
 LOCK_LIFE_S: Final = 30.0
-"""Not renewed for so long, a lock counts as lost; a broker gives it to others after 60 s."""
+"""Seconds after its last renewal when a lock counts as lost; a broker gives it to others after 60
+s."""
 NEVER_S: Final = -math.inf
 RETRY_S: Final = 1.0
 """A renewal that failed is tried again after this, where the reference waits for the next."""
@@ -52,7 +53,7 @@ class Lease:
         """The address of the broker whose connection it ends with, if it does."""
 
     def renew(self, asked_s: float, granted: Granted) -> None:
-        """Note that the broker gave it, for a request made at ``asked_s``."""
+        """Note that the broker lent the lock, for a request made at ``asked_s``."""
         self.until_s = asked_s + LOCK_LIFE_S
         self.ends_with = granted.ends_with
 
@@ -167,7 +168,8 @@ class QueueLocks:
                 nursery.start_soon(act, address, chosen)
 
     def _keeper(self, queue: MessageQueue) -> str:
-        """Return the address of who lends the lock of ``queue``; "" if nobody can be asked."""
+        """Return the address of the broker that lends the lock of ``queue``; "" if nobody can be
+        asked."""
         routes = self._client.routes
         route = routes.get(queue.topic)
         if route is not None and route.chain(queue) is not None:
@@ -183,7 +185,7 @@ class QueueLocks:
         return await self._client.remoting.call(address, frame, timeout_s)
 
     async def _ask(self, address: str, queues: list[MessageQueue]) -> Granted | None:
-        """The queues that are ours now, or None if the broker could not be asked."""
+        """Return the queues that are ours now, or None if the broker could not be asked."""
         connection = self._client.remoting.connection_number
         before = connection(address)
         try:

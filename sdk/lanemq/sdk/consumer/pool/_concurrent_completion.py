@@ -57,7 +57,7 @@ class ConcurrentCompletion:
         held = consumer.held
         process_queue = held.messages
         if process_queue.dropped:
-            LOGGER.info("%s is not ours any more; %s may come again", held.queue, batch)
+            LOGGER.info("%s is no longer this consumer's; %s may come again", held.queue, batch)
             return None
         if outcome is None or outcome is Outcome.SUCCESS:
             held.release(batch.messages)
@@ -73,7 +73,7 @@ class ConcurrentCompletion:
         """Do nothing: whatever arrived was handed out."""
 
     def nothing_found(self, held: HeldQueue) -> None:
-        """The queue went on past messages of other subscriptions."""
+        """Note that the queue went on past messages of other subscriptions."""
         self._core.progress(held)
 
     def _acknowledge(self, held: HeldQueue, messages: Sequence[ReceivedMessage]) -> None:
@@ -103,7 +103,7 @@ class ConcurrentCompletion:
             Outcome.RETRY,
             Outcome.SUSPEND_CURRENT_QUEUE,
         ):
-            LOGGER.error("%r is no Outcome, taken for RETRY", outcome)
+            LOGGER.error("%r is no Outcome; treated as RETRY", outcome)
         if self._core.broadcasting:
             LOGGER.warning("a broadcasting group delivers nothing again; dropped: %s", messages)
             self._acknowledge(held, messages)

@@ -52,7 +52,9 @@ class OrderedCompletion:
     ) -> Awaitable[None] | None:
         """Finish ``batch``, or have it handed over again; the worker waits for neither."""
         if consumer.held.messages.dropped:
-            LOGGER.info("%s is not ours any more; %s may come again", consumer.held.queue, batch)
+            LOGGER.info(
+                "%s is no longer this consumer's; %s may come again", consumer.held.queue, batch
+            )
         elif outcome is None or outcome is Outcome.SUCCESS:
             self._finish(consumer, batch)
         elif isinstance(outcome, AbandonMessage):
@@ -62,7 +64,9 @@ class OrderedCompletion:
             self._retry(consumer, batch, outcome)
         else:
             if outcome not in (Outcome.SUSPEND_CURRENT_QUEUE, Outcome.RETRY):
-                LOGGER.error("the listener returned %r, no Outcome; it comes again", outcome)
+                LOGGER.error(
+                    "the listener returned %r, which is no Outcome; the batch comes again", outcome
+                )
             self._fail(consumer, batch, self._listener.suspend_s)
         return None
 
@@ -78,7 +82,7 @@ class OrderedCompletion:
             self._fail(consumer, batch, pause_s)
 
     def nothing_found(self, held: HeldQueue) -> None:
-        """The queue went on past messages of other subscriptions."""
+        """Note that the queue went on past messages of other subscriptions."""
         if self._commit is not None:
             self._commit(held.queue, held.messages.commit_offset)
 

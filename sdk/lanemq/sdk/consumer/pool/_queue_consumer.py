@@ -19,8 +19,8 @@ class Scheduler(Protocol):
     """Decides which messages of one queue may be handed to a listener next. No I/O, no clock."""
 
     exclusive: ClassVar[bool]
-    """Whether what may run depends on what runs: then nothing starts beside calls that were
-    started when the queue was held before, and each call that ends is a reason to look again."""
+    """True if running calls restrict which calls may start. Then none starts beside calls from an
+    earlier time that the queue was held, and each end of a call is a reason to look again."""
 
     def put(
         self, messages: Iterable[ReceivedMessage], next_offset: int
@@ -38,13 +38,13 @@ class Scheduler(Protocol):
 
     @property
     def has_more(self) -> bool:
-        """Return whether ``take`` may have another batch, after it had one."""
+        """True if ``take`` may have another batch, after it had one."""
 
     def stage(self, batch: Messages) -> Stage | None:
-        """The stage of ``batch``; None where there are none."""
+        """Return the stage of ``batch``; None where there are none."""
 
     def discard(self) -> None:
-        """Forget what waits: the queue is not held any more."""
+        """Forget the messages that wait: the queue is not held any more."""
 
 
 class OrderedScheduler(Scheduler, Protocol):
@@ -54,17 +54,17 @@ class OrderedScheduler(Scheduler, Protocol):
         """``messages`` of ``batch`` (all of them if None) succeeded or were given up."""
 
     def suspend(self, batch: Messages) -> None:
-        """The batch has to run again, later."""
+        """Hold a batch back that has to run again, later."""
 
     def resume(self, batch: Messages) -> None:
-        """The pause is over: the batch may run again."""
+        """Let the batch run again: the pause is over."""
 
     @property
     def must_save(self) -> bool:
-        """Return whether something waits for the record of the queue to be saved."""
+        """True if something waits for the record of the queue to be saved."""
 
     def unsaved(self) -> "Sequence[StageScheduler[ReceivedMessage]]":
-        """Return what waits for it; ``saved`` of each is to be called."""
+        """Return the records that wait to be saved; ``saved`` of each is to be called."""
 
 
 S = TypeVar("S", bound=Scheduler)
@@ -104,13 +104,13 @@ class QueueConsumer(Generic[S]):
         self.scheduler = scheduler
         self.exclusive = scheduler.exclusive
         self.lease = lease
-        """Its lock; None where nobody locks."""
+        """The lock of the queue; None where nobody locks."""
         self.stats = stats
         self._wake = wake
         self.running = 0
         """Calls of the listener that run."""
         self.predecessors_running = 0
-        """Those that still run from when the queue was held before."""
+        """Calls that still run from an earlier time that the queue was held."""
         self.successor: QueueConsumer[S] | None = None
         """The same queue when it was held again, if it was."""
         self.queued = False  # among those that workers look at next
@@ -123,7 +123,7 @@ class QueueConsumer(Generic[S]):
                 self.predecessors_running = predecessor.predecessors_running + predecessor.running
 
     def wake(self) -> None:
-        """Have a worker look at this queue now, if one is free."""
+        """Let a worker look at this queue now, if one is free."""
         self._wake(self)
 
     @property

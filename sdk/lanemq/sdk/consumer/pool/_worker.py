@@ -29,7 +29,7 @@ class Worker(Generic[S]):
 
     def __init__(self) -> None:
         self.scope = trio.CancelScope()
-        self.cancelled = False  # what the scope says as well, but slowly
+        self.cancelled = False  # the scope knows it as well, but slowly
         self.job: tuple[QueueConsumer[S], Messages] | None = None
         self.outcome: object = None  # an Outcome, None or AbandonMessage, if the listener is right
         self.since_s = inf  # when the listener was called; inf while it does not run
@@ -49,16 +49,16 @@ class Worker(Generic[S]):
         clock_ms: Callable[[], int],
         now_s: float,
     ) -> float:
-        """Call the listener, leave what came of it in ``outcome``, and return what time it is."""
+        """Call the listener, leave its result in ``outcome``, and return the time."""
         held.last_consume_ms = clock_ms()
-        self.outcome = Outcome.RETRY  # what a cancellation leaves behind
+        self.outcome = Outcome.RETRY  # the outcome after a cancellation
         self.since_s = started_s = now_s
         try:
             self.outcome = await handle(messages)
         except AbandonMessage as error:
             self.outcome = error
         except Exception:  # the application's own; Cancelled is no Exception
-            LOGGER.exception("the listener failed on %s; it will have it again", messages)
+            LOGGER.exception("the listener failed on %s, which comes again", messages)
         finally:
             self.since_s = inf
             now_s = trio.current_time()

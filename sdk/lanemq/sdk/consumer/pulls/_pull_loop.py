@@ -29,11 +29,11 @@ from ._pauses import Pauses
 LOGGER = get_logger("lanemq.sdk.pull")
 
 Deliver = Callable[[HeldQueue, list[ReceivedMessage]], None]
-"""Takes what a pull found and was not held before."""
+"""Takes messages that a pull found and that were not held before."""
 Progress = Callable[[HeldQueue], None]
-"""Told that a pull found nothing to deliver: the next offset may have moved."""
+"""Called when a pull found nothing to deliver: the next offset may have moved."""
 Correct = Callable[[HeldQueue, int], None]
-"""Told where to go on, after an offset that the broker does not have."""
+"""Called with the offset to continue at, after an offset that the broker does not have."""
 
 FLOW_CONTROL_DELAY_S = 0.02  # the broker asked for a pause
 # A broker holds a pull that finds nothing. One that answers at once cannot, and must not be
@@ -114,7 +114,7 @@ class PullLoop:
                 held.failing = False
                 if pulled.is_gap:  # no reason to drop what was pulled before
                     LOGGER.warning(
-                        "%s: nothing is left from offset %d to %d",
+                        "%s: no messages are left from offset %d to %d",
                         held.queue,
                         held.messages.next_offset,
                         pulled.next_offset,
@@ -188,6 +188,6 @@ class PullLoop:
             pulled.max_offset,
             pulled.next_offset,
         )
-        # Not in a tight loop, should the correction be wrong as well.
+        # No tight loop, in case the correction is wrong as well.
         await trio.sleep(self._options.pull_retry_delay_s)
         self._correct(held, pulled.next_offset)

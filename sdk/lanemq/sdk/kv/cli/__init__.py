@@ -3,8 +3,9 @@
 import click
 
 from ._files import export_command, import_command
-from ._keys import cas, create, delete, get, hash_command, put, scan, status
+from ._keys import cas, create, delete, get, put
 from ._long import lock, watch
+from ._whole import hash_command, scan, status
 
 __all__ = ["kv"]
 

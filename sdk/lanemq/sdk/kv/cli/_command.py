@@ -5,7 +5,7 @@ import binascii
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final, NoReturn, final
 
 import click
@@ -88,19 +88,24 @@ def entry_value(entry: Entry) -> dict[str, object]:
     return {name: getattr(entry, name) for name in entry.__struct_fields__}
 
 
-def change_value(change: Change) -> dict[str, object]:
-    """Return a change for ``Output.value``."""
+def change_value(change: Change, *, of_several: bool) -> dict[str, object]:
+    """Return a change for ``Output.value``; ``of_several`` partitions it says of which."""
+    partition = {"partition": change.partition} if of_several else {}
     return {
         "kind": KINDS[change.kind],
         "key": change.key,
         "value": change.value,
         "version": change.version,
         "position": change.position,
+        **partition,
     }
 
 
-def kv_command(name: str) -> Callable[[Body], click.Command]:
-    """Make a click command of a coroutine function; its docstring is the help."""
+def kv_command(name: str, *, own: Collection[str] = ()) -> Callable[[Body], click.Command]:
+    """Make a click command of a coroutine function; its docstring is the help.
+
+    Of the common options those in ``own`` are the command's: it has them itself.
+    """
 
     def make(body: Body) -> click.Command:
         def callback(**options: Any) -> None:  # noqa: ANN401  # click passes what it parsed
@@ -109,7 +114,11 @@ def kv_command(name: str) -> Callable[[Body], click.Command]:
         params = list(reversed(getattr(body, "__click_params__", [])))
         return click.Command(
             name,
-            params=[*params, *_shared(), *access_options()],
+            params=[
+                *params,
+                *(option for option in _shared() if option.name not in own),
+                *access_options(),
+            ],
             callback=callback,
             help=body.__doc__,
             context_settings={"help_option_names": ["-h", "--help"]},
@@ -136,7 +145,7 @@ def _shared() -> list[click.Parameter]:
             help="The namespace.",
         ),
         click.Option(
-            ["--broker"], metavar="NAME", help="The broker that has, or is to have, the namespace."
+            ["--broker"], metavar="NAME", help="A broker that has, or is to have, the namespace."
         ),
         click.Option(["--hex", "as_hex"], is_flag=True, help="Keys and values in hexadecimal."),
         click.Option(["--base64", "as_base64"], is_flag=True, help="Keys and values in base64."),
@@ -155,7 +164,7 @@ def _shared() -> list[click.Parameter]:
 def _run(body: Body, options: dict[str, Any]) -> int:
     access = take_access(options)
     name_servers = options.pop("name_servers") or ""
-    namespace, broker = options.pop("namespace"), options.pop("broker")
+    namespace, broker = options.pop("namespace"), options.pop("broker", None)
     timeout_s = options.pop("timeout_s")
     output = Output(**{name: options.pop(name) for name in ("as_hex", "as_base64", "as_json")})
     if not name_servers.replace(";", "").strip():

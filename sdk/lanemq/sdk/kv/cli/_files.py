@@ -1,7 +1,8 @@
 """Snapshots of a namespace as files: export, import."""
 
 import os
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -10,6 +11,7 @@ import click
 
 from lanemq.wire.kv import (
     LoadedEntry,
+    Page,
     SnapshotHeader,
     SnapshotReader,
     SnapshotWriter,
@@ -61,41 +63,109 @@ def new_file(path: Path, *, force: bool) -> Iterator[BinaryIO]:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 async def export_command(store: KeyValueStore, output: Output, *, file: Path, force: bool) -> int:
-    """Write a snapshot of the namespace to a file: all entries of one moment, with a checksum."""
-    status = await store.status()
+    """Write a snapshot of the namespace to a file: all entries of one moment, with a checksum.
+
+    Of several partitions one comes after the other, each of one moment.
+    """
+    parts = await store.statuses()
+    entries = sum(one.entries for one in parts)
     with (
         new_file(file, force=force) as opened,
-        progress_bar("exporting", status.entries, hidden=output.json) as advance,
+        progress_bar("exporting", entries, hidden=output.json) as advance,
     ):
-        page = await store.prefix(snapshot="new")
-        header = SnapshotHeader(
-            namespace=store.namespace, position=page.position, clock_ms=page.clock_ms
-        )
-        writer = SnapshotWriter(opened.write, header)
-        while True:
-            writer.add(
-                [
-                    LoadedEntry(
-                        one.key,
-                        one.value,
-                        one.version,
-                        one.create_time_ms,
-                        one.update_time_ms,
-                        one.expires_ms,
-                    )
-                    for one in page.entries
-                ]
-            )
-            advance(len(page.entries))
-            if page.cursor is None:
-                break
-            page = await store.prefix(cursor=page.cursor, snapshot=page.snapshot)
+        if len(parts) == 1:
+            writer, header = await _write_one(store, opened, advance)
+        else:
+            writer, header = await _write_several(store, len(parts), file.parent, opened, advance)
         checksum = writer.finish()
     output.value({"entries": writer.count, "position": header.position, "checksum": checksum})
     output.line(
         f"{writer.count:,} entries at position {header.position}, checksum {checksum}".encode()
     )
     return 0
+
+
+Written = tuple[SnapshotWriter, SnapshotHeader]
+
+
+async def _write_one(
+    store: KeyValueStore, opened: BinaryIO, advance: Callable[[int], None]
+) -> Written:
+    pages = _pages_of(store, 0)
+    page = await anext(pages)
+    header = SnapshotHeader(
+        namespace=store.namespace, position=page.position, clock_ms=page.clock_ms
+    )
+    writer = SnapshotWriter(opened.write, header)
+    _add(writer, page, advance)
+    async for page in pages:
+        _add(writer, page, advance)
+    return writer, header
+
+
+async def _write_several(
+    store: KeyValueStore,
+    partitions: int,
+    folder: Path,
+    opened: BinaryIO,
+    advance: Callable[[int], None],
+) -> Written:
+    """Write partition after partition: a broker keeps few moments at once, and not for long.
+
+    The positions are known only after that, and the header comes first; so the entries wait in
+    a file without a name.
+    """
+    positions: list[int] = []
+    clock_ms = 0
+    with tempfile.TemporaryFile(dir=folder) as waiting:
+        empty = SnapshotHeader(namespace=store.namespace, position=0, clock_ms=0)
+        first = SnapshotWriter(waiting.write, empty)
+        for partition in range(partitions):
+            async for page in _pages_of(store, partition):
+                if len(positions) == partition:
+                    positions.append(page.position)
+                clock_ms = max(clock_ms, page.clock_ms)
+                _add(first, page, advance)
+        first.finish()
+        waiting.seek(0)
+        header = SnapshotHeader(
+            namespace=store.namespace,
+            position=sum(positions),
+            clock_ms=clock_ms,
+            positions=positions,
+        )
+        writer = SnapshotWriter(opened.write, header)
+        for block in SnapshotReader(waiting.read).blocks():
+            writer.add(block)
+    return writer, header
+
+
+async def _pages_of(store: KeyValueStore, partition: int) -> AsyncIterator[Page]:
+    """Iterate over all pages of a partition, of one moment."""
+    cursor, snapshot = None, "new"
+    while True:
+        page = await store.prefix(cursor=cursor, snapshot=snapshot, partition=partition)
+        yield page
+        if page.cursor is None or page.snapshot is None:
+            return
+        cursor, snapshot = page.cursor, page.snapshot
+
+
+def _add(writer: SnapshotWriter, page: Page, advance: Callable[[int], None]) -> None:
+    writer.add(
+        [
+            LoadedEntry(
+                one.key,
+                one.value,
+                one.version,
+                one.create_time_ms,
+                one.update_time_ms,
+                one.expires_ms,
+            )
+            for one in page.entries
+        ]
+    )
+    advance(len(page.entries))
 
 
 @kv_command("import")
@@ -105,7 +175,8 @@ async def import_command(store: KeyValueStore, output: Output, *, file: Path, re
     """Take the entries of a snapshot over, with their versions and times, through the log.
 
     The file is read to its end first: one that is damaged changes nothing. The namespace has to
-    be empty, unless --replace empties it.
+    be empty, unless --replace empties it. It may have another number of partitions than the one
+    of the file had: each entry goes to the partition of its key.
     """
     with file.open("rb") as opened:
         reader = SnapshotReader(opened.read)

@@ -1,10 +1,12 @@
-"""Commands about single keys and pages: get, put, delete, cas, scan, hash, status."""
+"""Commands about single keys: create, get, put, delete, cas."""
 
 import sys
 from dataclasses import asdict
 from pathlib import Path
 
 import click
+
+from lanemq.wire.kv import PARTITIONS_MAX
 
 from .._store import KeyValueStore
 from ._command import EXIT_NO, Output, entry_value, kv_command
@@ -50,14 +52,27 @@ async def put(
     return 0
 
 
-@kv_command("create")
-async def create(store: KeyValueStore, output: Output) -> int:
+@kv_command("create", own=["broker"])
+@click.option(
+    "--partitions", type=click.IntRange(1, PARTITIONS_MAX), help="Make it of so many.  [default: 1]"
+)
+@click.option(
+    "--broker",
+    "brokers",
+    multiple=True,
+    metavar="NAME",
+    help="A broker that is to have it. Several, each by an option, get partitions in turn.",
+)
+async def create(
+    store: KeyValueStore, output: Output, *, partitions: int | None, brokers: tuple[str, ...]
+) -> int:
     """Make the namespace at the broker --broker, if it is missing.
 
     Writes make it as well where --broker is given, or where the broker has never had another one
-    beside it.
+    beside it. One of several partitions is made only here: that may be done again until all are
+    there, and leaves those alone that are. Their number never changes.
     """
-    await store.create()
+    await store.create(partitions, brokers)
     output.value({"namespace": store.namespace})
     output.line(f"namespace {store.namespace} is there".encode())
     return 0
@@ -113,57 +128,3 @@ async def cas(
     there = f"it has version {result.version}" if result.version else "it does not exist"
     click.echo(f"nothing was done to {key!r}: {there}", err=True)
     return EXIT_NO
-
-
-@kv_command("scan")
-@click.argument("prefix", default="")
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many entries.")
-@click.option("--keys-only", is_flag=True, help="No values.")
-async def scan(
-    store: KeyValueStore, output: Output, *, prefix: str, limit: int | None, keys_only: bool
-) -> int:
-    """Print the entries under a prefix, in the order of bytes: a key and its value in each line.
-
-    All are of one moment.
-    """
-    cursor, snapshot, left = None, "new", limit
-    while left is None or left > 0:
-        page = await store.prefix(
-            output.bytes_of(prefix, "prefix"),
-            cursor=cursor,
-            keys_only=keys_only,
-            snapshot=snapshot,
-            limit=1000 if left is None else left,
-        )
-        for entry in page.entries:
-            output.value(entry_value(entry))
-            parts = (entry.key,) if keys_only else (entry.key, entry.value)
-            output.line(*map(output.written, parts))
-        if page.cursor is None or page.snapshot is None:
-            return 0
-        cursor, snapshot = page.cursor, page.snapshot
-        left = None if left is None else left - len(page.entries)
-    return 0
-
-
-@kv_command("hash")
-async def hash_command(store: KeyValueStore, output: Output) -> int:
-    """Print the hash of the state, and how many records of the log are in it.
-
-    The same records give the same hash, at any broker and on any engine.
-    """
-    found = await store.status()
-    output.value({"hash": found.state_hash, "position": found.position})
-    output.line(found.state_hash.encode(), b"%d" % found.position)
-    return 0
-
-
-@kv_command("status")
-async def status(store: KeyValueStore, output: Output) -> int:
-    """Print what there is in the namespace."""
-    found = await store.status()
-    named = {name: getattr(found, name) for name in found.__struct_fields__}
-    output.value(named)
-    for name, value in named.items():
-        output.line(f"{name}:".ljust(14).encode() + str(value).encode())
-    return 0

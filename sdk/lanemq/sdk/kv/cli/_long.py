@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from typing import final
 
 import click
 import trio
@@ -14,18 +15,53 @@ from ._command import EXIT_NO, KINDS, Output, change_value, kv_command
 LOOK_S = 0.2
 
 
+@final
+class Positions(click.ParamType[tuple[int, ...]]):
+    """Positions, joined by commas."""
+
+    name = "N,N,..."
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Read them."""
+        parts = str(value).split(",")
+        if not all(part.isdecimal() for part in parts):
+            self.fail(f"{value!r} is no position, nor several joined by commas", param, ctx)
+        return tuple(map(int, parts))
+
+
 @kv_command("watch")
 @click.argument("prefix", default="")
-@click.option("--position", type=click.IntRange(min=0), help="Go on from here.  [default: now]")
+@click.option(
+    "--position",
+    type=Positions(),
+    help="Go on from here: N, or for several partitions N,N,... [default: now]",
+)
 @click.option("--count", type=click.IntRange(min=1), help="End after so many changes.")
 async def watch(
-    store: KeyValueStore, output: Output, *, prefix: str, position: int | None, count: int | None
+    store: KeyValueStore,
+    output: Output,
+    *,
+    prefix: str,
+    position: tuple[int, ...] | None,
+    count: int | None,
 ) -> int:
-    """Print the changes under a prefix as they come: position, kind, key, and the value put."""
+    """Print the changes under a prefix as they come: position, kind, key, and the value put.
+
+    Of several partitions the position is one of the key's: PARTITION/POSITION.
+    """
     seen = 0
-    async for change in store.watch(output.bytes_of(prefix, "prefix"), position=position):
-        output.value(change_value(change))
-        head = b"%d %s" % (change.position, KINDS[change.kind].encode())
+    changes = store.watch(output.bytes_of(prefix, "prefix"), position=position)
+    async for change in changes:
+        of_several = isinstance(changes.position, tuple)
+        output.value(change_value(change, of_several=of_several))
+        at = (
+            b"%d/%d" % (change.partition, change.position)
+            if of_several
+            else b"%d" % change.position
+        )
+        head = b"%s %s" % (at, KINDS[change.kind].encode())
         value = () if change.value is None else (output.written(change.value),)
         output.line(head, output.written(change.key), *value)
         seen += 1

@@ -19,7 +19,7 @@ from ._writer import BATCH_ROWS, RocksIndex
 LOGGER = logging.getLogger(__name__)
 INTERVAL_S: Final = 0.1
 MOST_ROWS: Final = 2 * BATCH_ROWS
-"""Records of a batch at most, where the next messages of a queue have to tell what is damaged."""
+"""The most records in a batch, where the next messages of a queue have to tell what is damaged."""
 
 
 @final

@@ -1,9 +1,11 @@
 """Writing rows for the records of the log, in batches, so that they always cover it without holes.
 
-Dispatch hands over what it made visible, which costs it next to nothing; a task writes that in
-batches soon after. Whoever is behind reads the log instead until it has caught up, and what is
-handed over meanwhile is left to that. So there is one watermark: every record before it has its
-rows. Source: RocketMQ 5.3.3, RocksGroupCommitService and RocksDBConsumeQueueStore.
+Dispatch hands over the records it made visible, which costs it next to nothing; a task writes
+their rows in batches soon after. While the rows are behind, the task reads the log instead until
+it has caught up, and leaves out what is handed over meanwhile. So there is one watermark: every
+record before it has its rows.
+
+Source: RocketMQ 5.3.3, RocksGroupCommitService and RocksDBConsumeQueueStore.
 """
 
 import logging
@@ -51,20 +53,21 @@ class RocksIndex:
         self.filled = 0
         """Position, before ``begin``, up to which history is written as well."""
         self.fills = False
-        """Whether older messages are written, too."""
+        """True if older messages are written, too."""
         self.offered_end = 0
         """Position behind the newest message that dispatch made visible."""
         self.offered = 0
         """Number of messages handed over since the store was opened."""
         self.is_live = False
-        """Whether everything missing was handed over."""
+        """True once everything missing was handed over."""
         self._handed: deque[list[Appended]] = deque()
         self._handed_rows = 0
         self._wanted = trio.Event()
         self._moved = trio.Event()
 
     async def flush(self) -> RocksCover:
-        """Make everything handed over until now durable; returns what part of the log that is.
+        """Make everything handed over until now durable; returns the part of the log that this
+        covers.
 
         Raises ``OSError``.
         """
@@ -153,7 +156,7 @@ class RocksIndex:
     # From the log
 
     def expected(self, unit: DerivedUnit) -> tuple[int, int] | None:
-        """Return what is as ``Sequences`` wants it, by the rows."""
+        """Return the answer for ``Sequences.expected``, by the rows."""
         return self.writer.expected(unit)
 
     def is_known(self, unit: DerivedUnit) -> bool:
@@ -169,7 +172,7 @@ class RocksIndex:
         self.writer.put(unit)
 
     def take(self, _record: Record, decided_to: int) -> None:
-        """Write what was taken, if it is much; units before ``decided_to`` were put."""
+        """Write the batch if it is full; units before ``decided_to`` were put."""
         if len(self.writer) >= BATCH_ROWS:
             self.writer.write(decided_to)
 
@@ -183,7 +186,7 @@ class RocksIndex:
 
     @property
     def is_filling(self) -> bool:
-        """Whether older messages, before ``begin``, are written first."""
+        """True while older messages, before ``begin``, are written first."""
         return self.fills and self.filled < self.begin
 
     def go_live(self, log_end: int) -> None:

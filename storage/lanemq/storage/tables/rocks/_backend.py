@@ -112,7 +112,7 @@ class RocksBackend:
         sync = is_last and self.at_once and not self._kind.holds_offsets
         changes = chain(self._rows(source, changed), self._head(source) if is_last else ())
         self._open.write(changes, sync=sync)
-        self._unsynced = not sync  # one that is synced takes what was written before it along
+        self._unsynced = not sync  # a synced write makes earlier ones durable, too
 
     def _rows(self, source: Source, changed: Collection[str]) -> Iterator[Change]:
         for name in changed:
@@ -146,11 +146,11 @@ class RocksBackend:
             return
         if self._marker is not None and self._marker.suppressed:
             LOGGER.warning(
-                "%s stays as it is: the settings forbade to take over what it has",
+                "%s stays as it is: the settings forbade taking over its content",
                 self._document.path,
             )
             return
-        with trio.CancelScope(shield=True):  # a client that leaves must not leave half of it
+        with trio.CancelScope(shield=True):  # a cancelled caller must not leave half of it
             await self._export(source)
 
     async def _export(self, source: Source) -> None:

@@ -40,7 +40,7 @@ class Kind:
     row: Callable[[object], bytes]
     """Makes a row's value from an entry: a value of JSON, or one from the table in memory.
 
-    What means the same gives the same bytes. Raises ``RemoteProtocolError``."""
+    Equal entries give equal bytes. Raises ``RemoteProtocolError``."""
     entry: Callable[[bytes], object]
     """Makes an entry, as JSON, from a row's value. Raises ``RemoteProtocolError``."""
     holds_offsets: bool = False

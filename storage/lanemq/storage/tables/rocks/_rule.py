@@ -44,7 +44,7 @@ class Marker(msgspec.Struct, frozen=True, rename="camel"):
     rocks_sha256: str = ""
     """The ``contents_sha256`` of RocksDB where it had just what the file has; else empty."""
     suppressed: bool = False
-    """Whether the settings forbade to take over the file's content."""
+    """True if the settings forbade to take over the file's content."""
     older_json: tuple[str, ...] = ()
     """Digests of the files before that one, oldest first: a file with one of them was restored, and
     is not newer."""
@@ -133,9 +133,9 @@ class Verdict:
     direction: Direction
     reason: str
     stale: bool = False
-    """Whether the JSON file differs and is out of date."""
+    """True if the JSON file differs and is out of date."""
     in_doubt: bool = False
-    """Whether nothing proves the direction right, so that a person has to check the differences."""
+    """True if nothing proves the direction right, so that a person has to check the differences."""
 
 
 def contents_sha256(rows: Rows, others: bytes) -> str:

@@ -25,7 +25,7 @@ WITHOUT: Final = {
     "delayOffsets": "no delayed message was delivered yet, or those that were and are still there"
     " are delivered once more",
 }
-"""What follows where a table is missing altogether; by its name."""
+"""The consequence of a table's total absence, by the table's name."""
 
 
 def judge_tables(

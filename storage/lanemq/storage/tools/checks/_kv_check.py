@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
-from lanemq.wire.kv import kv_namespace
+from lanemq.wire.kv import kv_namespace, kv_topic, parse_partition
 
-from ...kv._log import QUEUE_ID, log_record
+from ...kv._log import log_record
 from ...kv._opening import DIRECTORY
 from ...kv._outcomes import LogRecord
-from ...kv._rows import ENTRY, HASH_MASK, SESSION, after_prefix
+from ...kv._rows import ENTRY, HASH_MASK, NO_QUEUE, SESSION, Meta, after_prefix
 from ...kv._state import State
 from ...kv._sums import row_hash
 from ...log._records import LogWalk
@@ -31,7 +31,7 @@ BATCH: Final = 1000
 @final
 @dataclass(frozen=True, slots=True)
 class NamespaceReport:
-    """One namespace. ``records`` is how many of its log are in the state."""
+    """One namespace, or a partition of one. ``records`` is how many of its log are in the state."""
 
     namespace: str
     records: int
@@ -56,7 +56,7 @@ class KvReport:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if nothing is wrong."""
         return not any(finding.severity is Severity.PROBLEM for finding in self.findings)
 
 
@@ -77,6 +77,9 @@ def verify_kv(
         for name in sorted(states.keys() | replay.spans.keys()):
             begin, end = replay.spans.get(name, (0, 0))
             state = states.get(name)
+            if state is not None and state.meta.queue_id == NO_QUEUE:
+                findings += _judge_rows(name, state)  # its log goes on at another broker
+                continue
             if state is None:
                 findings.append(_not_there(name, begin, end))
                 continue
@@ -128,7 +131,7 @@ class _Replay:
             self.finish()
 
     def finish(self) -> None:
-        """Apply what was taken."""
+        """Apply the records that were taken."""
         for name, records in self._waiting.items():
             state = self.states.get(name)
             if state is None:
@@ -146,16 +149,26 @@ def _replay(
     from ...kv._rocks import RocksEngine
 
     log = store.log
+    names = {
+        (kv_topic(parse_partition(name)[0]), state.meta.queue_id): name
+        for name, state in compared.items()
+    }
+
     with tempfile.TemporaryDirectory(prefix="lanemq-verify-kv-") as directory:
         engine = RocksEngine(Path(directory))
         try:
             replay = _Replay(engine, compared)
             total = log.written_end() - log.begin
             for number, record in enumerate(LogWalk(log, log.begin, check_crc=True)):
-                name = kv_namespace(record.topic)
-                if name and record.queue_id == QUEUE_ID and record.is_queued:
-                    data = log.read(record.position, record.size_bytes)
-                    replay.take(name, log_record(record.queue_offset, data))
+                name = names.get((record.topic, record.queue_id))
+                if name is None and not record.queue_id:
+                    name = kv_namespace(record.topic)
+                if name and record.is_queued:
+                    meta = compared[name].meta if name in compared else Meta()
+                    position = record.queue_offset + meta.shift
+                    if position >= meta.first:
+                        data = log.read(record.position, record.size_bytes)
+                        replay.take(name, log_record(position, data))
                 if number % BATCH == 0:
                     progress("log", record.end - log.begin, total)
             replay.finish()
@@ -174,21 +187,7 @@ def _judge(report: NamespaceReport, state: State) -> Iterator[Finding]:
             "nor in the log",
             f"bring back DIR/{DIRECTORY} from a copy",
         )
-    entries = sum(row_hash(key[1:], row) for key, row in state.table.items(ENTRY, b"f"))
-    sessions = [
-        sum(row_hash(key, row) for key, row in state.table.items(prefix, after_prefix(prefix)))
-        for prefix in (SESSION + b"\0", SESSION + b"\1")
-    ]
-    kept = [state.meta.entry_sum, *state.meta.session_sums]
-    for total, expected in zip([entries, *sessions], kept, strict=True):
-        if total & HASH_MASK != int.from_bytes(expected, "big"):
-            yield _finding(
-                Severity.PROBLEM,
-                f"namespace {name}: its rows are not those that its hash was made of",
-                f"move DIR/{DIRECTORY} away: the broker makes it anew from the log, if that goes "
-                "back to the beginning",
-            )
-            break
+    yield from _judge_rows(name, state)
     if report.records > report.log_end and report.log_end:
         yield _finding(
             Severity.PROBLEM,
@@ -205,11 +204,30 @@ def _judge(report: NamespaceReport, state: State) -> Iterator[Finding]:
             f"move DIR/{DIRECTORY} away: the broker makes it anew from the log",
         )
     if report.replayed_hash is None and not report.lost:
+        first = max(report.log_begin, state.meta.first)
         yield _finding(
             Severity.NOTE,
-            f"namespace {name} cannot be replayed: the log begins with record {report.log_begin}",
+            f"namespace {name} cannot be replayed: the log begins with record {first}",
             "",
         )
+
+
+def _judge_rows(name: str, state: State) -> Iterator[Finding]:
+    entries = sum(row_hash(key[1:], row) for key, row in state.table.items(ENTRY, b"f"))
+    sessions = [
+        sum(row_hash(key, row) for key, row in state.table.items(prefix, after_prefix(prefix)))
+        for prefix in (SESSION + b"\0", SESSION + b"\1")
+    ]
+    kept = [state.meta.entry_sum, *state.meta.session_sums]
+    for total, expected in zip([entries, *sessions], kept, strict=True):
+        if total & HASH_MASK != int.from_bytes(expected, "big"):
+            yield _finding(
+                Severity.PROBLEM,
+                f"namespace {name}: its rows are not those that its hash was made of",
+                f"move DIR/{DIRECTORY} away: the broker makes it anew from the log, if that goes "
+                "back to the beginning",
+            )
+            break
 
 
 def _not_there(name: str, begin: int, end: int) -> Finding:

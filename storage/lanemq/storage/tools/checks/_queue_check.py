@@ -43,7 +43,7 @@ class QueueCheck:
         self.queue_id = queue_id
         self.next = first
         self.holds = False
-        """Whether a judgement is awaited about units that were not added."""
+        """True while a judgement is awaited about units that were not added."""
         self.span = QueueSpan(first, first)
         self._is_schedule = topic == SystemTopic.SCHEDULE
         self._files = files
@@ -52,7 +52,7 @@ class QueueCheck:
         self.fields: list[int] = []
         """Log positions, sizes and tags codes of the next units, one behind the other."""
         self.is_plain = rows is None
-        """Whether nothing but ``fields`` and ``next`` changes with a unit that is the next one."""
+        """True if nothing but ``fields`` and ``next`` changes with a unit that is the next one."""
         self._values: list[bytes] = []
 
     def add(self, position: int, size_bytes: int, store_ms: int, offset: int, code: int) -> None:
@@ -67,7 +67,7 @@ class QueueCheck:
 
     @property
     def has_several(self) -> bool:
-        """Whether more than one message was added."""
+        """True if more than one message was added."""
         return self.span.records > 0 or len(self.fields) > FIELDS
 
     @property
@@ -76,7 +76,7 @@ class QueueCheck:
         return self.fields[-FIELDS] if self.fields else self.span.last_position
 
     def flush_if_full(self) -> None:
-        """Compare what was added, if it is much."""
+        """Compare the units that were added, if they are many."""
         if len(self.fields) >= RUN_FIELDS:
             self.flush()
 

@@ -92,7 +92,7 @@ class Verified:
     broken_queues: list[tuple[str, int]]
     """Queues whose files a repair rebuilds."""
     broken_rows: bool
-    """Whether a repair rebuilds the RocksDB."""
+    """True if a repair rebuilds the RocksDB."""
     broken_keys: bool
     known_queues: set[tuple[str, int]]
     """Queues with messages in the log, those of deleted topics left out."""
@@ -138,7 +138,7 @@ def _verify(store: StoreDirectory, found: RowsFound, *, jobs: int, progress: Pro
             log,
             rows,
             stage.stage,
-            # Brokers have topics of their own: a table without any tells nothing.
+            # Brokers have topics of their own: a table without any topic proves nothing.
             topics=set(topics.entries) if topics.entries and not topics.problem else None,
             indexed_to=indexed_to(store, rows, stage.stage),
             deleted=noted.deleted if noted is not None else {},
@@ -205,7 +205,7 @@ def rows_of(store: StoreDirectory, stack: ExitStack) -> tuple[RowsView | None, l
 
 
 def with_readable_rows(store: StoreDirectory, look: Callable[[RowsFound], FoundT]) -> FoundT:
-    """Look at a store with its RocksDB; and without, where a part of it proves unreadable."""
+    """Check a store with its RocksDB; and without, where a part of it proves unreadable."""
     try:
         return look(partial(rows_of, store))
     except RocksFault as error:

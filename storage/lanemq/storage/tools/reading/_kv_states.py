@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..._real_files import RealFiles
 from ...kv._memory import FILE_NAME, MemoryEngine
 from ...kv._opening import DIRECTORY, ROCKS_DIRECTORY
-from ...kv._rows import ENTRY, HEAD, Stored, after_prefix, stored
+from ...kv._rows import ENTRY, HEAD, NO_QUEUE, Stored, after_prefix, stored
 from ...kv._state import State
 from ._directory import read_store
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # the binding comes with the server, and is needed only where
 
 @contextmanager
 def open_states(root: Path) -> Iterator[dict[str, State]]:
-    """Open the states below a store's directory, by namespace; the caller keeps brokers away.
+    """Open the states below a store's directory, by partition; the caller keeps brokers away.
 
     Raises ``StoreCorrupted`` and ``OSError``.
     """
@@ -41,12 +41,13 @@ def open_states(root: Path) -> Iterator[dict[str, State]]:
 
 @contextmanager
 def read_kv(root: Path, *, commit_log: Path | None = None) -> Iterator[dict[str, State]]:
-    """Open the key-value states of a store, by namespace, for reading.
+    """Open the key-value states of a store, by the names of their partitions, for reading.
 
-    Raises ``NotAStore``, ``StoreLocked``, ``StoreCorrupted`` and ``OSError``.
+    Partitions that another broker has are left out. Raises ``NotAStore``, ``StoreLocked``,
+    ``StoreCorrupted`` and ``OSError``.
     """
     with read_store(root, commit_log=commit_log), open_states(root) as states:
-        yield states
+        yield {name: one for name, one in states.items() if one.meta.queue_id != NO_QUEUE}
 
 
 def kv_entries(state: State) -> Iterator[tuple[bytes, Stored, bytes]]:

@@ -67,7 +67,7 @@ class LogScan:
     end: int
     check_crc: bool = True
     is_record: bool = False
-    """Whether a record should be at ``begin``, though no file begins there."""
+    """True if a record should be at ``begin``, though no file begins there."""
     first: int | None = None
     """Position of the first record; None where there is none."""
     stopped: int = 0

@@ -28,9 +28,9 @@ class BrokerSettings:
     index_sizes: IndexSizes | None = None
     """[maxHashSlotNum, maxIndexNum]"""
     multi_dispatch: bool | None = None
-    """Whether messages go to light queues [enableLmq with enableMultiDispatch]."""
+    """True if messages go to light queues [enableLmq with enableMultiDispatch]."""
     has_index: bool | None = None
-    """Whether messages have keys in an index [messageIndexEnable]."""
+    """True if messages have keys in an index [messageIndexEnable]."""
 
 
 NO_SETTINGS: Final = BrokerSettings()

@@ -19,7 +19,7 @@ class StageFound:
     stage: Stage
     why: str
     is_sure: bool = True
-    """Whether no evidence contradicts it."""
+    """True if no evidence contradicts it."""
 
 
 def read_watermarks(store: StoreDirectory) -> Watermarks | None:

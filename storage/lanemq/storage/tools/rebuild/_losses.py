@@ -46,7 +46,7 @@ class Losses:
 
     found: list[Loss] = field(default_factory=list)
     is_same: bool = True
-    """Whether the new index has each unit of the old one, byte by byte."""
+    """True if the new index has each unit of the old one, byte by byte."""
 
 
 def losses(

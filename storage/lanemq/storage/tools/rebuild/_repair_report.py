@@ -40,9 +40,10 @@ class RepairReport:
     default_index_sizes: IndexSizes | None = None
     """Sizes of a rebuilt key index, where the defaults were assumed."""
     allow_loss: bool = False
-    """Whether the losses were accepted; otherwise what leads to these messages was left alone."""
+    """True if the losses were accepted; otherwise the index entries of these messages were left
+    alone."""
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is left to be done."""
+        """True if nothing is left to be done."""
         return (self.after or self.before).is_sound

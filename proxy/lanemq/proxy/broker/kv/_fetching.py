@@ -1,0 +1,135 @@
+"""The state of a partition, fetched from the broker that had it.
+
+All rows come, page by page, the next one while the last is being written; they are compared with
+the state's hash, and durable, before anybody sees them.
+"""
+
+import logging
+from typing import Final, final
+
+import trio
+
+from lanemq.storage import KvStates, StoreError
+from lanemq.storage.kv import KvMeta, StateCopy
+from lanemq.wire import Refused, RemoteProtocolError, RequestCode, ResponseCode
+from lanemq.wire.frame import Frame, request
+from lanemq.wire.headers import KvState as KvStateHeader
+from lanemq.wire.headers import KvStatus
+from lanemq.wire.kv import (
+    NamespaceStatus,
+    StateRows,
+    decode_answer,
+    encode_key,
+    parse_partition,
+)
+from lanemq.wire.logical import Segment
+
+from .._peers import Peers
+
+LOGGER: Final = logging.getLogger("lanemq.proxy.kv")
+ASK_S: Final = 10.0
+
+
+@final
+class StateFetcher:
+    """Questions about partitions to the brokers that have, or had, their logs."""
+
+    def __init__(self, *, peers: Peers, states: KvStates) -> None:
+        self._peers = peers
+        self._states = states
+
+    async def take_over(self, name: str, before: Segment, meta: KvMeta) -> None:
+        """Copy the state from the broker before. Raises ``Refused`` and the like: once more."""
+        first = await self._rows(name, before, meta.first, None)
+        LOGGER.info("partition %s comes from %s", name, before.broker_name)
+        async with self._states.kept.copying(name) as copy:
+            failed: Exception | None = None
+            async with trio.open_nursery() as nursery:
+                send, receive = trio.open_memory_channel[StateRows | Exception](0)
+                nursery.start_soon(self._fetch, name, before, first, send)
+                try:
+                    await self._write(copy, first, receive)
+                except (OSError, StoreError, Refused, RemoteProtocolError) as error:
+                    failed = error  # as it is, and not as one of a group
+                    nursery.cancel_scope.cancel()
+            if failed is not None:
+                raise failed
+            await self._states.kept.copied(name, copy, meta)
+        await self._states.catch_up()
+        await self._states.flush()
+        LOGGER.info("partition %s goes on here from record %d", name, meta.first)
+
+    async def _write(
+        self,
+        copy: StateCopy,
+        rows: StateRows,
+        receive: trio.MemoryReceiveChannel[StateRows | Exception],
+    ) -> None:
+        """Write page after page. Raises what fetching or the disk raises."""
+        copy.put(rows.rows)
+        while rows.cursor is not None:
+            if self._states.wants_flush:
+                await self._states.flush()
+            following = await receive.receive()
+            if isinstance(following, Exception):
+                raise following
+            rows = following
+            copy.put(rows.rows)
+
+    async def _fetch(
+        self,
+        name: str,
+        before: Segment,
+        rows: StateRows,
+        send: trio.MemorySendChannel[StateRows | Exception],
+    ) -> None:
+        """Fetch the pages behind ``rows``, one ahead of what is written here."""
+        position = rows.position
+        while rows.cursor is not None:
+            cursor = rows.cursor
+            try:
+                rows = await self._rows(name, before, position, cursor)
+                if rows.cursor is not None and rows.cursor <= cursor:
+                    raise RemoteProtocolError(f"{before.broker_name}: its pages do not end")
+            except (Refused, RemoteProtocolError) as error:
+                await send.send(error)
+                return
+            await send.send(rows)
+
+    async def _rows(
+        self, name: str, before: Segment, position: int, cursor: bytes | None
+    ) -> StateRows:
+        namespace, partition = parse_partition(name)
+        header = KvStateHeader(
+            namespace=namespace,
+            partition=partition,
+            position=position,
+            cursor=None if cursor is None else encode_key(cursor),
+        )
+        answer = await self._ask(before, RequestCode.KV_STATE, header.to_fields())
+        return decode_answer(answer.body, StateRows)
+
+    async def is_open_at(self, name: str, end: Segment) -> bool:
+        """Return whether a partition takes reads and writes at the end of its log."""
+        namespace, partition = parse_partition(name)
+        partitions = self._states.states[name].meta.partitions
+        header = KvStatus(namespace=namespace, partition=partition, partitions=partitions)
+        try:
+            answer = await self._ask(end, RequestCode.KV_STATUS, header.to_fields())
+            found = decode_answer(answer.body, list[NamespaceStatus])
+        except (Refused, RemoteProtocolError):
+            return False
+        status = found[0] if len(found) == 1 else None
+        if status is None:
+            return False
+        return status.is_open and not status.lost and status.position >= end.delta
+
+    async def _ask(self, host: Segment, code: RequestCode, fields: dict[str, str]) -> Frame:
+        asked, name = request(code, fields), host.broker_name
+        try:
+            answer = await self._peers.call(name, host.broker_address, asked, ASK_S)
+        except Refused as error:
+            raise Refused(error.code, f"{name}: {error.remark}") from error
+        if answer.code != ResponseCode.SUCCESS:
+            raise Refused(answer.code, f"{name}: {answer.remark}")
+        return answer

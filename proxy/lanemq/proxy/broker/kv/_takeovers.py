@@ -1,0 +1,289 @@
+"""Partitions that come to a broker and leave it, as the open ends of their logs do.
+
+A broker that a log goes on at asks the one before for the state, row by row, once that has
+applied all up to the end; until it has it, and has it on the disk, it takes no reads and writes.
+The broker before keeps what it had until the new one is open.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final, final
+
+import trio
+
+from lanemq.storage import KvStates, StoreError
+from lanemq.storage.kv import NO_QUEUE, KvMeta, KvState
+from lanemq.wire import KV_PREFIX, Refused, RemoteProtocolError
+from lanemq.wire.kv import kv_namespace, kv_topic, parse_partition, partition_name
+from lanemq.wire.logical import Segment
+
+from ...logical.broker._state import LogicalState
+from ...logical.rules import TopicMapping
+from .._peers import Peers
+from ._fetching import StateFetcher
+from ._partitions import Partitions
+from ._queues import PartitionQueues
+from ._sources import state_sources
+
+LOGGER: Final = logging.getLogger("lanemq.proxy.kv")
+LOOK_S: Final = 0.1
+"""Seconds until the next try to take a partition over."""
+AT_ONCE_MAX: Final = 4
+"""Partitions that are taken over at once."""
+SETTLE_S: Final = 2.0
+"""Seconds between questions whether a partition that has left is open where it went."""
+
+
+@final
+class Takeovers:
+    """The comings and goings at one broker; ``run`` is its task."""
+
+    def __init__(
+        self,
+        *,
+        broker_name: str,
+        logical: LogicalState,
+        partitions: Partitions,
+        peers: Peers,
+        queues: PartitionQueues,
+        states: KvStates,
+        wake: Callable[[str], None],
+    ) -> None:
+        self._broker_name = broker_name
+        self._logical = logical
+        self._partitions = partitions
+        self._fetcher = StateFetcher(peers=peers, states=states)
+        self._queues = queues
+        self._states = states
+        self._wake = wake
+        self._topics = {topic for topic in logical.mappings if topic.startswith(KV_PREFIX)}
+        """Topics of namespaces to look at."""
+        self._news = trio.Event()
+        self._at_once = trio.CapacityLimiter(AT_ONCE_MAX)
+
+    def changed(self, topic: str) -> None:
+        """Note that a topic's logical queues have changed."""
+        if topic.startswith(KV_PREFIX):
+            self._topics.add(topic)
+            self._news.set()
+
+    async def run(self) -> None:
+        """Follow the logical queues of all namespaces, until cancelled."""
+        await self._map_first()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._settle_for_ever)
+            while True:
+                self._news = trio.Event()
+                await self.look()
+                with trio.move_on_after(LOOK_S if self._topics else SETTLE_S):
+                    await self._news.wait()
+
+    async def look(self) -> None:
+        """Take over what has come, and let go of what is elsewhere, as far as that is possible."""
+        for topic in sorted(self._topics):
+            mapping = self._logical.mappings.get(topic)
+            is_done = mapping is None or await self._follow(topic, mapping)
+            if is_done and self._logical.mappings.get(topic) is mapping:
+                self._topics.discard(topic)
+
+    def why_it_stays(self, topic: str, index: int) -> str:
+        """Return the reason why a partition cannot go on elsewhere yet; empty where it can."""
+        if not topic.startswith(KV_PREFIX):
+            return ""
+        name = partition_name(kv_namespace(topic) or "", index)
+        if name in self._states.states and self._partitions.is_open(name):
+            return ""
+        why = self._partitions.waits_for.get(name, "it has no state")
+        return f"partition {index} of {topic} has not arrived here yet ({why}): try again later"
+
+    async def _map_first(self) -> None:
+        """Make logical queues of the logs that are none yet: those of before partitions."""
+        for name in list(self._states.states):
+            topic = kv_topic(parse_partition(name)[0])
+            if topic not in self._logical.mappings:
+                try:
+                    await self._queues.map_first(topic)
+                except Refused as error:
+                    LOGGER.warning("%s has no logical queue yet: %s", topic, error.remark)
+
+    async def _follow(self, topic: str, mapping: TopicMapping) -> bool:
+        """Follow one namespace; returns whether nothing is left to do."""
+        left: set[int] = set()
+        async with trio.open_nursery() as nursery:
+            for index in mapping.chains:
+                nursery.start_soon(self._follow_one, mapping, index, left)
+        return not left
+
+    async def _follow_one(self, mapping: TopicMapping, index: int, left: set[int]) -> None:
+        """Follow one partition; it is added to ``left`` where something is left to do."""
+        name = partition_name(kv_namespace(mapping.topic) or "", index)
+        end = mapping.chain(index).normal
+        async with self._at_once:
+            try:
+                if end is None:
+                    self._wake(name)
+                elif end.broker_name == self._broker_name:
+                    await self._come(name, mapping, end)
+                elif not self._leave(name, end):
+                    left.add(index)
+            except (OSError, StoreError, Refused, RemoteProtocolError) as error:
+                self._note(name, error.remark if isinstance(error, Refused) else str(error))
+                left.add(index)
+            except Exception:  # a fault of ours costs this partition alone, and is tried again
+                LOGGER.exception("partition %s cannot be followed", name)
+                self._note(name, "the server failed; its log says why")
+                left.add(index)
+            else:
+                self._partitions.waits_for.pop(name, None)
+
+    def _note(self, name: str, why: str) -> None:
+        if self._partitions.waits_for.get(name) != why:
+            LOGGER.warning("partition %s is not open yet: %s", name, why)
+            self._partitions.waits_for[name] = why
+
+    # Coming
+
+    async def _come(self, name: str, mapping: TopicMapping, end: Segment) -> None:
+        """Have the state that a log which goes on here needs.
+
+        Raises ``Refused``, ``RemoteProtocolError`` and as disks do while it cannot be had.
+        """
+        state = self._states.states.get(name)
+        shift = end.delta - end.offset_delta
+        is_there = state is not None and name not in self._partitions.waits_for
+        if is_there and state and (state.meta.queue_id, state.meta.shift) == (end.queue_id, shift):
+            return
+        self._partitions.waits_for.setdefault(name, "its state comes")
+        meta = KvMeta(queue_id=end.queue_id, shift=shift, first=end.delta)
+        sources = state_sources(mapping, end)
+        if end.is_forced:
+            await self._lose(name, end, meta)
+        elif not end.delta and self._logical.end_offset(end.topic, end.queue_id) > end.offset_delta:
+            await self._make_again(name, end)
+        elif sources or end.delta:
+            await self._bring(name, sources, meta)
+        # Else nothing was ever written, and what makes it comes again.
+
+    async def _bring(self, name: str, sources: list[Segment], meta: KvMeta) -> None:
+        """Bring the state from here, or from the first of ``sources`` that has it.
+
+        Raises ``Refused``, ``RemoteProtocolError``, and as disks do.
+        """
+        state = self._states.states.get(name)
+        is_source = any(source.broker_name == self._broker_name for source in sources)
+        if is_source and state and state.meta.next == meta.first and not state.meta.lost:
+            meta.partition, meta.partitions = state.meta.partition, state.meta.partitions
+            self._states.kept.follow(name, meta)
+            await self._states.catch_up()
+            await self._states.flush()
+            return
+        why: Exception = RemoteProtocolError(
+            f"no broker is known that has its state at record {meta.first}"
+        )
+        for source in sources:
+            if source.broker_name == self._broker_name:
+                continue
+            try:
+                await self._fetcher.take_over(name, source, meta)
+            except (Refused, RemoteProtocolError) as error:
+                why = error
+            else:
+                return
+        raise why
+
+    async def _make_again(self, name: str, end: Segment) -> None:
+        """Make a state of the log that is here from its beginning."""
+        LOGGER.warning("partition %s is made anew from its log", name)
+        if name in self._states.states:
+            self._states.kept.drop(name)
+        await self._make_of(name, end)
+
+    async def _lose(self, name: str, end: Segment, meta: KvMeta) -> None:
+        """Note that a partition was gone past: what it had is at a broker that is gone.
+
+        Rows of before, where there are any, stay until it is cleared, for tools on the store at
+        rest.
+        """
+        LOGGER.critical(
+            "partition %s is lost: its log went on here at record %d by an operator's word, past "
+            "the broker that has its state; nothing of it is served until a snapshot is imported",
+            name,
+            end.delta,
+        )
+        state = self._states.states.get(name)
+        _, meta.partition = parse_partition(name)
+        meta.partitions = state.meta.partitions if state is not None else 0
+        (await self._states.make(name, meta)).go_on_lost(end.delta)
+
+    # Leaving
+
+    def _leave(self, name: str, end: Segment) -> bool:
+        """Have the state of a partition that went on elsewhere follow its log no more."""
+        self._wake(name)
+        state = self._states.states.get(name)
+        if state is None or state.meta.queue_id == NO_QUEUE:
+            return True
+        if state.meta.next < end.delta and not (end.is_forced or state.meta.lost):
+            return False  # what is stored here has yet to be applied
+        self._states.kept.release(name)
+        return True
+
+    async def made_for(self, name: str, position: int) -> KvState | None:
+        """Return the state with which a log went on elsewhere, made of the log where it is gone.
+
+        None where the log here does not go from its first record to ``position``. Raises
+        ``OSError``, ``StoreError``.
+        """
+        state = self._states.states.get(name)
+        namespace, partition = parse_partition(name)
+        mapping = self._logical.mappings.get(kv_topic(namespace))
+        if state is not None or mapping is None or name in self._partitions.waits_for:
+            return state
+        end = mapping.chain(partition).normal
+        if end is None or end.broker_name == self._broker_name:
+            return None
+        for segment in mapping.chain(partition):
+            is_all = not segment.delta and segment.next_delta == position and segment.count
+            if is_all and self._is_last(mapping, segment):
+                LOGGER.warning("partition %s is made anew from its log, to be moved", name)
+                await self._make_of(name, segment)
+                self.changed(segment.topic)  # it goes again once it is elsewhere
+        return self._states.states.get(name)
+
+    def _is_last(self, mapping: TopicMapping, segment: Segment) -> bool:
+        """Return whether a sealed segment is here, and nothing is behind it in its queue."""
+        end = self._logical.end_offset(segment.topic, segment.queue_id)
+        return segment.is_sealed and mapping.is_own(segment) and segment.offset_max == end
+
+    async def _make_of(self, name: str, segment: Segment) -> None:
+        """Make a state of the log of a partition that begins with ``segment``."""
+        _, partition = parse_partition(name)
+        meta = KvMeta(partition=partition, queue_id=segment.queue_id, shift=-segment.offset_delta)
+        state = await self._states.make(name, meta)
+        if state.meta.lost:  # and with it the record that says how many partitions there are
+            meta.partitions = 0
+            self._states.kept.follow(name, meta)
+        await self._states.catch_up()
+
+    async def _settle_for_ever(self) -> None:
+        while True:
+            await trio.sleep(SETTLE_S)  # another broker opens it, and tells nobody
+            await self._settle()
+
+    async def _settle(self) -> None:
+        """Remove states whose partitions are open elsewhere."""
+        for name, state in list(self._states.states.items()):
+            end = self._partitions.end_of(name)
+            if state.meta.queue_id != NO_QUEUE or end is None:
+                continue
+            if end.broker_name == self._broker_name or not await self._fetcher.is_open_at(
+                name, end
+            ):
+                continue
+            if self._states.states.get(name) is state and state.meta.queue_id == NO_QUEUE:
+                try:
+                    self._states.kept.drop(name)
+                except OSError as error:
+                    LOGGER.error("rows of partition %s cannot be removed: %s", name, error)
+                else:
+                    LOGGER.info("partition %s is at %s now", name, end.broker_name)

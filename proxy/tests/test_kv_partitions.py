@@ -1,0 +1,585 @@
+"""Partitions of a namespace: each at the broker that its log ends at, with its state."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, final
+
+import pytest
+import trio
+
+from lanemq.proxy.broker import BrokerConfig
+from lanemq.proxy.broker.kv._fetching import StateFetcher
+from lanemq.proxy.logical.rules import TopicMapping, swept
+from lanemq.proxy.nameserver import NameServerConfig, open_nameserver
+from lanemq.proxy.process import RunningBroker, open_broker
+from lanemq.sdk import RefusedByBroker, RemotingClient
+from lanemq.sdk.admin import AdminClient, MigrationRefused, open_admin
+from lanemq.sdk.net._remoting import open_remoting_client
+from lanemq.storage import KvEngine
+from lanemq.storage.kv import _copy
+from lanemq.testkit.proxy.brokers import SMALL_STORE
+from lanemq.wire import RemoteProtocolError, RequestCode, ResponseCode
+from lanemq.wire.bodies import MessageQueue
+from lanemq.wire.frame import Frame, request
+from lanemq.wire.headers import KvGet, KvState, KvStatus, KvWatch, KvWrite
+from lanemq.wire.headers._header import Header
+from lanemq.wire.kv import (
+    Action,
+    Changes,
+    Entry,
+    Moved,
+    NamespaceStatus,
+    OpType,
+    StateRows,
+    Step,
+    WriteAnswer,
+    decode_answer,
+    decode_entry,
+    encode_key,
+    encode_steps,
+)
+from lanemq.wire.logical import Segment, SegmentState
+
+pytestmark = pytest.mark.slow
+"""They wait for what brokers do behind their answers."""
+TOPIC = "%KV%jobs"
+PARTITIONS = 4
+
+
+@final
+@dataclass
+class _Running:
+    broker: RunningBroker
+    stop: trio.Event
+    stopped: trio.Event
+
+
+async def _run(config: BrokerConfig, task_status: trio.TaskStatus[_Running]) -> None:
+    stop, stopped = trio.Event(), trio.Event()
+    async with open_broker(config) as broker:
+        task_status.started(_Running(broker, stop, stopped))
+        await stop.wait()
+    stopped.set()
+
+
+@final
+class Cluster:
+    """Brokers by name, of which each may stop and come back."""
+
+    def __init__(
+        self,
+        root: Path,
+        name_server: str,
+        client: RemotingClient,
+        admin: AdminClient,
+        nursery: trio.Nursery,
+    ) -> None:
+        self.root = root
+        self._nursery = nursery
+        self.name_server = name_server
+        self.admin = admin
+        self._client = client
+        self._running: dict[str, _Running] = {}
+
+    async def start(self, name: str, *, engine: KvEngine = KvEngine.MEMORY, **more: object) -> None:
+        config = BrokerConfig(
+            broker_name=name,
+            bind_address="127.0.0.1",
+            listen_port=0,
+            logical_listen_port=-1,
+            namesrv_addr=self.name_server,
+            store_path_root_dir=self.root / name,
+            kv_engine=engine,
+            **{**SMALL_STORE, **more},  # type: ignore[arg-type]
+        )
+        self._running[name] = await self._nursery.start(_run, config)
+
+    async def stop(self, name: str) -> None:
+        running = self._running.pop(name)
+        running.stop.set()
+        await running.stopped.wait()
+
+    async def stop_all(self) -> None:
+        for name in list(self._running):
+            await self.stop(name)
+
+    def broker(self, name: str) -> RunningBroker:
+        return self._running[name].broker
+
+    async def ask(self, name: str, code: int, header: Header, body: bytes = b"") -> Frame:
+        asked = request(code, header.to_fields(), body=body)
+        address = str(self.broker(name).address)
+        return await self._client.call(address, asked, 30.0, accept=range(1 << 31))
+
+    async def create(self, name: str, partition: int, partitions: int = PARTITIONS) -> Frame:
+        header = KvWrite(
+            op_type=OpType.CREATE,
+            namespace="jobs",
+            partition=partition,
+            partitions=partitions,
+            create_at=name,
+        )
+        return await self.ask(name, RequestCode.KV_WRITE, header)
+
+    async def put(
+        self, name: str, partition: int, key: bytes, value: bytes, *, sequence: int = 0
+    ) -> WriteAnswer:
+        header = KvWrite(
+            op_type=OpType.PUT,
+            namespace="jobs",
+            partition=partition,
+            partitions=PARTITIONS,
+            client="me" if sequence else None,
+            sequence=sequence or None,
+            waits=sequence or None,
+        )
+        body = encode_steps([Step(key, Action.PUT, value)])
+        answer = await self.ask(name, RequestCode.KV_WRITE, header, body)
+        assert answer.code == 0, answer.remark
+        return decode_answer(answer.body, WriteAnswer)
+
+    async def get_frame(
+        self, name: str, partition: int, key: bytes, *, partitions: int = PARTITIONS
+    ) -> Frame:
+        header = KvGet(
+            key=encode_key(key), namespace="jobs", partition=partition, partitions=partitions
+        )
+        return await self.ask(name, RequestCode.KV_GET, header)
+
+    async def get(self, name: str, partition: int, key: bytes) -> Entry | None:
+        answer = await self.get_frame(name, partition, key)
+        assert answer.code == 0, answer.remark
+        return decode_entry(answer.body)
+
+    async def statuses(self, name: str) -> dict[int, NamespaceStatus]:
+        answer = await self.ask(name, RequestCode.KV_STATUS, KvStatus())
+        return {one.partition: one for one in decode_answer(answer.body, list[NamespaceStatus])}
+
+    async def is_open(self, name: str, partition: int) -> bool:
+        status = (await self.statuses(name)).get(partition)
+        return status is not None and status.is_open
+
+    async def move(self, partition: int, destination: str) -> None:
+        await self.admin.migrate_logical_queue(TOPIC, partition, destination)
+        await until(lambda: self.is_open(destination, partition))
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    with trio.fail_after(60):
+        while not await holds():  # noqa: ASYNC110 - it is other processes' doing
+            await trio.sleep(0.02)
+
+
+@asynccontextmanager
+async def cluster(
+    root: Path, *names: str, engine: KvEngine = KvEngine.MEMORY, **more: object
+) -> AsyncIterator[Cluster]:
+    """Run brokers, and a namespace of four partitions, dealt out to them in turn."""
+    config = NameServerConfig(
+        bind_address="127.0.0.1", listen_port=0, kv_config_path=root / "kv.json"
+    )
+    async with (
+        open_nameserver(config) as name_server,
+        open_remoting_client() as client,
+        open_admin(name_servers=name_server.address) as admin,
+        trio.open_nursery() as nursery,
+    ):
+        made = Cluster(root, name_server.address, client, admin, nursery)
+        for name in names:
+            await made.start(name, engine=engine, **more)
+        for partition in range(PARTITIONS):
+            name = names[partition % len(names)]
+            assert (await made.create(name, partition)).code == 0
+        yield made
+        await made.stop_all()
+
+
+@pytest.mark.parametrize("engine", [KvEngine.MEMORY, KvEngine.ROCKSDB])
+async def test_a_partition_moves_with_all_that_it_has(tmp_path: Path, engine: KvEngine) -> None:
+    async with cluster(tmp_path, "a", "b", engine=engine) as there:
+        for number in range(300):
+            await there.put("a", 2, b"k%d" % number, b"v" * 100, sequence=number + 1)
+        was = (await there.statuses("a"))[2]
+        await there.move(2, "b")
+        now = (await there.statuses("b"))[2]
+        assert (now.state_hash, now.position, now.entries) == (was.state_hash, was.position, 300)
+        # A write that is repeated has been done, wherever the partition is.
+        again = await there.put("b", 2, b"k299", b"v" * 100, sequence=300)
+        assert (again.position, again.results[0].version) == (301, 1)
+        assert (await there.put("b", 2, b"k0", b"new", sequence=301)).results[0].version == 2
+        moved = await there.get_frame("a", 2, b"k0")
+        assert moved.code == ResponseCode.KV_MOVED
+        assert decode_answer(moved.body, Moved) == Moved(
+            PARTITIONS, "b", str(there.broker("b").address)
+        )
+        # The broker before keeps nothing once the new one has it all.
+        await until(lambda: _lacks(there, "a", 2))
+        await there.move(2, "a")
+        entry = await there.get("a", 2, b"k0")
+        assert entry is not None
+        assert (entry.value, entry.version) == (b"new", 2)
+        for name in ("a", "b"):
+            await there.stop(name)
+            await there.start(name, engine=engine)
+        await until(lambda: there.is_open("a", 2))
+        assert await there.get("a", 2, b"k0") == entry
+        assert (await there.put("a", 2, b"k0", b"newer", sequence=302)).results[0].version == 3
+
+
+async def _lacks(there: Cluster, name: str, partition: int) -> bool:
+    return partition not in await there.statuses(name)
+
+
+async def test_an_empty_namespace_may_move_as_well(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "a", "b") as there:
+        for destination in ("b", "a", "b"):
+            await there.move(0, destination)
+        assert (await there.put("b", 0, b"k", b"1")).results[0].version == 1
+        assert (await there.statuses("b"))[0].partitions == PARTITIONS
+
+
+async def test_a_partition_that_is_closed_is_neither_read_nor_written(tmp_path: Path) -> None:
+    """Between the seal and the opening elsewhere nobody may say what is in it."""
+    # The brokers do not complete it by themselves meanwhile.
+    never_ms = 3_600_000
+    async with cluster(tmp_path, "a", "b", logical_queue_reconcile_interval=never_ms) as there:
+        await there.put("a", 0, b"k", b"1")
+        addresses = {name: str(there.broker(name).address) for name in ("a", "b")}
+        target = await there.admin.create_queue(addresses["b"], TOPIC, 0, SegmentState.WRITE_ONLY)
+        chains = await there.admin.logical_queues(addresses["a"], TOPIC)
+        assert chains is not None
+        source = chains.get(0)
+        assert source is not None
+        assert source.normal is not None
+        await there.admin.prepare_migration(addresses["a"], source.normal, target)
+        answer = await there.get_frame("a", 0, b"k")
+        assert answer.code == ResponseCode.SYSTEM_BUSY
+        assert "is moving" in (answer.remark or "")
+        assert (await there.get_frame("b", 0, b"k")).code == ResponseCode.KV_MOVED
+        await there.admin.abort_migration(TOPIC, 0)
+        await until(lambda: there.is_open("a", 0))
+        assert await there.get("a", 0, b"k") is not None
+        # What was called off is in the chain, and has never had the state.
+        await there.move(0, "b")
+        await there.move(0, "a")
+        entry = await there.get("a", 0, b"k")
+        assert entry is not None
+        assert entry.version == 1
+
+
+async def test_a_partition_whose_broker_before_is_forgotten_is_lost_not_empty(
+    tmp_path: Path,
+) -> None:
+    """A state that is deleted, of a log whose first part is gone with its broker."""
+    async with cluster(tmp_path, "a", "b") as there:
+        await there.put("a", 0, b"k", b"1")
+        await there.move(0, "b")
+        await there.put("b", 0, b"k", b"2")
+        await there.stop("a")
+        await there.stop("b")
+        (tmp_path / "b" / "kv" / "memory.kv").unlink()
+        await there.admin.forget_broker("a")
+        await there.start("b")
+        answer = await there.get_frame("b", 0, b"k")
+        assert answer.code in (ResponseCode.SYSTEM_BUSY, ResponseCode.KV_STATE_LOST)
+        assert answer.body == b""
+
+
+async def test_a_client_with_another_number_of_partitions_is_told(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "a") as there:
+        answer = await there.get_frame("a", 0, b"k", partitions=1)
+        assert answer.code == ResponseCode.KV_MOVED
+        assert decode_answer(answer.body, Moved).partitions == PARTITIONS
+        assert (await there.create("a", 1, 8)).code == ResponseCode.KV_MOVED
+        refused = await there.create("a", 7, 4)
+        assert refused.code == ResponseCode.INVALID_PARAMETER
+        assert "there is no partition 7 of 4" in (refused.remark or "")
+        assert (await there.create("a", 3)).code == 0  # it is there
+
+
+async def test_a_watch_is_sent_on(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "a", "b") as there:
+        await there.put("a", 0, b"k", b"1")
+        header = KvWatch(
+            position=3, namespace="jobs", partition=0, partitions=PARTITIONS, wait_millis=60_000
+        )
+        answers: list[Frame] = []
+
+        async def watch() -> None:
+            answers.append(await there.ask("a", RequestCode.KV_WATCH, header))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            with trio.fail_after(30):
+                await there.move(0, "b")
+        assert answers[0].code in (ResponseCode.KV_MOVED, ResponseCode.SYSTEM_BUSY)
+        await there.put("b", 0, b"k", b"2")
+        answer = await there.ask("b", RequestCode.KV_WATCH, header)
+        assert [one.value for one in decode_answer(answer.body, Changes).changes] == [b"2"]
+
+
+async def test_a_state_that_is_deleted_is_made_anew_where_its_log_began(tmp_path: Path) -> None:
+    engine = KvEngine.MEMORY
+    async with cluster(tmp_path, "a", "b") as there:
+        await there.put("b", 1, b"k", b"1")
+        await there.put("b", 3, b"k", b"3")
+        await there.move(1, "a")
+        await there.put("a", 1, b"k", b"2")
+        await there.stop("a")
+        await there.stop("b")
+        for name in ("a", "b"):
+            (tmp_path / name / "kv" / "memory.kv").unlink()
+        await there.start("a", engine=engine)
+        await there.start("b", engine=engine)
+        await until(lambda: there.is_open("b", 3))
+        entry = await there.get("b", 3, b"k")
+        assert entry is not None
+        assert entry.value == b"3"
+        # Partition 1 began at b, whose log makes again what it had; and a's the rest.
+        await until(lambda: there.is_open("a", 1))
+        entry = await there.get("a", 1, b"k")
+        assert entry is not None
+        assert (entry.value, entry.version) == (b"2", 2)
+        await until(lambda: _lacks(there, "b", 1))
+
+
+async def test_a_state_that_nobody_has_is_not_served_empty(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "a", "b") as there:
+        await there.put("b", 1, b"k", b"1")
+        await there.move(1, "a")
+        await until(lambda: _lacks(there, "b", 1))
+        await there.move(1, "b")
+        await until(lambda: _lacks(there, "a", 1))
+        await there.stop("b")
+        (tmp_path / "b" / "kv" / "memory.kv").unlink()
+        await there.start("b")
+        # What it had came from a, which has it no more, and whose part is not the first.
+        await until(lambda: _says(there, "b", 1, "a: there is no namespace"))
+        assert (await there.get_frame("b", 1, b"k")).code == ResponseCode.SYSTEM_BUSY
+
+
+async def _says(there: Cluster, name: str, partition: int, text: str) -> bool:
+    return text in ((await there.get_frame(name, partition, b"k")).remark or "")
+
+
+async def test_a_partition_that_was_gone_past_is_lost_until_it_is_imported(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "a", "b") as there:
+        await there.put("a", 0, b"k", b"1")
+        await there.stop("a")
+        with pytest.raises(MigrationRefused, match="not found"):
+            await there.admin.migrate_logical_queue(TOPIC, 0, "b")
+        await there.admin.migrate_logical_queue(TOPIC, 0, "b", force_delta=10, source_is_gone=True)
+        await until(lambda: _has_lost(there, "b", 0))
+        answer = await there.get_frame("b", 0, b"k")
+        assert answer.code == ResponseCode.KV_STATE_LOST
+        header = KvWrite(op_type=OpType.CLEAR, namespace="jobs", partition=0, partitions=PARTITIONS)
+        assert (await there.ask("b", RequestCode.KV_WRITE, header)).code == 0
+        assert (await there.put("b", 0, b"k", b"2")).results[0].version == 1
+
+
+async def _has_lost(there: Cluster, name: str, partition: int) -> bool:
+    status = (await there.statuses(name)).get(partition)
+    return status is not None and status.lost
+
+
+async def test_a_state_that_is_on_its_way_is_given_to_nobody_and_goes_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that comes to have a partition has a log of it from before, and half its rows."""
+    monkeypatch.setattr(_copy, "PAGE_ROWS", 20)
+    goes_on, asked = trio.Event(), 0
+    real = StateFetcher._rows
+
+    async def rows(self: StateFetcher, *given: Any) -> StateRows:  # noqa: ANN401 - as it is called
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            await goes_on.wait()
+        return await real(self, *given)
+
+    async with cluster(tmp_path, "a", "b") as there:
+        for number in range(60):
+            await there.put("a", 0, b"k%02d" % number, b"v")
+        was = (await there.statuses("a"))[0]
+        await there.move(0, "b")
+        await until(lambda: _lacks(there, "a", 0))
+        monkeypatch.setattr(StateFetcher, "_rows", rows)
+        await there.admin.migrate_logical_queue(TOPIC, 0, "a")
+
+        async def is_half_done() -> bool:
+            return asked >= 3
+
+        await until(is_half_done)
+        header = KvState(namespace="jobs", partition=0, position=was.position)
+        answer = await there.ask("a", RequestCode.KV_STATE, header)
+        assert (answer.code, answer.remark) == (
+            ResponseCode.SYSTEM_BUSY,
+            "partition 0 of jobs is on its way here",
+        )
+        with pytest.raises(RefusedByBroker, match="has not arrived here yet"):
+            await there.admin.migrate_logical_queue(TOPIC, 0, "b")
+        with pytest.raises(MigrationRefused):
+            await there.admin.migrate_logical_queue(TOPIC, 0, "a")
+        goes_on.set()
+        await there.admin.abort_migration(TOPIC, 0)
+        await until(lambda: there.is_open("a", 0))
+        now = (await there.statuses("a"))[0]
+        assert (now.state_hash, now.position) == (was.state_hash, was.position)
+        for number in range(60):
+            entry = await there.get("a", 0, b"k%02d" % number)
+            assert entry is not None
+            assert entry.version == 1
+
+
+async def test_a_copy_that_failed_leaves_the_partition_to_others(tmp_path: Path) -> None:
+    """Rows of a state that comes are nobody else's, but only for as long as it comes."""
+    async with cluster(tmp_path, "a") as there:
+        kv = there.broker("a").broker.context.store.kv
+        assert kv is not None
+
+        async def copy() -> None:
+            async with kv.kept.copying("other"):
+                with pytest.raises(OSError, match="is being taken over"):
+                    await kv.make("other")
+                raise RemoteProtocolError("enough")
+
+        with pytest.raises(RemoteProtocolError, match="enough"):
+            await copy()
+        assert (await kv.make("other")).meta.next == 0
+
+
+async def test_what_interrupts_the_making_of_a_partition_is_made_good_by_the_same_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster(tmp_path, "a", "b") as there:
+        kv = there.broker("a").broker.context.store.kv
+        assert kv is not None
+
+        async def fails(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        def write(partition: int) -> KvWrite:
+            return KvWrite(
+                op_type=OpType.CREATE,
+                namespace="new",
+                partition=partition,
+                partitions=2,
+                create_at="a",
+            )
+
+        assert (await there.ask("a", RequestCode.KV_WRITE, write(0))).code == 0
+        with monkeypatch.context() as patch:
+            patch.setattr(kv, "make", fails)
+            refused = await there.ask("a", RequestCode.KV_WRITE, write(1))
+            assert refused.code == ResponseCode.SYSTEM_ERROR
+        get = KvGet(key=encode_key(b"k"), namespace="new", partition=1, partitions=2)
+        answer = await there.ask("a", RequestCode.KV_GET, get)
+        assert answer.code == ResponseCode.KV_NAMESPACE_NOT_EXIST
+        assert "make it again" in (answer.remark or "")
+        with pytest.raises(RefusedByBroker, match="it has no state"):
+            await there.admin.migrate_logical_queue("%KV%new", 1, "b")
+        await there.admin.abort_migration("%KV%new", 1)
+        assert (await there.ask("a", RequestCode.KV_WRITE, write(1))).code == 0
+        assert (await there.ask("a", RequestCode.KV_GET, get)).code == 0
+
+
+async def test_a_lost_partition_learns_from_the_one_who_clears_it_how_many_there_are(
+    tmp_path: Path,
+) -> None:
+    """The broker that gets it has no other partition of the namespace, and cannot know."""
+    async with cluster(tmp_path, "a", "b") as there:
+        for partition in (1, 3):
+            await there.move(partition, "a")
+            await until(partial(_lacks, there, "b", partition))
+        await there.put("a", 1, b"k", b"1")
+        await there.stop("a")
+        await there.admin.migrate_logical_queue(TOPIC, 1, "b", force_delta=10, source_is_gone=True)
+        await until(lambda: _has_lost(there, "b", 1))
+        header = KvWrite(op_type=OpType.CLEAR, namespace="jobs", partition=1, partitions=PARTITIONS)
+        assert (await there.ask("b", RequestCode.KV_WRITE, header)).code == 0
+        assert (await there.put("b", 1, b"k", b"2")).results[0].version == 1
+        assert (await there.get_frame("b", 1, b"k", partitions=2)).code == ResponseCode.KV_MOVED
+
+
+def test_the_broker_before_is_remembered_until_its_state_has_come() -> None:
+    """Retention had the new broker forget, within seconds, where the state of an idle log is."""
+    before = Segment(
+        MessageQueue(TOPIC, "a", 0), 0, 0, SegmentState.EXPIRED, 0, 3, broker_address="a:1"
+    )
+    end = Segment(MessageQueue(TOPIC, "b", 0), 0, 3, SegmentState.NORMAL, broker_address="b:1")
+    assert swept(TopicMapping(TOPIC, "b", [before, end]), {}, before_ms=1) == []
+    other = [
+        replace(one, message_queue=MessageQueue("T", one.broker_name, 0)) for one in (before, end)
+    ]
+    assert swept(TopicMapping("T", "b", other), {}, before_ms=1) == [other[0].key]
+
+
+async def test_partitions_neither_come_nor_go_by_other_tools(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "a") as there:
+        address = str(there.broker("a").address)
+        with pytest.raises(RefusedByBroker, match="partitions of a namespace"):
+            await there.admin.create_queue(address, TOPIC, 4, SegmentState.NORMAL)
+        with pytest.raises(RefusedByBroker, match="partitions of a namespace"):
+            await there.admin.map_queue(address, TOPIC, 0, -1, force=True)
+        chains = await there.admin.logical_queues(address, TOPIC)
+        assert chains is not None
+        with pytest.raises(RefusedByBroker, match="partitions of a namespace"):
+            await there.admin.seal(address, next(iter(chains.segments)))
+        assert await there.is_open("a", 0)
+
+
+async def test_no_partition_goes_to_a_broker_without_keys(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "a") as there:
+        await there.start("c", kv_enable=False)
+        with pytest.raises(RefusedByBroker, match="broker c keeps no keys"):
+            await there.admin.migrate_logical_queue(TOPIC, 0, "c")
+        assert await there.is_open("a", 0)
+
+
+async def test_rows_of_an_open_partition_or_of_another_position_are_given_to_nobody(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path, "a") as there:
+        await there.put("a", 0, b"k", b"1")
+        for position in (0, 2):
+            header = KvState(namespace="jobs", partition=0, position=position)
+            answer = await there.ask("a", RequestCode.KV_STATE, header)
+            assert answer.code == ResponseCode.SYSTEM_BUSY
+        header = KvState(namespace="other", partition=0, position=0)
+        answer = await there.ask("a", RequestCode.KV_STATE, header)
+        assert answer.code == ResponseCode.KV_NAMESPACE_NOT_EXIST
+
+
+async def test_a_namespace_of_before_gets_a_logical_queue(tmp_path: Path) -> None:
+    """Stores that were written when a namespace was one queue of one broker."""
+    async with cluster(tmp_path, "a", "b") as there:
+        kv = there.broker("a").broker.context.store.kv
+        assert kv is not None
+        await kv.make("old")  # as it was made then, without a word to anybody
+        there.broker("a").broker.context.topics.ensure("%KV%old", queues=1, perm=4)
+        written = KvWrite(op_type=OpType.PUT, namespace="old")
+        body = encode_steps([Step(b"k", Action.PUT, b"1")])
+        assert (await there.ask("a", RequestCode.KV_WRITE, written, body)).code == 0
+        await there.stop("a")
+        await there.start("a")
+        header = KvStatus(namespace="old")
+
+        async def is_mapped() -> bool:
+            return (
+                await there.admin.logical_queues(str(there.broker("a").address), "%KV%old")
+                is not None
+            )
+
+        await until(is_mapped)
+        answer = await there.ask("a", RequestCode.KV_STATUS, header)
+        assert decode_answer(answer.body, list[NamespaceStatus])[0].partitions == 1
+        await there.admin.migrate_logical_queue("%KV%old", 0, "b")
+        await until(lambda: _is_there(there, "b", "old"))
+
+
+async def _is_there(there: Cluster, name: str, namespace: str) -> bool:
+    answer = await there.ask(name, RequestCode.KV_STATUS, KvStatus(namespace=namespace))
+    return answer.code == 0 and decode_answer(answer.body, list[NamespaceStatus])[0].is_open

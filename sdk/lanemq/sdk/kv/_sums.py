@@ -1,0 +1,29 @@
+"""Sums over all partitions of a namespace."""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from lanemq.wire.kv import NamespaceStatus
+
+HASH_BYTES = 32
+
+
+def sum_of(parts: Sequence[NamespaceStatus]) -> NamespaceStatus:
+    """Return the sums over all partitions of a namespace; of one, what it is."""
+    if len(parts) == 1:
+        return parts[0]
+    hashes = "".join(one.state_hash for one in parts).encode()
+    return NamespaceStatus(
+        namespace=parts[0].namespace,
+        entries=sum(one.entries for one in parts),
+        entry_bytes=sum(one.entry_bytes for one in parts),
+        position=sum(one.position for one in parts),
+        clock_ms=max(one.clock_ms for one in parts),
+        state_hash=blake2b(hashes, digest_size=HASH_BYTES).hexdigest(),
+        changes_from=sum(one.changes_from for one in parts),
+        lost=any(one.lost for one in parts),
+        engine=", ".join(sorted({one.engine for one in parts})),
+        partitions=len(parts),
+        broker=", ".join(sorted({one.broker for one in parts if one.broker})),
+        is_open=all(one.is_open for one in parts),
+    )
