@@ -38,4 +38,4 @@ class KvBench(msgspec.Struct, frozen=True):
     missing: dict[str, str]
     """Servers that could not be measured -> why."""
     size: KvSize | None = None
-    """With very many entries, where that was asked for."""
+    """Figures with very many entries, where they were asked for."""

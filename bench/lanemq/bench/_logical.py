@@ -29,7 +29,7 @@ from ._results import median_ratios, this_machine
 LOGICAL_MEASURES = ("send_1", "send_16", "send_64", "consume")
 DIRECT, LISTENER = "direct", "listener"
 WAYS = (LISTENER, DIRECT)
-"""Through the listener is ours; the ratio asked is its rate over the direct one."""
+"""The two ways: the one through the listener is ours; the ratio is its rate over the direct one."""
 BROKER = "broker-a"
 
 
@@ -77,7 +77,7 @@ def _table() -> dict[str, dict[str, list[float]]]:
 
 
 def processor_s(process_id: int) -> float:
-    """The processor time that a process has used so far."""
+    """Return the processor time that a process has used so far."""
     state = Path(f"/proc/{process_id}/stat").read_text()
     ticks = state.rpartition(")")[2].split()[11:13]  # user's and system's
     return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")

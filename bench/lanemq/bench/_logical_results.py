@@ -15,7 +15,7 @@ class LogicalBench(msgspec.Struct, frozen=True):
     ratios: dict[str, float]
     """Measure -> the listener's median over the direct one."""
     processor_us: dict[str, dict[str, list[float]]]
-    """As ``samples``: what the broker's process spent on a message, in microseconds. Other work
+    """Processor time of the broker per message, in microseconds, keyed like ``samples``. Other work
     on the machine changes it less than it does the rates."""
 
 
@@ -38,9 +38,9 @@ class Migrations(msgspec.Struct, frozen=True):
     """One client that writes to a queue while it migrates. Lists have a value per migration."""
 
     took_ms: list[float]
-    """From asking for a migration to its end."""
+    """Milliseconds from asking for a migration to its end."""
     pauses_ms: list[float]
-    """The longest that any sender waited beyond what is usual, during or after it."""
+    """The longest unusual wait of any sender, during or after the migration, in milliseconds."""
     quiet_ms: list[float]
     """The same in windows of the same length without a migration."""
     rates: dict[str, list[float]]
@@ -65,4 +65,4 @@ class MigrateBench(msgspec.Struct, frozen=True):
     threads: int
     migrations: int
     clients: dict[str, Migrations]
-    """"java" and "sdk" -> what each saw."""
+    """Results by client, "java" and "sdk"."""

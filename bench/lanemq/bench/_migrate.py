@@ -41,11 +41,12 @@ from ._sdk import SDK_CLIENT
 CLIENTS = ("java", "sdk")
 QUEUES, QUEUE_ID = 4, 0
 PARTS = ("here", "there", "migrating")
-"""Of a round: where the queue is at its begin, at the other broker, and on the move."""
+"""Parts of a round: the queue is where it was at the begin, at the other broker, or on the move."""
 SETTLE_S = 0.5
-"""From the first sends to the first that count."""
+"""Seconds from the first sends to the first that count."""
 QUIET_S, LOST_S = 5.0, 60.0
-"""How long nothing comes behind the end of a queue; the longer one where messages are missing."""
+"""Seconds without a message behind the end of a queue; the longer one where messages are
+missing."""
 PER_ROUND = 10
 SENDER_AND_NUMBER = 16
 """Bytes of a body: who sent it, and which of its messages it is."""
@@ -59,7 +60,7 @@ class MigratePlan:
     threads: int = 16
     """Senders to the queue, each of which waits for its answers."""
     interval_s: float = 0.2
-    """Between the end of a migration and the next."""
+    """Seconds between the end of a migration and the next."""
     quiet_s: float = 3.0
     """Length of each of a round's two parts without migrations."""
     clients: Sequence[str] = CLIENTS
@@ -127,7 +128,7 @@ class _Bench:
     topic: str = "bench-migrate"
 
     async def run(self) -> Migrations:
-        """Warm up, do all rounds, and see what is in the queue."""
+        """Warm up, do all rounds, and read the queue."""
         await self.cluster.control.create_topic(self.topic, QUEUES)
         seen, done, first = _Seen(), 0, 0
         self.say(f"{self.client}: warming up")
@@ -161,7 +162,7 @@ class _Bench:
         )
 
     async def _round(self, seen: _Seen, first: int, count: int, *, into: dict[int, int]) -> None:
-        """So many migrations, a while without before the first and one behind it.
+        """Run ``count`` migrations, with a quiet window before the first one and another behind it.
 
         Then the queue is at the other broker, for whose messages a client that goes through the
         first one's listener has further to go. Senders are numbered from ``first`` on.
@@ -237,7 +238,7 @@ class _Bench:
             )
             await consumer.assign([queue])
             await consumer.seek_to_begin(queue)
-            # What a failed send left behind comes on top: the end is where nothing comes any more.
+            # Failed sends may have stored more: the end is reached when nothing comes any more.
             waited_s, result = 0.0, account(sent, found)
             while waited_s < (LOST_S if result.lost else QUIET_S):
                 messages = await consumer.poll(timeout_s=QUIET_S)

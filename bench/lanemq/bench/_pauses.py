@@ -18,7 +18,8 @@ NS_PER_MS = 1e6
 
 
 def decode_times(data: bytes) -> dict[int, Sequence[int]]:
-    """Read what a client program left: for each sender its number, how many times, and these."""
+    """Read the times that a client program left: for each sender its number, their count, and the
+    times."""
     flat, at = array("q"), 0
     times: dict[int, Sequence[int]] = {}
     flat.frombytes(data)
@@ -32,14 +33,14 @@ def decode_times(data: bytes) -> dict[int, Sequence[int]]:
 
 
 def usual_gap_ns(times: Times, window: Window) -> float:
-    """The median time from one acknowledgement of a sender to its next within a window."""
+    """Return the median time from one acknowledgement of a sender to its next within a window."""
     return statistics.median(
         after - before for stored in times.values() for before, after in _gaps(stored, window)
     )
 
 
 def longest_gap_ns(times: Times, window: Window) -> int:
-    """The longest that any sender waited for an acknowledgement during some of a window."""
+    """Return any sender's longest wait for an acknowledgement during some of a window."""
     return max(
         (after - before for stored in times.values() for before, after in _gaps(stored, window)),
         default=0,
@@ -47,7 +48,7 @@ def longest_gap_ns(times: Times, window: Window) -> int:
 
 
 def acknowledged_in(times: Times, window: Window) -> int:
-    """The number of messages acknowledged in a window."""
+    """Return the number of messages acknowledged in a window."""
     begin, end = window
     return sum(bisect_left(stored, end) - bisect_left(stored, begin) for stored in times.values())
 
@@ -75,7 +76,7 @@ class Account:
     lost: int
     duplicated: int
     out_of_order: int
-    """Those that come, for the first time, after a later one of the same sender."""
+    """Number of messages that come, for the first time, after a later one of the same sender."""
 
 
 def account(sent: Mapping[int, int], found: Iterable[tuple[int, int]]) -> Account:
@@ -101,6 +102,6 @@ def account(sent: Mapping[int, int], found: Iterable[tuple[int, int]]) -> Accoun
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that ``share`` of all are no greater than."""
+    """Return the least value that ``share`` of all values do not exceed."""
     ordered = sorted(values)
     return ordered[max(0, -(-int(share * 100) * len(ordered) // 100) - 1)]

@@ -38,8 +38,8 @@ class QueuesPlan:
     queues_per_topic: int = 1000
     modes: tuple[str, ...] = ("rocksdb", "files")
     folder: Path | None = None
-    """Where the stores are made, by default in the folder for temporary files. Files need 4 KiB
-    of disk and two inodes for each queue."""
+    """The folder of the stores, by default the one for temporary files. Files need 4 KiB of disk
+    and two inodes for each queue."""
 
 
 async def bench_queues(plan: QueuesPlan, say: Say) -> QueuesBench:

@@ -27,7 +27,7 @@ class Machine(msgspec.Struct, frozen=True):
     system: str
     python: str
     load_average: float
-    """Of the minute before the first round: a busy machine measures badly."""
+    """The load of the minute before the first round: a busy machine measures badly."""
 
 
 class BrokerBench(msgspec.Struct, frozen=True):
@@ -56,10 +56,10 @@ class StagedBench(msgspec.Struct, frozen=True):
     """The same: what the client's process spent on a message, in microseconds. Other work on the
     machine, the broker's too, changes it less than it does the rates."""
     overhead: float
-    """What the staged listener spends on a message beyond the other, as a fraction of that: by
-    the medians of ``processor_us``."""
+    """The staged listener's extra cost per message, as a fraction of the other's: by the medians of
+    ``processor_us``."""
     example_s: list[float]
-    """How long the proposal's example of six seconds took, one for each round."""
+    """Seconds that the proposal's example of six seconds took, one for each round."""
 
 
 class SdkBench(msgspec.Struct, frozen=True):

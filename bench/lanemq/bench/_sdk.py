@@ -40,7 +40,7 @@ STORED = 100_000
 """Messages that each consumer reads."""
 SEND_TOPIC, CONSUME_TOPIC = "bench-send", "bench-consume"
 PATIENT = {"waitTimeMillsInSendQueue": "10000", "osPageCacheBusyTimeOutMills": "10000"}
-"""On few processors a send may wait for longer than a broker lets it by default."""
+"""Broker settings for few processors, where a send may wait for longer than the default allows."""
 
 Say = Callable[[str], None]
 
@@ -106,7 +106,7 @@ async def _open_clients(folder: Path) -> AsyncIterator[_Clients]:
 
 
 def _pyrocketmq(folder: Path) -> list[str]:
-    """The command line of pyrocketmq's program, in an environment of its own."""
+    """Return the command line of pyrocketmq's program, in an environment of its own."""
 
     def make(place: Path) -> None:
         run_tool([sys.executable, "-m", "venv", place / "venv"], folder=place)

@@ -35,7 +35,7 @@ PARQUET: Final = "store to Parquet"
 CONVERT: Final = "queues from the log, one process"
 BUILD: Final = "queues from the log"
 TOPIC_MESSAGES: Final = 200_000
-"""In the topic, at most: all of it goes to a consumer in half a minute."""
+"""The most messages in the topic: all of it goes to a consumer in half a minute."""
 RATIOS: Final = {
     "store to a count, to a loop in Python": (COUNT, LOOP),
     "store to Parquet, to batches in memory": (PARQUET, MEMORY),

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WARM_UPS: Final = 3
-"""A JVM compiles what it runs often."""
+WARM_UPS: Final = 12
+"""Runs before those that count: a JVM compiles what it runs often."""
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def count(spark: "SparkSession", root: Path) -> int:
 
 @contextmanager
 def warm_session(cores: int, root: Path) -> "Iterator[SparkSession]":
-    """Give a session on so many cores that has read the store before."""
+    """Open a session on so many cores that has read the store before."""
     from pyspark.sql import SparkSession
 
     from lanemq.spark import register

@@ -15,7 +15,7 @@ from ._results import StagedBench
 
 CONCURRENT, STAGED = "concurrent", "staged"
 LARGE_STAGES = [10_000, 10_000]
-"""Of each of the four queues; what follows has no order."""
+"""Stages of each of the four queues; what follows has no order."""
 EXAMPLE_STAGES = [10, 20, 70]
 EXAMPLE_TAKES_S = 1.0
 

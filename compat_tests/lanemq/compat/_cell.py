@@ -23,7 +23,7 @@ from ._store_view import committed_offsets
 
 CLOSE_S = 30.0
 COMMITTED_S = 60.0
-"""How long a client may keep an offset for itself: some look at what to tell after ten seconds."""
+"""Seconds that a client may keep an offset to itself: some look for changes every ten seconds."""
 
 
 class Cell:

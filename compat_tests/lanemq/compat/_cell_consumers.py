@@ -11,9 +11,10 @@ from ._errors import ScenarioFailed
 from ._messages import Delivery, Pulled, Received
 
 RECEIVE_S = 120.0
-"""How long a message may take to a listener: clients look for new queues every 20 s only."""
+"""Seconds that a message may take to a listener: clients look for new queues every 20 s only."""
 READABLE_S = 60.0
-"""How long the consume queue may be behind: Apache's broker answers a send before it is written."""
+"""Seconds that the consume queue may be behind: Apache's broker answers a send before it is
+written."""
 
 
 class Consumer:

@@ -19,7 +19,7 @@ from ._errors import ServerFailed
 
 QUESTION_S = 60.0
 LOOK_S = 5.0
-"""Within which a server that is starting has to answer: whoever asks that, asks again."""
+"""Seconds for a starting server to answer one question, which is then asked again."""
 ROUTE_S = 60.0
 
 
@@ -34,14 +34,14 @@ class Control:
         self._tls = tls
 
     async def answers(self) -> bool:
-        """Tell whether the name server answers at all."""
+        """Return whether the name server answers at all."""
         with trio.move_on_after(LOOK_S), suppress(OSError, ServerFailed):
             await self.ask(self.name_server, RequestCode.GET_BROKER_CLUSTER_INFO, {})
             return True
         return False
 
     async def listens(self) -> bool:
-        """Tell whether something takes connections at the name server's address."""
+        """Return whether something takes connections at the name server's address."""
         with trio.move_on_after(LOOK_S), suppress(OSError):
             host, _, port = self.name_server.rpartition(":")
             await trio.aclose_forcefully(await trio.open_tcp_stream(host, int(port)))
@@ -49,13 +49,13 @@ class Control:
         return False
 
     async def serves(self, topic: str, broker: str) -> bool:
-        """Tell whether the name server routes ``topic`` to the broker at that address."""
+        """Return whether the name server routes ``topic`` to the broker at that address."""
         with trio.move_on_after(LOOK_S), suppress(OSError, ServerFailed):
             return broker in await self.masters_of(topic)
         return False
 
     async def knows(self, broker: str) -> bool:
-        """Tell whether a broker at that address is registered."""
+        """Return whether a broker at that address is registered."""
         with trio.move_on_after(LOOK_S), suppress(OSError, ServerFailed):
             return broker in await self.masters()
         return False

@@ -40,7 +40,7 @@ class Daemon:
         self._environment = {**os.environ, **(environment or {})}
         self._ready = ready
         self.start_s = start_s
-        """How long a start may take."""
+        """Seconds that a start may take."""
         self._process: trio.Process | None = None
 
     @property
@@ -51,7 +51,7 @@ class Daemon:
 
     @property
     def is_running(self) -> bool:
-        """Tell whether the process is there."""
+        """True if the process is there."""
         return self._process is not None and self._process.returncode is None
 
     async def start(self) -> None:

@@ -13,7 +13,7 @@ from ._servers import Cluster
 NAMESPACE: Final = "demo"
 
 Kept = Mapping[str, tuple[str, bool]]
-"""Each thing done -> the result, and whether it was right."""
+"""Steps of the demo -> the result of each, and whether it was right."""
 
 
 async def keep_state(cluster: Cluster) -> Kept:

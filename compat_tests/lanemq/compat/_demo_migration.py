@@ -26,7 +26,7 @@ from ._waiting import PATIENT_S
 TOPIC = "demo-moving"
 QUEUES, QUEUE_ID = 4, 0
 REST_S = 0.7
-"""Before, between and after the migrations."""
+"""Pause before, between and after the migrations."""
 ARRIVE_S = 60.0
 
 
@@ -36,13 +36,13 @@ class Moved:
 
     client: str
     brokers: tuple[str, ...]
-    """Where the queue was, one after the other, as the brokers say."""
+    """The brokers that had the queue, one after the other, as the brokers say."""
     sent: int
     """Acknowledged messages."""
     numbers: tuple[int, ...]
-    """Those that the consumer got; they were sent as 0, 1, 2 ..."""
+    """Numbers of the messages that the consumer got; they were sent as 0, 1, 2 ..."""
     offsets: tuple[int, ...]
-    """Where they are in the queue, as the consumer sees it."""
+    """Their offsets in the queue, as the consumer sees them."""
     queues: tuple[tuple[int, ...], tuple[int, ...]]
     """The ids of the topic's queues, before and after."""
     longest_s: float
@@ -74,7 +74,7 @@ class Moved:
 
 
 async def move_under(client: str, driver: Driver, folder: Path, *, logs: Path) -> Moved:
-    """Have a client send and consume while its queue moves; ``client`` is its name for people."""
+    """Let a client send and consume while its queue moves; ``client`` is its name for people."""
     cluster = logical_cluster(folder, moving=False)
     async with running(cluster, logs=logs):
         control = cluster.control

@@ -23,7 +23,7 @@ from ._errors import CommandRefused, DriverFailed, NotApplicable
 from ._messages import Delivery, Received
 
 CALL_S = 150.0
-"""Longer than any call a client makes: only a hanging driver takes it."""
+"""Seconds for one call, longer than any client takes: only a hanging driver exceeds them."""
 READ_BYTES = 1 << 20
 
 
@@ -41,7 +41,7 @@ class Driver:
 
     @property
     def is_gone(self) -> bool:
-        """Tell whether the process ended or broke its protocol."""
+        """True if the process ended or broke its protocol."""
         return self._failure is not None
 
     async def call(self, command: str, **arguments: object) -> Any:  # noqa: ANN401 - JSON
@@ -107,7 +107,7 @@ class Driver:
             answer.send_nowait(said)
 
     def _last_words(self) -> str:
-        """The last line the process printed, which mostly is the error it died of."""
+        """Return the last line the process printed, which mostly is the error it died of."""
         said = self._log.read_text(errors="replace").split("\n")
         return next((line for line in reversed(said) if line.strip()), "it said nothing")
 

@@ -32,7 +32,7 @@ class BrokersCluster(Cluster):
     """A name server and brokers ``broker1``, ``broker2`` and so on."""
 
     addresses: dict[str, str]
-    """Of each broker, by its name."""
+    """The addresses of each broker, by its name."""
     brokers: dict[str, Daemon]
 
     def add(self, name: str, make: Callable[[Path, int], Daemon]) -> None:
@@ -72,7 +72,7 @@ def add_broker(
     def make(folder: Path, port: int) -> Daemon:
         name_server = cluster.name_server
         if cluster.name == "lanemq":
-            # Clients of old are asked for queues by logical index, which are theirs at one broker.
+            # Older clients are asked for queues by logical index, which are those of one broker.
             chosen = {**TEST_SETTINGS, "logicalQueueBrokers": "1", **(settings or {})}
             return lanemq_broker(
                 folder, port=port, name_server=name_server, name=name, settings=chosen
@@ -121,7 +121,7 @@ class Operator:
                 await self.ask("update", broker, topic=topic, queue_id=queue_id, index=index)
         wanted = {str(index) for index in range(queues * len(self._cluster.brokers))}
         with trio.fail_after(60):
-            # Brokers tell the name server in passing; nobody can be asked whether they have.
+            # Brokers tell the name server some time later; no request shows that they have.
             while await self._indices(topic) != wanted:  # noqa: ASYNC110
                 await trio.sleep(0.05)
 

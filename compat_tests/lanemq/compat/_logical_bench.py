@@ -23,7 +23,7 @@ from ._waiting import PATIENT_S, until
 
 JAVA: Final = f"java-{PREVIEW}"
 OLD: Final = "java-4.9.7"
-"""Knows nothing of logical queues, and is served through a logical listener."""
+"""A client that knows nothing of logical queues, and is served through a logical listener."""
 
 
 @asynccontextmanager
@@ -44,7 +44,7 @@ class Bench:
         self.cluster, self.cell, self.admin = cluster, cell, admin
 
     async def topic(self, queues: int = 2, *, name: str | None = None) -> str:
-        """A topic with so many queues on each broker, all of them logical ones."""
+        """Make a topic with so many queues on each broker, all of them logical ones."""
         topic = name or self.cell.name("topic")
         await self.cluster.control.create_topic(topic, queues)
         for number, address in enumerate(self.cluster.addresses.values()):
@@ -109,7 +109,7 @@ async def fill(
     for number in numbers:
         sent = await producer.send(Outgoing(topic, b"%d" % number), mode=mode, queue_id=index)
         assert (sent.broker_name, sent.queue_id) == (LOGICAL_BROKER, index)
-        # Whoever looks at the route in the middle of a migration does not know the offset yet;
+        # A client that looks at the route in the middle of a migration does not know the offset;
         # the Java client looks again at its next turn only.
         assert sent.queue_offset == number or (sent.queue_offset, client_of(producer)) == (-1, JAVA)
 

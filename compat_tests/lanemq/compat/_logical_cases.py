@@ -30,7 +30,7 @@ from lanemq.wire.logical import (
 )
 
 Case = tuple[str, str]
-"""What the oracle LogicalJson is to do, and with which text."""
+"""A task for the oracle LogicalJson, and the text that it gets."""
 
 
 def cases(seed: int, count: int) -> Iterator[Case]:
@@ -58,7 +58,7 @@ def cases(seed: int, count: int) -> Iterator[Case]:
 
 
 def route(queues: LogicalQueues) -> RouteData:
-    """A route as lanemq's name server sends it to a client that asks for logical queues."""
+    """Return a route as lanemq's name server sends it to a client that asks for logical queues."""
     brokers = sorted({segment.broker_name for segment in queues.segments})
     return RouteData(
         queue_datas=tuple(QueueData(name, 3, 3) for name in brokers),

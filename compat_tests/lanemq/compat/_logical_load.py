@@ -16,8 +16,8 @@ from ._messages import Outgoing
 from ._waiting import until
 
 PAUSE_S: Final = 0.005
-"""So that some producers are not waiting for an answer when a broker dies: Java's client notices
-such a death at its own time-out only, where all it had sent had been read."""
+"""Pause between a producer's sends: some producers shall wait for no answer when a broker dies.
+Java's client notices such a death at its own time-out only, where all it had sent had been read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,8 @@ class Attempt:
     begun_s: float
     ended_s: float
     offset: int | None
-    """Where the message is, -1 where the client does not know; None if it was refused."""
+    """The message's offset, -1 where the client does not know it; None if the message was
+    refused."""
     refusal: str = ""
 
     def meets(self, spans: Sequence[tuple[float, float]]) -> bool:
@@ -42,7 +43,7 @@ class Load:
     topic: str
     attempts: list[Attempt] = field(default_factory=list)
     outages: list[tuple[float, float]] = field(default_factory=list)
-    """When a broker was away, or could have been for all that a client knew."""
+    """Times when a broker was away, or could have been for all that a client knew."""
     is_over: bool = False
 
     @property
@@ -79,9 +80,10 @@ class Load:
         await until(come)
 
     def check(self, stored: list[bytes], client: str, *, begin: int = 0) -> None:
-        """All that was acknowledged is in the queue, where it was said to be and in order.
+        """Check that all acknowledged messages are in the queue, where they should be, and in
+        order.
 
-        What is there again was being sent while a broker died: nobody could know.
+        Duplicates are of messages under way while a broker died: their senders could not know.
         """
         copies = Counter(stored[begin:])
         for attempt in self.acknowledged:
@@ -101,7 +103,7 @@ class Load:
 
 
 def is_redirect(attempt: Attempt, client: str) -> bool:
-    """Of sends that are redirected at once the Java client repeats the first."""
+    """Return whether the Java client was redirected: it repeats the first of the sends that are."""
     return client == JAVA and "redirect" in attempt.refusal
 
 
@@ -118,7 +120,7 @@ async def loaded(producer: Producer, topic: str, *, producers: int = 8) -> Async
 
 
 async def whole(puller: Puller, least: int) -> list[bytes]:
-    """Everything in logical queue 0: so much at least, without holes, and no offset twice."""
+    """Read logical queue 0: all of it, so much at least, without holes, and no offset twice."""
 
     async def shows_all() -> bool:  # a client may have to look at its route again
         return await puller.offset("max", 0) >= least

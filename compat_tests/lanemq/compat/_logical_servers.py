@@ -28,7 +28,7 @@ from ._waiting import PATIENT_S
 
 BROKERS: Final = ("broker-a", "broker-b")
 PAUSE_S: Final = 0.2
-"""Between two migrations."""
+"""Pause between two migrations."""
 TOPICS_MOVED: Final = 40
 """The youngest topics move; those before them have had their time."""
 ROUTE_S: Final = 60.0
@@ -44,7 +44,7 @@ class LogicalControl(Control):
         super().__init__(name_server)
         self.brokers = tuple(brokers)
         self.topics: dict[str, int] = {}
-        """Those it made, with the number of their queues."""
+        """Topics that it made, with the number of their queues."""
         self.moves: Counter[str] = Counter()
         """The ends of migrations."""
 
@@ -77,7 +77,7 @@ class LogicalControl(Control):
         raise ServerFailed(f"the name server never told of the {queues} queues of {topic}")
 
     async def writable_at(self, admin: AdminClient, topic: str, index: int) -> str | None:
-        """The broker that takes a queue's messages; None while none is known to."""
+        """Return the broker that takes a queue's messages; None while none is known to."""
         queues = await admin.routed_logical_queues(topic)
         normal = queues[index].normal if queues is not None and index in queues else None
         return normal.broker_name if normal is not None else None
@@ -133,7 +133,7 @@ def logical_cluster(
             port=free_port(1, -2),
             name_server=name_server,
             name=name,
-            # What is created on demand is on one broker: its queues are what they are.
+            # A topic created on demand is on one broker, with that broker's own queues.
             settings={
                 # Scenarios name queues by their logical index, at the one broker that has all.
                 "logicalQueueBrokers": "1",

@@ -27,12 +27,12 @@ class Sent(msgspec.Struct, frozen=True):
     queue_id: int
     queue_offset: int
     broker_name: str = ""
-    """Only from Java clients and the SDK."""
+    """The broker's name, only from Java clients and the SDK."""
     origin_broker: str | None = None
-    """Of a logical queue: where the message really is."""
+    """The broker that really has the message, where it was read from a logical queue."""
     origin_queue_id: int | None = None
     transaction_id: str | None = None
-    """Of a half message; the offset id where the client makes no unique key."""
+    """The id of a half message; the offset id where the client makes no unique key."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class Received(msgspec.Struct, frozen=True):
     tags: str | None = None
     keys: str | None = None
     broker_name: str = ""
-    """Of the queue; only from Java clients and the SDK."""
+    """The name of the queue's broker; only from Java clients and the SDK."""
 
 
 class Pulled(msgspec.Struct, frozen=True):
@@ -80,4 +80,4 @@ class Delivery(msgspec.Struct, frozen=True):
     succeeded: bool
     """The listener's answer."""
     at_s: float
-    """When the harness heard of it, on trio's clock."""
+    """Time when the harness heard of it, on trio's clock."""

@@ -51,11 +51,11 @@ class Cluster:
     folder: Path
     daemons: list[Daemon]
     short_delays: bool = True
-    """Whether its delay levels are ``SHORT_DELAYS``."""
+    """True if its delay levels are ``SHORT_DELAYS``."""
     made_control: Control | None = None
     """Asks this cluster, where it needs to be asked in a way of its own."""
     beside: Callable[[], Awaitable[None]] | None = None
-    """Goes on while the cluster runs, and is cancelled when it is to stop."""
+    """A task that goes on while the cluster runs, and is cancelled when it is to stop."""
 
     @property
     def control(self) -> Control:
@@ -226,7 +226,7 @@ def lanemq_broker(
     registered = None if name_server is None else _registered(Control(name_server), port)
 
     async def ready() -> bool:
-        # Of a broker that is killed and started again, the name server may still have the old word.
+        # The name server may still have the old registration of a broker that was killed.
         answers = await Control(f"127.0.0.1:{port}").answers()
         return answers and (registered is None or await registered())
 

@@ -48,7 +48,7 @@ class StoreStand:
     folder: Path
     settings: Mapping[str, str] = field(default_factory=lambda: dict(TEST_STORE))
     name_server: str | None = None
-    """Where the brokers register, if anywhere."""
+    """The name server with which the brokers register, if any."""
     port: int = field(default_factory=lambda: free_port(1, -2))
 
     @property
@@ -68,12 +68,12 @@ class StoreStand:
 
     @classmethod
     def recorded(cls, name: str, folder: Path) -> "StoreStand":
-        """Stand on a copy of a recorded store."""
+        """Make a stand on a copy of a recorded store."""
         folder.mkdir(parents=True, exist_ok=True)
         return cls(folder, recorded_store(name, folder / "store"))
 
     def copy(self, folder: Path) -> "StoreStand":
-        """Stand on a copy of this store, as it is on disk now, with a port of its own."""
+        """Make a stand on a copy of this store, as it is on disk now, with a port of its own."""
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copytree(self.store, folder / "store")
         return StoreStand(folder, self.settings, self.name_server)

@@ -8,10 +8,10 @@ import trio
 from lanemq.sdk import ClientOptions, ProducerOptions, RemotingOptions
 
 PATIENT_S: Final = 60.0
-"""How long one question of the tests' own to a server may take. A busy machine is no failure."""
+"""Seconds for one question of the tests' own to a server. A busy machine is no failure."""
 CALL_S: Final = 20.0
-"""How long one call of an SDK's client may take, where the default is 3 s. What is asked again
-after a failure is asked within the time that tests wait for it."""
+"""Seconds for one call of an SDK's client, where the default is 3 s. A failed call is repeated
+within the time that tests wait for its result."""
 PATIENT_CLIENT: Final = ClientOptions(
     call_timeout_s=CALL_S, remoting=RemotingOptions(connect_timeout_s=CALL_S)
 )

@@ -13,7 +13,7 @@ from .._messages import Outgoing
 from .._scenario import expect_equal, scenario
 
 TOLD_S = 19.0
-"""Below the 20 s after which clients look by themselves: the server must have told them."""
+"""Seconds for the server's notice, below the 20 s after which clients look by themselves."""
 SHARE_S = 60.0
 ALL_S = 240.0
 """A queue whose lock nobody released is free after 60 s, and found at the next look."""
@@ -59,7 +59,7 @@ async def share_and_leave(cell: Cell) -> None:
 
 
 def _share(one: Consumer, other: Consumer) -> bool:
-    """Tell whether both got some of the latest messages."""
+    """Return whether both got some of the latest messages."""
     latest = sorted(
         [(d.at_s, consumer.name) for consumer in (one, other) for d in consumer.deliveries]
     )[-2 * ROUND :]

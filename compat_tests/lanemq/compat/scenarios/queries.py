@@ -13,7 +13,7 @@ from .._messages import Outgoing
 from .._scenario import expect_equal, scenario
 
 INDEX_S = 60.0
-"""How long the index may be behind: Apache's broker answers a send before it is written."""
+"""Seconds that the index may be behind: Apache's broker answers a send before it is written."""
 
 Found = TypeVar("Found")
 

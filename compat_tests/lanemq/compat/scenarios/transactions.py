@@ -9,7 +9,7 @@ from .._messages import Outgoing
 from .._scenario import expect, expect_equal, scenario
 
 CHECKED_S = 60.0
-"""How long it may take until a producer is asked: the clusters here ask every second."""
+"""Seconds until a producer is asked: the clusters here ask every second."""
 
 
 def _require_transactions(cell: Cell) -> None:
@@ -65,7 +65,7 @@ async def transactions_of_a_group(cell: Cell) -> None:
     _require_transactions(cell)
     topic, group = await cell.topic(), cell.name("group")
     async with cell.consumer(topic) as consumer, cell.transaction_producer(group=group) as stays:
-        # There before the other one is gone: eight rounds of checks go by soon with nobody to ask.
+        # Open before the other one is gone: without a producer, eight rounds of checks pass soon.
         own = Outgoing(topic, b"own")
         await stays.send_in_transaction(own, local="commit", checks=["commit"])
         for number in count():
@@ -103,7 +103,7 @@ async def transactions_put_aside(cell: Cell) -> None:
         last = Outgoing(topic, b"last")
         await producer.send_in_transaction(last, local="unknown", checks=["unknown", "commit"])
         await consumer.until("last message", lambda: b"last" in consumer.bodies, within_s=CHECKED_S)
-        # One that comes before the producer is known counts, and nobody sees it.
+        # A check before the producer is known counts, and no client sees it.
         expect(times() == sorted(set(times())), f"each check once, in their order, not {times()}")
         expect_equal("last check", times()[-1], "8")
         expect_equal("messages", set(consumer.bodies), {b"last"})
