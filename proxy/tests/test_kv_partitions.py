@@ -1,5 +1,6 @@
 """Partitions of a namespace: each at the broker that its log ends at, with its state."""
 
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -231,6 +232,29 @@ async def test_a_partition_moves_with_all_that_it_has(tmp_path: Path, engine: Kv
 
 async def _lacks(there: Cluster, name: str, partition: int) -> bool:
     return partition not in await there.statuses(name)
+
+
+async def test_a_broker_that_learns_late_where_a_partition_went_lets_go_of_it(
+    tmp_path: Path,
+) -> None:
+    """Lost power took its note that the partition had left; since then it has moved on."""
+    async with cluster(tmp_path, "a", "b", "c", engine=KvEngine.ROCKSDB) as there:
+        await there.put("a", 0, b"k", b"1", sequence=1)
+        await there.stop("a")
+        shutil.copytree(tmp_path / "a" / "kv", tmp_path / "before")
+        await there.start("a", engine=KvEngine.ROCKSDB)
+        await until(lambda: there.is_open("a", 0))
+        await there.move(0, "b")
+        await there.put("b", 0, b"k", b"2", sequence=2)
+        await there.move(0, "c")
+        await there.stop("a")
+        shutil.rmtree(tmp_path / "a" / "kv")
+        (tmp_path / "before").rename(tmp_path / "a" / "kv")
+        await there.start("a", engine=KvEngine.ROCKSDB)
+        await until(lambda: _lacks(there, "a", 0))
+        entry = await there.get("c", 0, b"k")
+        assert entry is not None
+        assert entry.value == b"2"
 
 
 async def test_an_empty_namespace_may_move_as_well(tmp_path: Path) -> None:

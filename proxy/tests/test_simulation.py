@@ -69,8 +69,9 @@ def test_keys_have_an_explanation_while_their_partitions_move() -> None:
 
 
 @pytest.mark.slow
-def test_a_seed_runs_the_same_way_again() -> None:
-    once, again = (simulation("--seed", "1004", "--steps", "4") for _ in range(2))
+@pytest.mark.parametrize("more", [(), ("--keys",)])
+def test_a_seed_runs_the_same_way_again(more: Sequence[str]) -> None:
+    once, again = (simulation("--seed", "1004", "--steps", "4", *more) for _ in range(2))
     assert " trace " in once  # of every byte that was sent, and when
     assert once == again
     assert once != simulation("--seed", "8", "--steps", "1")

@@ -7,9 +7,10 @@ which stands still while anything runs.
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Final
+from types import SimpleNamespace
+from typing import Final, TypeVar, TypeVarTuple
 from unittest.mock import patch
 
 import trio
@@ -17,14 +18,29 @@ import trio
 from lanemq.sdk.net import _client
 
 from ..proxy.turns import turns_measured_by
+from ._processes import clock_ms
 
 PID: Final = 4711
 IP: Final = bytes((10, 0, 9, 1))
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
+
+
+def _time_ns() -> int:
+    return clock_ms() * 1_000_000
+
+
+async def _at_once(do: Callable[[*_Ts], _T], *given: *_Ts, limiter: object = None) -> _T:
+    """Do it here: when a thread of the machine is done is not part of a run, and the simulated
+    clock does not wait for it."""
+    await trio.lowlevel.checkpoint()
+    return do(*given)
 
 
 @contextmanager
 def determined_by(seed: int) -> Iterator[None]:
-    """Let trio's order of tasks, its clock, ``random``, process id and address follow from a seed.
+    """Let trio's order of tasks, its clock, threads, ``random``, process id and address follow from
+    a seed.
 
     Module-level counters and the hashes of texts are the process's: they are the same in the
     first run of a process with ``PYTHONHASHSEED=0``.
@@ -36,5 +52,8 @@ def determined_by(seed: int) -> Iterator[None]:
     with ExitStack() as patches:
         patches.enter_context(turns_measured_by(trio.current_time))
         patches.enter_context(patch.object(_client, "local_ip", lambda towards: IP))
+        patches.enter_context(patch.object(_client, "time", SimpleNamespace(time_ns=_time_ns)))
         patches.enter_context(patch.object(os, "getpid", lambda: PID))
+        patches.enter_context(patch.object(os, "urandom", random.randbytes))
+        patches.enter_context(patch.object(trio.to_thread, "run_sync", _at_once))
         yield

@@ -124,7 +124,7 @@ class Takeovers:
                     self._wake(name)
                 elif end.broker_name == self._broker_name:
                     await self._come(name, mapping, end)
-                elif not self._leave(name, end):
+                elif not self._leave(name, mapping, end):
                     left.add(index)
             except (OSError, StoreError, Refused, RemoteProtocolError) as error:
                 self._note(name, error.remark if isinstance(error, Refused) else str(error))
@@ -217,13 +217,14 @@ class Takeovers:
 
     # Leaving
 
-    def _leave(self, name: str, end: Segment) -> bool:
+    def _leave(self, name: str, mapping: TopicMapping, end: Segment) -> bool:
         """Have the state of a partition that went on elsewhere follow its log no more."""
         self._wake(name)
         state = self._states.states.get(name)
         if state is None or state.meta.queue_id == NO_QUEUE:
             return True
-        if state.meta.next < end.delta and not (end.is_forced or state.meta.lost):
+        needed = _sealed_at(mapping, end.logical_index, state.meta)
+        if state.meta.next < needed and not (end.is_forced or state.meta.lost):
             return False  # what is stored here has yet to be applied
         self._states.kept.release(name)
         return True
@@ -287,3 +288,19 @@ class Takeovers:
                     LOGGER.error("rows of partition %s cannot be removed: %s", name, error)
                 else:
                     LOGGER.info("partition %s is at %s now", name, end.broker_name)
+
+
+def _sealed_at(mapping: TopicMapping, index: int, meta: KvMeta) -> int:
+    """Return the end of the part of a partition's log that a state follows here.
+
+    The log may have been at other brokers since, whose records never come here. 0 where nothing
+    is known of that part any more.
+    """
+    followed = [
+        segment.next_delta
+        for segment in mapping.of_queue(meta.queue_id)
+        if segment.is_sealed
+        and segment.logical_index == index
+        and segment.delta - segment.offset_delta == meta.shift
+    ]
+    return max(followed, default=0)
