@@ -17,6 +17,7 @@ class FakeCalls:
     def __init__(self) -> None:
         self.committed: int | None = 10
         self.is_there = True
+        self.loses_what_it_does_not_answer = False
 
     def place(self, queue: MessageQueue) -> str:
         return "b"
@@ -27,7 +28,8 @@ class FakeCalls:
     async def commit_offset(self, queue: MessageQueue, offset: int, *, wait: bool) -> None:
         if not self.is_there:
             raise BrokerUnreachable("b", "it is gone")
-        self.committed = offset
+        if wait or not self.loses_what_it_does_not_answer:
+            self.committed = offset
 
 
 @pytest.fixture
@@ -77,6 +79,18 @@ async def test_what_was_committed_is_the_broker_s_word(calls: FakeCalls) -> None
     offsets.forget(QUEUE)
     calls.committed = 5  # an operator's reset
     assert await offsets.load(QUEUE) == 5
+
+
+@pytest.mark.parametrize(("cut_off", "goes_on_at"), [(True, 20), (False, 10)])
+async def test_what_was_told_to_a_broker_that_went_away_may_never_have_arrived(
+    calls: FakeCalls, cut_off: bool, goes_on_at: int
+) -> None:
+    calls.loses_what_it_does_not_answer = True
+    offsets = GroupOffsets(calls)
+    offsets.update(QUEUE, 20)
+    await offsets.persist([QUEUE], wait=False)
+    offsets.forget(QUEUE, cut_off=cut_off)
+    assert await offsets.load(QUEUE) == goes_on_at
 
 
 async def test_a_reset_counts_more(offsets: GroupOffsets) -> None:

@@ -39,8 +39,11 @@ class Offsets(Protocol):
     def reset(self, queue: MessageQueue, offset: int) -> None:
         """Set it because an operator wishes so, and not because messages are finished."""
 
-    def forget(self, queue: MessageQueue) -> None:
-        """Drop it from memory: the queue is another's now."""
+    def forget(self, queue: MessageQueue, *, cut_off: bool = False) -> None:
+        """Drop it from memory: the queue is another's now.
+
+        ``cut_off`` says that what its broker was told last may never have arrived.
+        """
 
     async def persist(
         self, queues: Iterable[MessageQueue] | None = None, *, wait: bool, again: bool = False
@@ -69,6 +72,8 @@ class _Committed(NamedTuple):
     """The place it is kept at."""
     again_s: float
     """Time of its next commit."""
+    is_answered: bool
+    """Whether the place has confirmed it."""
 
 
 @final
@@ -76,7 +81,8 @@ class GroupOffsets:
     """Kept by each queue's broker, or a store; what the consumers of a clustering group use.
 
     A queue whose lock ends with the connection to its broker is given up before its last offset
-    can be committed. Where the same consumer takes it again soon, it goes on from there.
+    can be committed, or is known to be. Where the same consumer takes it again soon, it goes on
+    from there.
     """
 
     def __init__(self, commits: Committing) -> None:
@@ -103,9 +109,16 @@ class GroupOffsets:
         self._not_committed.pop(queue, None)
         self._offsets[queue] = offset
 
-    def forget(self, queue: MessageQueue) -> None:
+    def forget(self, queue: MessageQueue, *, cut_off: bool = False) -> None:
         offset, persisted = self._offsets.pop(queue, None), self._persisted.pop(queue, None)
-        if offset is not None and (persisted is None or persisted.offset != offset):
+        if offset is None:
+            return
+        is_kept = (
+            persisted is not None
+            and persisted.offset == offset
+            and (persisted.is_answered or not cut_off)
+        )
+        if not is_kept:
             self._not_committed[queue] = offset, trio.current_time() + NOT_COMMITTED_S
 
     async def persist(
@@ -140,7 +153,7 @@ class GroupOffsets:
             LOGGER.warning("cannot commit offset %d of %s: %s", offset, queue, error)
         else:
             if queue in self._offsets:
-                self._persisted[queue] = _Committed(offset, place, again_s)
+                self._persisted[queue] = _Committed(offset, place, again_s, wait)
 
 
 @final
@@ -180,7 +193,7 @@ class LocalOffsets:
 
     reset = update
 
-    def forget(self, queue: MessageQueue) -> None:
+    def forget(self, queue: MessageQueue, *, cut_off: bool = False) -> None:
         self._offsets.pop(queue, None)
 
     async def persist(

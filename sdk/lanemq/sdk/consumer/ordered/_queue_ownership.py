@@ -90,7 +90,7 @@ class QueueOwnership(Generic[S]):
         if held is None:
             return
         held.drop()
-        self._core.offsets.forget(queue)
+        self._core.offsets.forget(queue, cut_off=True)
         if self._on_lock_loss is LockLoss.CANCEL:
             self._pool.cancel(held)
         membership.wake()

@@ -161,7 +161,7 @@ class StagedOffsets:
         self._sources.pop(queue, None)
         self._progress[queue] = progress
 
-    def forget(self, queue: MessageQueue) -> None:
+    def forget(self, queue: MessageQueue, *, cut_off: bool = False) -> None:
         self._sources.pop(queue, None)
         self._progress.pop(queue, None)
         self._saved.pop(queue, None)
