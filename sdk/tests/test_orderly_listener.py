@@ -27,7 +27,7 @@ from lanemq.sdk import (
     open_push_consumer,
 )
 from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
-from lanemq.wire import RequestCode
+from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.bodies import ConsumerRunningInfo
 from lanemq.wire.frame import request
 
@@ -320,3 +320,54 @@ def _retrying(log: Log) -> Handle:
         return Outcome.RETRY if outcome is Outcome.SUSPEND_CURRENT_QUEUE else outcome
 
     return handle
+
+
+@pytest.mark.parametrize("refusals", [0, 3], ids=["queue is read again", "queue is nobody's yet"])
+async def test_what_a_listener_finishes_after_its_lock_ended_with_the_connection_is_finished(
+    cluster: FakeCluster, autojump_clock: MockClock, refusals: int
+) -> None:
+    """A broker that is restarted takes the locks with it, and comes back without them."""
+    cluster.broker.binds_locks = True
+    cluster.create_topic("T", 1)
+    for number in range(3):
+        cluster.broker.put("T", 0, b"%d" % number)
+    log = Log()
+    async with consumer_of(cluster, OrderlyListener(log)):
+        await trio.sleep(0.5)
+        assert [offsets for _, _, offsets in log.calls] == [(0,)]
+        cluster.broker.refuse(LOCK, *[ResponseCode.SYSTEM_BUSY] * refusals)
+        cluster.broker.cut()
+        await trio.sleep(60)
+    assert [offsets for _, _, offsets in log.calls] == [(0,), (1,), (2,)]
+    assert cluster.broker.offsets["cg", "T", 0] == 3
+
+
+async def test_what_is_finished_late_moves_nobody_who_went_elsewhere_meanwhile(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    cluster.broker.binds_locks = True
+    cluster.create_topic("T", 1)
+    for number in range(4):
+        cluster.broker.put("T", 0, b"%d" % number)
+    log = Log()
+    async with consumer_of(cluster, OrderlyListener(log)):
+        await trio.sleep(0.5)
+        cluster.broker.offsets["cg", "T", 0] = 2
+        cluster.broker.cut()
+        await trio.sleep(60)
+    assert [offsets for _, _, offsets in log.calls] == [(0,), (2,), (3,)]
+
+
+async def test_what_a_listener_fails_at_after_its_lock_ended_comes_again(
+    cluster: FakeCluster, autojump_clock: MockClock
+) -> None:
+    cluster.broker.binds_locks = True
+    cluster.create_topic("T", 1)
+    for number in range(2):
+        cluster.broker.put("T", 0, b"%d" % number)
+    log = Log({0: [ValueError("no")]})
+    async with consumer_of(cluster, OrderlyListener(log)):
+        await trio.sleep(0.5)
+        cluster.broker.cut()
+        await trio.sleep(60)
+    assert [offsets for _, _, offsets in log.calls] == [(0,), (0,), (1,)]

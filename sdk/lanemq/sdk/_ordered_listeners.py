@@ -61,8 +61,9 @@ class OrderlyListener:
     """Deliveries after the first, before a message goes to the dead letters; None: without
     limit, as in Java."""
     on_lock_loss: LockLoss = LockLoss.FINISH
-    """The fate of running handlers when the lock of their queue is lost. Whatever they
-    return does not count: the messages come again, here or at another consumer."""
+    """The fate of running handlers when the lock of their queue is lost. Success counts
+    where this consumer is the next one that has the queue, as after a restart of the broker; else
+    the messages come again, here or at another consumer."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -105,7 +106,8 @@ class StagedConcurrentListener:
     """Called once for each message that arrives: the name of its strategy, always the same for
     the same message. Its errors are logged, and the message then has no strategy."""
     on_lock_loss: LockLoss = LockLoss.FINISH
-    """The same as in ``OrderlyListener``."""
+    """The fate of running handlers when the lock of their queue is lost. Whatever they
+    return does not count: the messages come again, here or at another consumer."""
     store: StageOffsetStore | None = None
     """The keeper of progress; None is the brokers, or a local file when broadcasting."""
     group_offset_wins: bool = False

@@ -171,6 +171,8 @@ def _assemble_ordered(
         commit=core.offsets.update if staged is None else None,
         save=save,
         dead_letter=send_back.dead_letter,
+        # Stages are counted: what is finished late would have to be found among its stage.
+        finished_late=ownership.finished_late if staged is None else None,
     )
     pool = WorkerPool(
         nursery,

@@ -3,13 +3,14 @@
 Source: RocketMQ 4.9.8, RebalancePushImpl, ConsumeMessageOrderlyService.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Generic, final
 
 import trio
 
 from lanemq.wire.bodies import MessageQueue
 
+from ..._messages import ReceivedMessage
 from ..._ordered_listeners import LockLoss
 from ...observe._log import get_logger
 from .._consumer_core import PERSIST_TIMEOUT_S, ConsumerCore
@@ -79,6 +80,24 @@ class QueueOwnership(Generic[S]):
         """Give up a queue: its handlers finish, progress is reported, then the lock goes."""
         self._departures.begin(held)
 
+    def finished_late(self, held: HeldQueue, messages: Sequence[ReceivedMessage]) -> None:
+        """Go on behind ``messages``, which a listener finished after their queue's lock was lost.
+
+        They are those with which the queue went on. Nothing happens where it was given up for
+        another reason, or goes on elsewhere: at another's offset, or at an operator's.
+        """
+        if held.lost_at is None:
+            return
+        queue, offset = held.queue, messages[-1].queue_offset + 1
+        membership, offsets = self._core.membership, self._core.offsets
+        again = membership.held.get(queue)
+        if again is None:
+            offsets.update(queue, offset)
+            offsets.forget(queue, cut_off=True)
+        elif again.start_offset == held.lost_at:  # and nothing was handed out meanwhile
+            offsets.update(queue, offset)
+            membership.restart(queue, offset)
+
     def _lost(self, queue: MessageQueue) -> None:
         assert self._pool is not None, "serve comes first"
         membership = self._core.membership
@@ -89,6 +108,8 @@ class QueueOwnership(Generic[S]):
             held = self._departures.get(queue)
         if held is None:
             return
+        offset = self._core.offsets.get(queue)
+        held.lost_at = held.start_offset if offset is None else offset
         held.drop()
         self._core.offsets.forget(queue, cut_off=True)
         if self._on_lock_loss is LockLoss.CANCEL:

@@ -30,6 +30,8 @@ class OrderedCompletion:
 
     ``commit`` takes what offset is reached, ``save`` makes the record of a queue last at once,
     and ``dead_letter`` puts a message with the dead letters; both say whether they could.
+    ``finished_late`` is told of messages whose queue was dropped before they were finished, where
+    they are all that was handed out of it.
     """
 
     def __init__(
@@ -40,22 +42,27 @@ class OrderedCompletion:
         commit: Callable[[MessageQueue, int], None] | None,
         save: Callable[[MessageQueue], Awaitable[bool]],
         dead_letter: Callable[[ReceivedMessage], Awaitable[bool]],
+        finished_late: Callable[[HeldQueue, Sequence[ReceivedMessage]], None] | None,
     ) -> None:
         self._nursery = nursery
         self._listener = listener
         self._commit = commit
         self._save = save
         self._dead_letter = dead_letter
+        self._finished_late = finished_late
 
     def complete(
         self, consumer: OrderedQueueConsumer, batch: Messages, outcome: object, *, timed_out: bool
     ) -> Awaitable[None] | None:
         """Finish ``batch``, or have it handed over again; the worker waits for neither."""
+        is_success = outcome is None or outcome is Outcome.SUCCESS
         if consumer.held.messages.dropped:
             LOGGER.info(
                 "%s is no longer this consumer's; %s may come again", consumer.held.queue, batch
             )
-        elif outcome is None or outcome is Outcome.SUCCESS:
+            if is_success and self._finished_late is not None:
+                self._finished_late(consumer.held, batch.messages)
+        elif is_success:
             self._finish(consumer, batch)
         elif isinstance(outcome, AbandonMessage):
             LOGGER.warning("the listener abandoned %s: %s", batch.messages, outcome)
