@@ -1,4 +1,4 @@
-"""Whether RocksDB has what the files have, as three kinds of operators ask a broker (354)."""
+"""The check whether RocksDB has what the files have, asked for by three kinds of operators (354)."""
 
 import json
 import logging

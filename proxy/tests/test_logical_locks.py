@@ -20,7 +20,7 @@ TRUST_S = 30.0
 
 
 async def gets_lock(cluster: LogicalCluster, client_id: str, at: str) -> bool:
-    """Whether a client that asks the listener of a broker gets the lock."""
+    """Return whether a client that asks the listener of a broker gets the lock."""
     stream = await cluster.network.dialer("10.0.9.7")(cluster.brokers[at].host, LOGICAL_PORT)
     body = LockBatch(GROUP, client_id, (QUEUE,)).encode()
     answer = await Client(Peer(stream)).call(RequestCode.LOCK_BATCH_MQ, body=body)

@@ -343,7 +343,7 @@ async def test_clients_cannot_write_into_the_queues_of_transactions(client: Clie
 async def test_a_committed_message_is_the_same_whether_its_half_message_is_read_or_not(
     tmp_path_factory: pytest.TempPathFactory, born_host: str, changes: dict[str, Any]
 ) -> None:
-    """What came a moment ago is committed without a look into the log; after a start it is not."""
+    """A message of a moment ago is committed without a look into the log, later ones with one."""
     folder, found = tmp_path_factory.mktemp("store"), list[object]()
     async with open_test_broker(folder) as broker:
         client = broker.connect(born_host)

@@ -146,7 +146,7 @@ def test_listeners_have_the_same_fields(name: str) -> None:
 
 @pytest.mark.slow
 def test_what_is_generated_is_as_it_would_be_generated() -> None:
-    """If not: python sdk/tools/generate_faces.py."""
+    """They are up to date; if not, run: python sdk/tools/generate_faces.py."""
     done = subprocess.run(
         [sys.executable, str(GENERATOR), "--check"], capture_output=True, text=True, timeout=120
     )

@@ -266,7 +266,7 @@ def test_an_error_shows_the_callers_lines_and_the_cores(name_server: str) -> Non
 
 
 def is_in(function: CodeType, thread: int) -> bool:
-    """Whether a thread is in that function, or in one called by it."""
+    """Return whether a thread is in that function, or in one called by it."""
     frame = sys._current_frames().get(thread)
     while frame is not None and frame.f_code is not function:
         frame = frame.f_back

@@ -28,7 +28,7 @@ STORE: Final = "file-5.3.3-clean"
 
 
 class Objects(BaseHTTPRequestHandler):
-    """What a reader asks of S3: lists of objects, their sizes, and ranges of them."""
+    """The part of S3 that a reader needs: lists of objects, their sizes, and ranges of them."""
 
     protocol_version = "HTTP/1.1"
     root: ClassVar[Path]

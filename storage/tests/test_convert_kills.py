@@ -68,7 +68,7 @@ else:
 
 
 def convert_and_kill(root: Path, target: str, step: int) -> bool:
-    """Whether it was killed: there were so many steps."""
+    """Return whether it was killed: there were so many steps."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(root), target, str(step)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},

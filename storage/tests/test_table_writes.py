@@ -1,4 +1,4 @@
-"""How tables are written while they change: in short turns, and without losing a change."""
+"""Tables are written while they change: in short turns, and without losing a change."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager

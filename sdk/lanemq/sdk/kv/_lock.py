@@ -61,7 +61,7 @@ class Lock:
 
     @property
     def is_held(self) -> bool:
-        """Whether it is still held: it was renewed in time, and nobody removed it."""
+        """True while it is held: it was renewed in time, and nobody removed it."""
         return not self._lost and trio.current_time() < self._until_s
 
     @property

@@ -1,4 +1,4 @@
-"""How far groups are that consume queues in stages (docs/staged.md), from what they commit."""
+"""The progress of groups that consume queues in stages (docs/staged.md), from their commits."""
 
 from dataclasses import dataclass
 from typing import Final, final

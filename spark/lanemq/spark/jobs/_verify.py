@@ -61,7 +61,7 @@ class VerifiedStore:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong with what brokers use."""
+        """True if nothing is wrong with what brokers use."""
         bad = any(
             one.counts and (one.missing or one.wrong or one.superfluous) for one in self.queues
         )

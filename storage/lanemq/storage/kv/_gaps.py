@@ -1,4 +1,4 @@
-"""How far to look ahead where many rows are gone.
+"""The distance to look ahead where many rows are gone.
 
 RocksDB passes over deleted rows one by one, however many there are, and an iterator that gives up
 after so many does not say where. So what is looked at is a range that is made smaller until it

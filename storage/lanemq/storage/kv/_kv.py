@@ -179,7 +179,7 @@ class KvStates:
 
     @property
     def is_behind(self) -> bool:
-        """Whether records wait in a log, since they could not be applied."""
+        """True while records wait in a log, since they could not be applied."""
         return bool(self._behind)
 
     def why_refused(self, name: str, *, grows: bool = True) -> str:
@@ -210,7 +210,7 @@ class KvStates:
 
     @property
     def wants_flush(self) -> bool:
-        """Whether enough is written for a flush."""
+        """True when enough is written for a flush."""
         return self.dirty_bytes > FLUSH_BYTES
 
     async def flush(self) -> None:

@@ -30,12 +30,12 @@ class EngineOpener:
 
     @property
     def has_files(self) -> bool:
-        """Whether there are keys on the disk."""
+        """True if there are keys on the disk."""
         return bool(self._files.entries(self.directory))
 
     @property
     def is_slow(self) -> bool:
-        """Whether opening takes a database's time, so that it belongs into a thread."""
+        """True if opening takes a database's time, so that it belongs into a thread."""
         # RocksDB is on the operating system's disk or nowhere.
         return self._config.kv_engine is KvEngine.ROCKSDB and isinstance(self._files, RealFiles)
 

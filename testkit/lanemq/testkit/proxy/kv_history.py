@@ -50,7 +50,7 @@ class History:
 
     @property
     def is_linearizable(self) -> bool:
-        """Whether each key's history has an explanation."""
+        """True if each key's history has an explanation."""
         return all(map(is_linearizable, self.of.values()))
 
 

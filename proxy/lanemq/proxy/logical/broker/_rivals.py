@@ -52,7 +52,7 @@ class Rivals:
         )
 
     async def settled(self, own: Segment, rival: Segment) -> bool:
-        """Whether ``rival`` said what became of ``own``, and that was done."""
+        """Return whether ``rival`` said what became of ``own``, and that was done."""
         try:
             await self._settle(own, rival)
         except Refused as error:

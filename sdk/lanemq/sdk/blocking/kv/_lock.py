@@ -32,7 +32,7 @@ class Lock:
 
     @property
     def is_held(self) -> bool:
-        """Whether it is still held: it was renewed in time, and nobody removed it."""
+        """True while it is held: it was renewed in time, and nobody removed it."""
         return self._bridge.run(lambda: self._core.is_held)
 
     @property
