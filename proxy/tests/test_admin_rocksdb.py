@@ -1,4 +1,4 @@
-"""The check whether RocksDB has what the files have, asked for by three kinds of operators (354)."""
+"""The check that RocksDB has what the files have, asked for by three kinds of operators (354)."""
 
 import json
 import logging
