@@ -17,10 +17,11 @@ class FakeCalls:
     def __init__(self) -> None:
         self.committed: int | None = 10
         self.is_there = True
+        self.kept_at = "b"
         self.loses_what_it_does_not_answer = False
 
     def place(self, queue: MessageQueue) -> str:
-        return "b"
+        return self.kept_at
 
     async def committed_offset(self, queue: MessageQueue) -> int | None:
         return self.committed
@@ -91,6 +92,66 @@ async def test_what_was_told_to_a_broker_that_went_away_may_never_have_arrived(
     await offsets.persist([QUEUE], wait=False)
     offsets.forget(QUEUE, cut_off=cut_off)
     assert await offsets.load(QUEUE) == goes_on_at
+
+
+async def test_a_reset_by_somebody_else_counts_more(calls: FakeCalls) -> None:
+    """The consumer is not told: it has lost the queue together with the connection."""
+    offsets = GroupOffsets(calls)
+    assert await offsets.load(QUEUE) == 10
+    offsets.update(QUEUE, 20)
+    await offsets.persist([QUEUE], wait=False)
+    offsets.forget(QUEUE, cut_off=True)
+    calls.committed = 5
+    assert await offsets.load(QUEUE) == 5
+
+
+async def test_so_does_one_back_to_what_was_committed_a_while_ago(
+    autojump_clock: MockClock, calls: FakeCalls
+) -> None:
+    offsets = GroupOffsets(calls)
+    assert await offsets.load(QUEUE) == 10
+    for offset in (20, 30):
+        offsets.update(QUEUE, offset)
+        await offsets.persist([QUEUE], wait=False)
+        await trio.sleep(5)
+    offsets.update(QUEUE, 35)
+    offsets.forget(QUEUE, cut_off=True)
+    calls.committed = 29
+    assert await offsets.load(QUEUE) == 29
+
+
+@pytest.mark.parametrize("moves_first", [True, False])
+async def test_a_queue_that_moves_meanwhile_goes_on_at_the_group_s_offset(
+    calls: FakeCalls, moves_first: bool
+) -> None:
+    """It may have gone on with other messages than those that were read."""
+    offsets = GroupOffsets(calls)
+    assert await offsets.load(QUEUE) == 10
+    offsets.update(QUEUE, 20)
+    if moves_first:
+        calls.kept_at = "c"
+    offsets.forget(QUEUE, cut_off=True)
+    calls.kept_at = "c"
+    assert await offsets.load(QUEUE) == 10
+    assert not offsets.finished_late(QUEUE, 20, 21)
+    assert not offsets.finished_late(QUEUE, 10, 21)
+
+
+async def test_what_is_finished_late_counts_before_and_after_the_queue_is_taken_again(
+    calls: FakeCalls,
+) -> None:
+    offsets = GroupOffsets(calls)
+    assert await offsets.load(QUEUE) == 10
+    offsets.update(QUEUE, 20)
+    offsets.forget(QUEUE, cut_off=True)
+    assert not offsets.finished_late(QUEUE, 20, 21)  # nothing has to be read anew
+    assert await offsets.load(QUEUE) == 21
+    assert offsets.finished_late(QUEUE, 21, 23)
+    assert offsets.get(QUEUE) == 23
+    assert not offsets.finished_late(QUEUE, 21, 22)
+    assert offsets.get(QUEUE) == 23
+    offsets.reset(QUEUE, 3)
+    assert not offsets.finished_late(QUEUE, 23, 24)
 
 
 async def test_a_reset_counts_more(offsets: GroupOffsets) -> None:

@@ -333,8 +333,8 @@ async def test_what_a_listener_finishes_after_its_lock_ended_with_the_connection
         cluster.broker.put("T", 0, b"%d" % number)
     log = Log()
     async with consumer_of(cluster, OrderlyListener(log)):
-        await trio.sleep(0.5)
-        assert [offsets for _, _, offsets in log.calls] == [(0,)]
+        await trio.sleep(1.5)
+        assert [offsets for _, _, offsets in log.calls] == [(0,), (1,)]
         cluster.broker.refuse(LOCK, *[ResponseCode.SYSTEM_BUSY] * refusals)
         cluster.broker.cut()
         await trio.sleep(60)
@@ -347,15 +347,15 @@ async def test_what_is_finished_late_moves_nobody_who_went_elsewhere_meanwhile(
 ) -> None:
     cluster.broker.binds_locks = True
     cluster.create_topic("T", 1)
-    for number in range(4):
+    for number in range(5):
         cluster.broker.put("T", 0, b"%d" % number)
     log = Log()
     async with consumer_of(cluster, OrderlyListener(log)):
-        await trio.sleep(0.5)
-        cluster.broker.offsets["cg", "T", 0] = 2
+        await trio.sleep(1.5)
+        cluster.broker.offsets["cg", "T", 0] = 3
         cluster.broker.cut()
         await trio.sleep(60)
-    assert [offsets for _, _, offsets in log.calls] == [(0,), (2,), (3,)]
+    assert [offsets for _, _, offsets in log.calls] == [(0,), (1,), (3,), (4,)]
 
 
 async def test_what_a_listener_fails_at_after_its_lock_ended_comes_again(
@@ -365,9 +365,9 @@ async def test_what_a_listener_fails_at_after_its_lock_ended_comes_again(
     cluster.create_topic("T", 1)
     for number in range(2):
         cluster.broker.put("T", 0, b"%d" % number)
-    log = Log({0: [ValueError("no")]})
+    log = Log({1: [ValueError("no")]})
     async with consumer_of(cluster, OrderlyListener(log)):
-        await trio.sleep(0.5)
+        await trio.sleep(1.5)
         cluster.broker.cut()
         await trio.sleep(60)
-    assert [offsets for _, _, offsets in log.calls] == [(0,), (0,), (1,)]
+    assert [offsets for _, _, offsets in log.calls] == [(0,), (1,), (1,)]

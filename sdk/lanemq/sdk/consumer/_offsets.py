@@ -20,6 +20,8 @@ LOGGER = get_logger("lanemq.sdk.offsets")
 AGAIN_S: Final = 30.0
 """Seconds after which an offset is committed again though it did not change. A broker writes
 offsets every 5 s: one that was killed in between has lost what it had taken."""
+SURE_S: Final = 3.0
+"""Seconds after which a broker has read what it was told without an answer."""
 NOT_COMMITTED_S: Final = 60.0
 """Seconds for which an offset that could not be committed is remembered of a queue given up."""
 
@@ -43,6 +45,14 @@ class Offsets(Protocol):
         """Drop it from memory: the queue is another's now.
 
         ``cut_off`` says that what its broker was told last may never have arrived.
+        """
+
+    def finished_late(self, queue: MessageQueue, offset: int, after: int) -> bool:
+        """Note that messages from ``offset`` up to ``after`` were finished after ``queue`` was cut
+        off, at ``offset``.
+
+        Returns True where the queue was taken again and went on from ``offset``, which is
+        ``after`` now: they would be read again.
         """
 
     async def persist(
@@ -72,8 +82,19 @@ class _Committed(NamedTuple):
     """The place it is kept at."""
     again_s: float
     """Time of its next commit."""
-    is_answered: bool
-    """Whether the place has confirmed it."""
+    sure_s: float
+    """Time from which the place has it, if the connection still lives then."""
+
+
+class _GivenUp(NamedTuple):
+    """A queue that was given up before its offset was known to be kept."""
+
+    offset: int
+    kept: int
+    """The last offset that its place had for sure: a smaller one is somebody's reset."""
+    place: Hashable
+    until_s: float
+    """Time until which it counts."""
 
 
 @final
@@ -82,22 +103,38 @@ class GroupOffsets:
 
     A queue whose lock ends with the connection to its broker is given up before its last offset
     can be committed, or is known to be. Where the same consumer takes it again soon, it goes on
-    from there.
+    from there; not so where the queue has moved since, for it may have gone on past messages
+    that were read, or where somebody has set the group back.
     """
 
     def __init__(self, commits: Committing) -> None:
         self._commits = commits
         self._offsets: dict[MessageQueue, int] = {}
         self._persisted: dict[MessageQueue, _Committed] = {}
-        self._not_committed: dict[MessageQueue, tuple[int, float]] = {}
-        """Offsets of queues that were given up, and the time until which they count."""
+        self._loaded: dict[MessageQueue, tuple[int, Hashable]] = {}
+        """The offset that was kept of a queue when it was taken, and the place."""
+        self._kept: dict[MessageQueue, int] = {}
+        """Offsets that places have had for sure, since."""
+        self._given_up: dict[MessageQueue, _GivenUp] = {}
+        self._resumed: dict[MessageQueue, int] = {}
+        """Offsets from which queues went on, of those that were given up shortly before."""
 
     async def load(self, queue: MessageQueue) -> int | None:
         stored = await self._commits.committed_offset(queue)
-        offset, until_s = self._not_committed.pop(queue, (0, 0.0))
-        if trio.current_time() >= until_s:
+        place, given_up = self._commits.place(queue), self._given_up.pop(queue, None)
+        kept = -1 if stored is None else stored
+        self._loaded[queue] = kept, place
+        self._kept.pop(queue, None)
+        self._resumed.pop(queue, None)
+        if (
+            given_up is None
+            or trio.current_time() >= given_up.until_s
+            or place != given_up.place
+            or not given_up.kept <= kept <= given_up.offset
+        ):
             return stored
-        return offset if stored is None else max(stored, offset)
+        self._resumed[queue] = given_up.offset
+        return given_up.offset
 
     def get(self, queue: MessageQueue) -> int | None:
         return self._offsets.get(queue)
@@ -106,20 +143,33 @@ class GroupOffsets:
         self._offsets[queue] = offset
 
     def reset(self, queue: MessageQueue, offset: int) -> None:
-        self._not_committed.pop(queue, None)
+        self._given_up.pop(queue, None)
+        self._resumed.pop(queue, None)
         self._offsets[queue] = offset
 
     def forget(self, queue: MessageQueue, *, cut_off: bool = False) -> None:
         offset, persisted = self._offsets.pop(queue, None), self._persisted.pop(queue, None)
+        loaded, place = self._loaded.pop(queue, (-1, self._commits.place(queue)))
+        kept = max(loaded, self._kept.pop(queue, -1))
+        self._resumed.pop(queue, None)
         if offset is None:
             return
-        is_kept = (
-            persisted is not None
-            and persisted.offset == offset
-            and (persisted.is_answered or not cut_off)
-        )
-        if not is_kept:
-            self._not_committed[queue] = offset, trio.current_time() + NOT_COMMITTED_S
+        now_s = trio.current_time()
+        if persisted is not None and persisted.sure_s <= now_s:
+            kept = persisted.offset
+        is_told = persisted is not None and persisted.offset == offset
+        if (cut_off or not is_told) and place == self._commits.place(queue):
+            until_s = now_s + NOT_COMMITTED_S
+            self._given_up[queue] = _GivenUp(offset, kept, place, until_s)
+
+    def finished_late(self, queue: MessageQueue, offset: int, after: int) -> bool:
+        given_up = self._given_up.get(queue)
+        if given_up is not None and given_up.offset == offset:
+            self._given_up[queue] = given_up._replace(offset=after)
+        if self._resumed.get(queue) != offset or self._offsets.get(queue, offset) != offset:
+            return False
+        self._resumed[queue] = self._offsets[queue] = after
+        return True
 
     async def persist(
         self, queues: Iterable[MessageQueue] | None = None, *, wait: bool, again: bool = False
@@ -145,15 +195,19 @@ class GroupOffsets:
         )
 
     async def _commit(self, queue: MessageQueue, offset: int, wait: bool) -> None:
-        again_s = trio.current_time() + AGAIN_S
-        place = self._commits.place(queue)
+        now_s = trio.current_time()
+        again_s, sure_s = now_s + AGAIN_S, now_s + SURE_S
+        place, before = self._commits.place(queue), self._persisted.get(queue)
         try:
             await self._commits.commit_offset(queue, offset, wait=wait)
         except LanemqError as error:
             LOGGER.warning("cannot commit offset %d of %s: %s", offset, queue, error)
         else:
             if queue in self._offsets:
-                self._persisted[queue] = _Committed(offset, place, again_s, wait)
+                if before is not None and before.sure_s <= now_s:
+                    self._kept[queue] = before.offset
+                sure_s = now_s if wait else sure_s
+                self._persisted[queue] = _Committed(offset, place, again_s, sure_s)
 
 
 @final
@@ -195,6 +249,9 @@ class LocalOffsets:
 
     def forget(self, queue: MessageQueue, *, cut_off: bool = False) -> None:
         self._offsets.pop(queue, None)
+
+    def finished_late(self, queue: MessageQueue, offset: int, after: int) -> bool:
+        return False  # nobody locks
 
     async def persist(
         self, queues: Iterable[MessageQueue] | None = None, *, wait: bool, again: bool = False

@@ -171,8 +171,7 @@ def _assemble_ordered(
         commit=core.offsets.update if staged is None else None,
         save=save,
         dead_letter=send_back.dead_letter,
-        # Stages are counted: what is finished late would have to be found among its stage.
-        finished_late=ownership.finished_late if staged is None else None,
+        finished_late=ownership.finished_late,
     )
     pool = WorkerPool(
         nursery,

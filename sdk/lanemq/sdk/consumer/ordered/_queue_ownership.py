@@ -88,15 +88,9 @@ class QueueOwnership(Generic[S]):
         """
         if held.lost_at is None:
             return
-        queue, offset = held.queue, messages[-1].queue_offset + 1
-        membership, offsets = self._core.membership, self._core.offsets
-        again = membership.held.get(queue)
-        if again is None:
-            offsets.update(queue, offset)
-            offsets.forget(queue, cut_off=True)
-        elif again.start_offset == held.lost_at:  # and nothing was handed out meanwhile
-            offsets.update(queue, offset)
-            membership.restart(queue, offset)
+        queue, after = held.queue, messages[-1].queue_offset + 1
+        if self._core.offsets.finished_late(queue, held.lost_at, after):
+            self._core.membership.restart(queue, after)
 
     def _lost(self, queue: MessageQueue) -> None:
         assert self._pool is not None, "serve comes first"
@@ -108,8 +102,7 @@ class QueueOwnership(Generic[S]):
             held = self._departures.get(queue)
         if held is None:
             return
-        offset = self._core.offsets.get(queue)
-        held.lost_at = held.start_offset if offset is None else offset
+        held.lost_at = self._core.offsets.get(queue)
         held.drop()
         self._core.offsets.forget(queue, cut_off=True)
         if self._on_lock_loss is LockLoss.CANCEL:

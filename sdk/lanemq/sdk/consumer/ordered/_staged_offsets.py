@@ -168,6 +168,10 @@ class StagedOffsets:
         self._saving.pop(queue, None)
         self._again_s.pop(queue, None)
 
+    def finished_late(self, queue: MessageQueue, offset: int, after: int) -> bool:
+        """Return False: what is finished late would have to be found among its stage."""
+        return False
+
     async def persist(
         self, queues: Iterable[MessageQueue] | None = None, *, wait: bool, again: bool = False
     ) -> None:

@@ -30,8 +30,7 @@ class OrderedCompletion:
 
     ``commit`` takes what offset is reached, ``save`` makes the record of a queue last at once,
     and ``dead_letter`` puts a message with the dead letters; both say whether they could.
-    ``finished_late`` is told of messages whose queue was dropped before they were finished, where
-    they are all that was handed out of it.
+    ``finished_late`` is told of messages whose queue was dropped before they were finished.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class OrderedCompletion:
         commit: Callable[[MessageQueue, int], None] | None,
         save: Callable[[MessageQueue], Awaitable[bool]],
         dead_letter: Callable[[ReceivedMessage], Awaitable[bool]],
-        finished_late: Callable[[HeldQueue, Sequence[ReceivedMessage]], None] | None,
+        finished_late: Callable[[HeldQueue, Sequence[ReceivedMessage]], None],
     ) -> None:
         self._nursery = nursery
         self._listener = listener
@@ -60,7 +59,7 @@ class OrderedCompletion:
             LOGGER.info(
                 "%s is no longer this consumer's; %s may come again", consumer.held.queue, batch
             )
-            if is_success and self._finished_late is not None:
+            if is_success:
                 self._finished_late(consumer.held, batch.messages)
         elif is_success:
             self._finish(consumer, batch)

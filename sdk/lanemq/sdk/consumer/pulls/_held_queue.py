@@ -21,9 +21,9 @@ class HeldQueue:
 
     def __init__(self, queue: MessageQueue, offset: int) -> None:
         self.queue = queue
-        self.start_offset = offset
         self.lost_at: int | None = None
-        """The group's offset when the lock of the queue was lost; None while it is not."""
+        """The group's offset when the lock of the queue was lost; None while it is not, and where
+        nothing was finished before."""
         self.messages: ProcessQueue[ReceivedMessage] = ProcessQueue(offset)
         self.scope = trio.CancelScope()
         self.broker_id = MASTER_ID  # where the broker wants the next pull
