@@ -13,6 +13,7 @@ import trio
 
 from lanemq.proxy.broker import BrokerConfig
 from lanemq.proxy.broker.kv._fetching import StateFetcher
+from lanemq.proxy.broker.kv._takeovers import Takeovers
 from lanemq.proxy.logical.rules import TopicMapping, swept
 from lanemq.proxy.nameserver import NameServerConfig, open_nameserver
 from lanemq.proxy.process import RunningBroker, open_broker
@@ -607,3 +608,137 @@ async def test_a_namespace_of_before_gets_a_logical_queue(tmp_path: Path) -> Non
 async def _is_there(there: Cluster, name: str, namespace: str) -> bool:
     answer = await there.ask(name, RequestCode.KV_STATUS, KvStatus(namespace=namespace))
     return answer.code == 0 and decode_answer(answer.body, list[NamespaceStatus])[0].is_open
+
+
+async def test_a_partition_that_waits_for_its_broker_before_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = trio.Event()
+    real = StateFetcher._rows
+
+    async def rows(self: StateFetcher, name: str, *given: Any) -> StateRows:  # noqa: ANN401
+        if name == "jobs":
+            await goes_on.wait()
+        return await real(self, name, *given)
+
+    monkeypatch.setattr(StateFetcher, "_rows", rows)
+    async with cluster(tmp_path, "a", "b") as there:
+        for partition in (0, 2):
+            await there.put("a", partition, b"k", b"v")
+        await there.admin.migrate_logical_queue(TOPIC, 0, "b")
+        await there.move(2, "b")
+        assert not await there.is_open("b", 0)
+        goes_on.set()
+        await until(lambda: there.is_open("b", 0))
+
+
+async def test_a_broker_that_answers_late_whether_it_has_a_partition_ends_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, goes_on = trio.Event(), trio.Event()
+    real = StateFetcher.is_open_at
+
+    async def is_open_at(self: StateFetcher, name: str, *given: Any) -> bool:  # noqa: ANN401
+        if name == "jobs" and not asked.is_set():
+            asked.set()
+            await goes_on.wait()
+        return await real(self, name, *given)
+
+    monkeypatch.setattr(StateFetcher, "is_open_at", is_open_at)
+    async with cluster(tmp_path, "a", "b") as there:
+        for partition in (0, 2):
+            await there.put("a", partition, b"k", b"v")
+            await there.move(partition, "b")
+        await asked.wait()
+        kv = there.broker("a").broker.context.store.kv
+        assert kv is not None
+        async with kv.kept.copying("jobs@2"):  # it comes back meanwhile
+            goes_on.set()
+            await until(lambda: _lacks(there, "a", 0))
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+async def test_a_migration_that_was_called_off_leaves_a_log_to_make_the_state_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_moved: bool
+) -> None:
+    """It leaves two segments in the queue; the state was never written down."""
+    goes_on = trio.Event()
+    real = StateFetcher._rows
+
+    async def rows(self: StateFetcher, *given: Any) -> StateRows:  # noqa: ANN401 - as it is called
+        await goes_on.wait()
+        return await real(self, *given)
+
+    async with cluster(tmp_path, "a", "b") as there:
+        await there.put("a", 0, b"k", b"1")
+        addresses = {name: str(there.broker(name).address) for name in ("a", "b")}
+        target = await there.admin.create_queue(addresses["b"], TOPIC, 0, SegmentState.WRITE_ONLY)
+        chains = await there.admin.logical_queues(addresses["a"], TOPIC)
+        assert chains is not None
+        chain = chains.get(0)
+        assert chain is not None
+        assert chain.normal is not None
+        await there.admin.prepare_migration(addresses["a"], chain.normal, target)
+        await there.admin.abort_migration(TOPIC, 0)
+        await until(lambda: there.is_open("a", 0))
+        await there.put("a", 0, b"k", b"2")
+        was = (await there.statuses("a"))[0]
+        if is_moved:
+            monkeypatch.setattr(StateFetcher, "_rows", rows)
+            await there.admin.migrate_logical_queue(TOPIC, 0, "b")
+        await there.stop("a")
+        shutil.rmtree(tmp_path / "a" / "kv")
+        await there.start("a")
+        goes_on.set()
+        name = "b" if is_moved else "a"
+        await until(lambda: there.is_open(name, 0))
+        assert (await there.statuses(name))[0].state_hash == was.state_hash
+
+
+async def test_going_past_keeps_rows_of_before_until_a_clear(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing(self: Takeovers) -> None:
+        """As if the broker had been down from the hand-over on."""
+
+    monkeypatch.setattr(Takeovers, "_settle", nothing)
+    async with cluster(tmp_path, "a", "b") as there:
+        for number in range(50):
+            await there.put("a", 0, b"k%d" % number, b"v")
+        await there.move(0, "b")
+        await there.stop("b")
+        await there.admin.migrate_logical_queue(TOPIC, 0, "a", force_delta=60, source_is_gone=True)
+        await until(lambda: _has_lost(there, "a", 0))
+        assert (await there.statuses("a"))[0].entries == 50
+        await there.stop("a")
+        await there.start("a")
+        await until(lambda: _has_lost(there, "a", 0))
+        assert (await there.statuses("a"))[0].entries == 50
+
+
+async def test_operations_that_were_gone_past_are_not_done_again(tmp_path: Path) -> None:
+    """Done last, they would undo what was done since."""
+    quick: dict[str, Any] = {"logical_queue_reconcile_interval": 500}
+    async with cluster(tmp_path, "a", "b", **quick) as there:
+        for number in range(6):
+            await there.put("a", 0, b"k", b"old%d" % number)
+        await there.stop("a")
+        await there.admin.migrate_logical_queue(TOPIC, 0, "b", force_delta=4, source_is_gone=True)
+        await until(lambda: _has_lost(there, "b", 0))
+        header = KvWrite(op_type=OpType.CLEAR, namespace="jobs", partition=0, partitions=PARTITIONS)
+        assert (await there.ask("b", RequestCode.KV_WRITE, header)).code == 0
+        await there.put("b", 0, b"k", b"new")
+        await there.start("a", **quick)
+        address = str(there.broker("a").address)
+        counters = there.broker("a").broker.context.logical.counters
+
+        async def is_told() -> bool:
+            return any("operations on keys" in alarm for alarm in counters.alarms.values())
+
+        await until(is_told)
+        assert await there.admin.append_superseded(address) == 0
+        with pytest.raises(RefusedByBroker, match="operations on keys are not done again"):
+            await there.admin.append_superseded(address, topic=TOPIC)
+        entry = await there.get("b", 0, b"k")
+        assert entry is not None
+        assert (entry.value, entry.version) == (b"new", 1)

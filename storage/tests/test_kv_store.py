@@ -24,9 +24,12 @@ from lanemq.storage import (
 from lanemq.storage._config import KvEngine
 from lanemq.storage._errors import StoreError
 from lanemq.storage.cli import store as store_command
+from lanemq.storage.kv import KvMeta
+from lanemq.storage.kv._copy import read_rows
 from lanemq.storage.kv._log import operation_properties
 from lanemq.storage.kv._outcomes import Outcome, Status
 from lanemq.storage.kv._reads import read_entry, read_page
+from lanemq.storage.kv._state import State
 from lanemq.storage.tools import verify_kv
 from lanemq.testkit.storage.disk import Crash, SimulatedFiles
 from lanemq.testkit.storage.stages import copy_store
@@ -483,3 +486,22 @@ class _Unreadable:
 
     def get(self, key: bytes) -> bytes | None:
         raise OSError(5, "Input/output error")
+
+
+async def test_a_copy_never_names_the_queue_that_another_broker_had(tmp_path: Path) -> None:
+    """Here it may be another partition's, which a crash before the next row would give it up to."""
+    async with open_store(real_config(tmp_path)) as store:
+        assert store.kv is not None
+        for key in (b"a", b"b"):
+            await put(store, key, b"1")
+        source = store.kv.states["default"]
+        rows = read_rows(source, None)
+        place = KvMeta(partition=1, queue_id=7, shift=30, first=source.meta.next)
+        async with store.kv.kept.copying("copy") as copy:
+            copy.put(rows.rows)
+            copy.finish(place)
+        engine = store.kv.kept.engine
+        assert engine is not None
+        meta = State(engine.table("copy")).meta
+        assert (meta.queue_id, meta.shift, meta.first) == (7, 30, source.meta.next)
+        assert meta.entry_sum == source.meta.entry_sum

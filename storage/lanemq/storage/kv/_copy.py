@@ -12,7 +12,7 @@ from lanemq.wire import RemoteProtocolError
 from lanemq.wire.kv import StateRows
 
 from ._engine import Table, Unfinished
-from ._rows import ENTRY, HASH_MASK, META, SESSION, Meta, decode_meta
+from ._rows import ENTRY, HASH_MASK, META, SESSION, Meta, decode_meta, encode_row
 from ._state import State
 from ._sums import row_hash
 
@@ -52,7 +52,6 @@ class StateCopy:
         """Empty the rows. Raises ``OSError``."""
         self._table = table
         self._meta: Meta | None = None
-        self._row = b""
         self._sums = dict.fromkeys((ENTRY, SESSION + b"\0", SESSION + b"\1"), 0)
         table.write([(ALL_BEGIN, ALL_END)], {})
 
@@ -61,7 +60,7 @@ class StateCopy:
         kept: dict[bytes, bytes | None] = {}
         for key, row in rows:
             if key == META:
-                self._row, self._meta = row, _meta(row)
+                self._meta = _meta(row)
                 continue
             kept[key] = row
             if key.startswith(ENTRY):
@@ -71,17 +70,22 @@ class StateCopy:
         if kept:
             self._table.write([], kept)
 
-    def finish(self, position: int) -> None:
-        """Make it a state. Raises ``OSError``, and ``RemoteProtocolError`` where the rows are not
-        those of the position, or not those that its hash was made of."""
-        meta = self._meta
+    def finish(self, place: Meta) -> None:
+        """Make it a state, whose records come from the queue that ``place`` names.
+
+        Never does a row name the queue that the other broker had: here it may be another
+        partition's. Raises ``OSError``, and ``RemoteProtocolError`` where the rows are not those
+        of the first record there, or not those that the state's hash was made of.
+        """
+        meta, position = self._meta, place.first
         if meta is None or meta.next != position:
             raise RemoteProtocolError(f"the rows are not those of a state at record {position}")
         kept = [meta.entry_sum, *meta.session_sums]
         for total, expected in zip(self._sums.values(), kept, strict=True):
             if total & HASH_MASK != int.from_bytes(expected, "big"):
                 raise RemoteProtocolError("the rows are not those that the state's hash says")
-        self._table.write([], {META: self._row})
+        meta.queue_id, meta.shift, meta.first = place.queue_id, place.shift, position
+        self._table.write([], {META: encode_row(meta)})
 
 
 def _meta(row: bytes) -> Meta:

@@ -151,14 +151,14 @@ class KeptStates:
             self.engine = engine
         return await in_thread(self.engine.table, name)
 
-    def follow(self, name: str, meta: Meta) -> None:
+    def follow(self, name: str, meta: Meta, *, lost_at: int | None = None) -> None:
         """Have a state follow the queue that ``meta`` names, from the record that it needs next.
 
         What is in that queue already waits for ``catch_up``. A state that needs records from
-        before is lost. Raises ``OSError``.
+        before is lost; ``lost_at`` says that it is, and where its log goes on. Raises ``OSError``.
         """
         state = self.states[name]
-        state.follow(meta)
+        state.follow(meta, lost_at=lost_at)
         self._follow(name, state)
 
     def release(self, name: str) -> None:
@@ -194,11 +194,8 @@ class KeptStates:
 
         Raises ``OSError``, and ``RemoteProtocolError`` for a copy that is not what it should be.
         """
-        copy.finish(meta.first)
-        table = await self._table(name)
-        copied = State(table).meta
-        meta.partition, meta.partitions = copied.partition, copied.partitions
-        return self._add(name, table, meta)
+        copy.finish(meta)
+        return self._add(name, await self._table(name))
 
     def drop(self, name: str) -> None:
         """Remove the state of a partition that another broker has. Raises ``OSError``."""

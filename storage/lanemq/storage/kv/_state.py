@@ -90,10 +90,12 @@ class State:
             sums[now] = moved(sums[now], changes)
             self.meta.session_sums = (sums[0], sums[1])
 
-    def follow(self, meta: Meta) -> None:
+    def follow(self, meta: Meta, *, lost_at: int | None = None) -> None:
         """Take over which partition this is, and which queue has its records.
 
-        Raises ``OSError``; then the state is as before.
+        ``lost_at`` is the position up to which records are gone that the state would need: it is
+        lost then. The rows stay until a clear, unserved. Raises ``OSError``; then the state is as
+        before.
         """
         self.meta.partition, self.meta.partitions = meta.partition, meta.partitions
         self.meta.queue_id, self.meta.shift, self.meta.first = (
@@ -101,15 +103,9 @@ class State:
             meta.shift,
             meta.first,
         )
-        self.write()
-
-    def go_on_lost(self, position: int) -> None:
-        """Note that records up to ``position`` are gone. The rows stay until a clear, unserved.
-
-        Raises ``OSError``.
-        """
-        self.meta.lost = True
-        self.meta.next = self.meta.changes_from = position
+        if lost_at is not None:
+            self.meta.lost = True
+            self.meta.next = self.meta.changes_from = lost_at
         self.write()
 
     def freeze(self) -> Frozen:

@@ -109,10 +109,10 @@ class StateFetcher:
         answer = await self._ask(before, RequestCode.KV_STATE, header.to_fields())
         return decode_answer(answer.body, StateRows)
 
-    async def is_open_at(self, name: str, end: Segment) -> bool:
-        """Return whether a partition takes reads and writes at the end of its log."""
+    async def is_open_at(self, name: str, end: Segment, partitions: int) -> bool:
+        """Return whether a partition, one of so many, takes reads and writes at the end of its
+        log."""
         namespace, partition = parse_partition(name)
-        partitions = self._states.states[name].meta.partitions
         header = KvStatus(namespace=namespace, partition=partition, partitions=partitions)
         try:
             answer = await self._ask(end, RequestCode.KV_STATUS, header.to_fields())

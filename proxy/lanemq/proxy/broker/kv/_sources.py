@@ -1,6 +1,6 @@
 """The brokers that may have the state with which a part of a log begins."""
 
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from lanemq.wire.logical import Segment
 
@@ -28,3 +28,28 @@ def state_sources(mapping: TopicMapping, end: Segment) -> list[Segment]:
         if segment.is_forced:
             break
     return list(found.values())
+
+
+def beginning(mapping: TopicMapping, last: Segment) -> Segment | None:
+    """Return the segment with which a log began whose last part is ``last``, all in one queue.
+
+    A migration that was called off leaves more than one segment in a queue. None where a part of
+    the log was elsewhere.
+    """
+    shift = last.delta - last.offset_delta
+    before = [
+        segment
+        for segment in mapping.of_queue(last.queue_id)
+        if segment is not last
+        and segment.is_sealed
+        and segment.logical_index == last.logical_index
+        and segment.delta >= 0
+        and segment.next_delta <= last.delta
+        and segment.delta - segment.offset_delta == shift
+    ]
+    run, position = [*sorted(before, key=attrgetter("delta", "next_delta")), last], 0
+    for segment in run:
+        if segment.delta != position or segment.is_forced:
+            return None
+        position = segment.next_delta
+    return run[0]

@@ -23,7 +23,7 @@ from .._peers import Peers
 from ._fetching import StateFetcher
 from ._partitions import Partitions
 from ._queues import PartitionQueues
-from ._sources import state_sources
+from ._sources import beginning, state_sources
 
 LOGGER: Final = logging.getLogger("lanemq.proxy.kv")
 LOOK_S: Final = 0.1
@@ -56,35 +56,48 @@ class Takeovers:
         self._queues = queues
         self._states = states
         self._wake = wake
-        self._topics = {topic for topic in logical.mappings if topic.startswith(KV_PREFIX)}
-        """Topics of namespaces to look at."""
+        self._waiting: set[tuple[str, int]] = set()
+        """Topics of namespaces, with the partitions of each to look at."""
+        self._busy: set[tuple[str, int]] = set()
+        """Those that are being looked at."""
         self._news = trio.Event()
         self._at_once = trio.CapacityLimiter(AT_ONCE_MAX)
 
     def changed(self, topic: str) -> None:
         """Note that a topic's logical queues have changed."""
-        if topic.startswith(KV_PREFIX):
-            self._topics.add(topic)
+        mapping = self._logical.mappings.get(topic)
+        if topic.startswith(KV_PREFIX) and mapping is not None:
+            self._waiting.update((topic, index) for index in mapping.chains)
             self._news.set()
 
     async def run(self) -> None:
-        """Follow the logical queues of all namespaces, until cancelled."""
+        """Follow the logical queues of all namespaces, until cancelled.
+
+        A partition that has to wait, for a broker that does not answer, holds up no other.
+        """
         await self._map_first()
+        for topic in list(self._logical.mappings):
+            self.changed(topic)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._settle_for_ever)
             while True:
                 self._news = trio.Event()
-                await self.look()
-                with trio.move_on_after(LOOK_S if self._topics else SETTLE_S):
+                for place in sorted(self._waiting - self._busy):
+                    self._busy.add(place)
+                    nursery.start_soon(self._look, *place)
+                with trio.move_on_after(LOOK_S if self._waiting else SETTLE_S):
                     await self._news.wait()
 
-    async def look(self) -> None:
-        """Take over what has come, and let go of what is elsewhere, as far as that is possible."""
-        for topic in sorted(self._topics):
-            mapping = self._logical.mappings.get(topic)
-            is_done = mapping is None or await self._follow(topic, mapping)
-            if is_done and self._logical.mappings.get(topic) is mapping:
-                self._topics.discard(topic)
+    async def _look(self, topic: str, index: int) -> None:
+        """Take over a partition that has come, or let go of one that is elsewhere, as far as that
+        is possible."""
+        mapping = self._logical.mappings.get(topic)
+        is_done = True
+        if mapping is not None and index in mapping.chains:
+            is_done = await self._follow(mapping, index)
+        if is_done and self._logical.mappings.get(topic) is mapping:
+            self._waiting.discard((topic, index))
+        self._busy.discard((topic, index))
 
     def why_it_stays(self, topic: str, index: int) -> str:
         """Return the reason why a partition cannot go on elsewhere yet; empty where it can."""
@@ -106,16 +119,8 @@ class Takeovers:
                 except Refused as error:
                     LOGGER.warning("%s has no logical queue yet: %s", topic, error.remark)
 
-    async def _follow(self, topic: str, mapping: TopicMapping) -> bool:
-        """Follow one namespace; returns whether nothing is left to do."""
-        left: set[int] = set()
-        async with trio.open_nursery() as nursery:
-            for index in mapping.chains:
-                nursery.start_soon(self._follow_one, mapping, index, left)
-        return not left
-
-    async def _follow_one(self, mapping: TopicMapping, index: int, left: set[int]) -> None:
-        """Follow one partition; it is added to ``left`` where something is left to do."""
+    async def _follow(self, mapping: TopicMapping, index: int) -> bool:
+        """Follow one partition; returns whether nothing is left to do."""
         name = partition_name(kv_namespace(mapping.topic) or "", index)
         end = mapping.chain(index).normal
         async with self._at_once:
@@ -125,16 +130,16 @@ class Takeovers:
                 elif end.broker_name == self._broker_name:
                     await self._come(name, mapping, end)
                 elif not self._leave(name, mapping, end):
-                    left.add(index)
+                    return False
             except (OSError, StoreError, Refused, RemoteProtocolError) as error:
                 self._note(name, error.remark if isinstance(error, Refused) else str(error))
-                left.add(index)
+                return False
             except Exception:  # a fault of ours costs this partition alone, and is tried again
                 LOGGER.exception("partition %s cannot be followed", name)
                 self._note(name, "the server failed; its log says why")
-                left.add(index)
-            else:
-                self._partitions.waits_for.pop(name, None)
+                return False
+        self._partitions.waits_for.pop(name, None)
+        return True
 
     def _note(self, name: str, why: str) -> None:
         if self._partitions.waits_for.get(name) != why:
@@ -158,8 +163,8 @@ class Takeovers:
         sources = state_sources(mapping, end)
         if end.is_forced:
             await self._lose(name, end, meta)
-        elif not end.delta and self._logical.end_offset(end.topic, end.queue_id) > end.offset_delta:
-            await self._make_again(name, end)
+        elif (whole := self._whole_log(mapping, end)) is not None:
+            await self._make_again(name, whole)
         elif sources or end.delta:
             await self._bring(name, sources, meta)
         # Else nothing was ever written, and what makes it comes again.
@@ -191,12 +196,23 @@ class Takeovers:
                 return
         raise why
 
-    async def _make_again(self, name: str, end: Segment) -> None:
-        """Make a state of the log that is here from its beginning."""
+    def _whole_log(self, mapping: TopicMapping, end: Segment) -> Segment | None:
+        """Return the segment with which a log that is open here began, in the same queue.
+
+        None where others have a part of it, or nothing was written.
+        """
+        first = beginning(mapping, end)
+        if first is None:
+            return None
+        has_any = self._logical.end_offset(end.topic, end.queue_id) > first.offset_delta
+        return first if has_any else None
+
+    async def _make_again(self, name: str, first: Segment) -> None:
+        """Make a state of the log that is here from its beginning, ``first``."""
         LOGGER.warning("partition %s is made anew from its log", name)
         if name in self._states.states:
             self._states.kept.drop(name)
-        await self._make_of(name, end)
+        await self._make_of(name, first)
 
     async def _lose(self, name: str, end: Segment, meta: KvMeta) -> None:
         """Note that a partition was gone past: what it had is at a broker that is gone.
@@ -213,7 +229,9 @@ class Takeovers:
         state = self._states.states.get(name)
         _, meta.partition = parse_partition(name)
         meta.partitions = state.meta.partitions if state is not None else 0
-        (await self._states.make(name, meta)).go_on_lost(end.delta)
+        if state is None:
+            state = await self._states.make(name, meta)
+        self._states.kept.follow(name, meta, lost_at=end.delta)
 
     # Leaving
 
@@ -244,10 +262,13 @@ class Takeovers:
         if end is None or end.broker_name == self._broker_name:
             return None
         for segment in mapping.chain(partition):
-            is_all = not segment.delta and segment.next_delta == position and segment.count
-            if is_all and self._is_last(mapping, segment):
+            is_end = segment.next_delta == position and segment.count
+            if not is_end or not self._is_last(mapping, segment):
+                continue
+            first = beginning(mapping, segment)
+            if first is not None:
                 LOGGER.warning("partition %s is made anew from its log, to be moved", name)
-                await self._make_of(name, segment)
+                await self._make_of(name, first)
                 self.changed(segment.topic)  # it goes again once it is elsewhere
         return self._states.states.get(name)
 
@@ -278,7 +299,7 @@ class Takeovers:
             if state.meta.queue_id != NO_QUEUE or end is None:
                 continue
             if end.broker_name == self._broker_name or not await self._fetcher.is_open_at(
-                name, end
+                name, end, state.meta.partitions
             ):
                 continue
             if self._states.states.get(name) is state and state.meta.queue_id == NO_QUEUE:

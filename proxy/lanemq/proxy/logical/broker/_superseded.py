@@ -14,6 +14,7 @@ from lanemq.storage import ConfigInvalid, NewMessage, Store, disk_problem
 from lanemq.wire import PullSysFlag, RemoteProtocolError, RequestCode
 from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import GetMaxOffset, PullMessage
+from lanemq.wire.kv import kv_namespace
 from lanemq.wire.logical import (
     AppendSuperseded,
     AppendSupersededResult,
@@ -112,6 +113,14 @@ class SupersededMessages:
         if not entry.count:
             counters.alarms.pop(segment.key, None)
             return
+        if kv_namespace(segment.topic) is not None:
+            self._logical.alarm(
+                segment,
+                f"{entry.count} operations on keys from {entry.done} on are in no log: "
+                f"{segment.topic} went on without them. They are not done again, for others have "
+                "been done since: put anew what is missed",
+            )
+            return
         self._logical.alarm(
             segment,
             f"{entry.count} messages from {entry.done} on are in no logical queue: their offsets "
@@ -123,12 +132,17 @@ class SupersededMessages:
     async def append(self, topic: str | None) -> int:
         """Append the waiting messages of one topic or of all; returns how many that were.
 
+        Operations on keys are left out: done last, they would undo what was done since.
+
         Raises ``Refused`` where one cannot be appended; the same again goes on from there.
         """
+        if topic is not None and kv_namespace(topic) is not None:
+            raise refusal(f"operations on keys are not done again, so none of {topic} is appended")
         total = 0
         async with self._appending:
             for entry in list(self._entries.values()):
-                if entry.count and topic in (None, entry.segment.topic):
+                of_keys = kv_namespace(entry.segment.topic) is not None
+                if entry.count and not of_keys and topic in (None, entry.segment.topic):
                     total += await self._append(entry)
         return total
 
