@@ -1,5 +1,6 @@
 """Partitions of a namespace: each at the broker that its log ends at, with its state."""
 
+import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -542,6 +543,16 @@ def test_the_broker_before_is_remembered_until_its_state_has_come() -> None:
     assert swept(TopicMapping("T", "b", other), {}, before_ms=1) == [other[0].key]
 
 
+def test_a_source_that_was_gone_past_is_remembered_though_it_was_empty() -> None:
+    """A destination that starts again has to tell it."""
+    source = Segment(MessageQueue("T", "a", 0), 0, 0, broker_address="a:1").sealed(0)
+    end = Segment(MessageQueue("T", "b", 0), 0, 0, broker_address="b:1")
+    assert source.state is SegmentState.EXPIRED
+    assert swept(TopicMapping("T", "b", [source, end]), {}, before_ms=1) == [source.key]
+    forced = replace(end, is_forced=True)
+    assert swept(TopicMapping("T", "b", [source, forced]), {}, before_ms=1) == []
+
+
 async def test_partitions_neither_come_nor_go_by_other_tools(tmp_path: Path) -> None:
     async with cluster(tmp_path, "a") as there:
         address = str(there.broker("a").address)
@@ -742,3 +753,55 @@ async def test_operations_that_were_gone_past_are_not_done_again(tmp_path: Path)
         entry = await there.get("b", 0, b"k")
         assert entry is not None
         assert (entry.value, entry.version) == (b"new", 1)
+
+
+async def test_a_partition_that_comes_home_to_a_log_whose_beginning_is_gone_brings_its_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes into the queue of before, and nothing was written where it has been."""
+    async with cluster(tmp_path, "a", "b") as there:
+        await there.put("a", 0, b"k", b"precious")
+        await there.move(0, "b")
+        await until(lambda: _lacks(there, "a", 0))
+        for number in range(8):  # the log of the broker grows
+            await there.put("a", 2, b"big%d" % number, b"x" * 500_000)
+        store = there.broker("a").broker.context.store
+        assert store.kv is not None
+        await store.kv.flush()
+        for path in sorted((tmp_path / "a" / "commitlog").iterdir())[:-1]:
+            os.utime(path, (1, 1))
+        for _ in range(3):
+            await store.clean()
+        begin, end = store.bounds(TOPIC, 0)
+        assert begin == end > 0
+        await there.move(0, "a")
+        entry = await there.get("a", 0, b"k")
+        assert entry is not None
+        assert entry.value == b"precious"
+
+
+async def test_a_fault_costs_a_partition_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that is under way begins anew after it."""
+    goes_on, has_failed = trio.Event(), trio.Event()
+    real_rows, real_settle = StateFetcher._rows, Takeovers._settle
+
+    async def rows(self: StateFetcher, *given: Any) -> StateRows:  # noqa: ANN401 - as it is called
+        if not has_failed.is_set():
+            goes_on.set()
+            await trio.sleep_forever()
+        return await real_rows(self, *given)
+
+    async def settle(self: Takeovers) -> None:
+        if self._broker_name == "b" and goes_on.is_set() and not has_failed.is_set():
+            has_failed.set()
+            raise RuntimeError("any fault")
+        await real_settle(self)
+
+    monkeypatch.setattr(StateFetcher, "_rows", rows)
+    monkeypatch.setattr(Takeovers, "_settle", settle)
+    async with cluster(tmp_path, "a", "b") as there:
+        await there.put("a", 0, b"k", b"v")
+        await there.move(0, "b")
+        assert has_failed.is_set()

@@ -182,6 +182,20 @@ def test_a_copy_only_moves_on() -> None:
     assert merged(known, LogicalQueues.of([segment(end=99, state=EXPIRED)])) == known
 
 
+@pytest.mark.parametrize("delta", [0, 7])
+def test_a_source_that_was_gone_past_is_not_opened_again_by_the_word_of_who_did_it(
+    delta: int,
+) -> None:
+    """A tool tells everybody of the source as it found it, which may have been empty."""
+    source = segment("b")
+    waiting = mapping(segment(state=WRITE_ONLY, delta=-1))
+    target = segment(delta=delta)
+    known, opened = committed(waiting, source, target, known_end=0, is_forced=True)
+    assert notified(known, Move(source, opened)).chain(0).normal == opened
+    other = mapping(source, segment("c", delta=0, state=EXPIRED, end=0), broker="c")
+    assert notified(other, Move(source, opened)).chain(0).normal == opened
+
+
 @given(end=st.integers(0, 50), begins=st.lists(st.integers(0, 80), max_size=3))
 def test_a19_what_was_superseded_ends_where_others_begin(end: int, begins: list[int]) -> None:
     own = segment(delta=20, begin=5)

@@ -51,6 +51,7 @@ async def offsets(calls: FakeCalls) -> GroupOffsets:
 
 async def test_the_same_consumer_goes_on_behind_what_it_handled(offsets: GroupOffsets) -> None:
     assert await offsets.load(QUEUE) == 20
+    offsets.forget(QUEUE)
     assert await offsets.load(QUEUE) == 10
 
 
@@ -133,8 +134,8 @@ async def test_a_queue_that_moves_meanwhile_goes_on_at_the_group_s_offset(
     offsets.forget(QUEUE, cut_off=True)
     calls.kept_at = "c"
     assert await offsets.load(QUEUE) == 10
-    assert not offsets.finished_late(QUEUE, 20, 21)
-    assert not offsets.finished_late(QUEUE, 10, 21)
+    assert not offsets.finished_late(QUEUE, 20, 21, is_held=True)
+    assert not offsets.finished_late(QUEUE, 10, 21, is_held=True)
 
 
 async def test_what_is_finished_late_counts_before_and_after_the_queue_is_taken_again(
@@ -144,14 +145,24 @@ async def test_what_is_finished_late_counts_before_and_after_the_queue_is_taken_
     assert await offsets.load(QUEUE) == 10
     offsets.update(QUEUE, 20)
     offsets.forget(QUEUE, cut_off=True)
-    assert not offsets.finished_late(QUEUE, 20, 21)  # nothing has to be read anew
+    assert not offsets.finished_late(QUEUE, 20, 21, is_held=False)  # nothing has to be read anew
     assert await offsets.load(QUEUE) == 21
-    assert offsets.finished_late(QUEUE, 21, 23)
+    assert not offsets.finished_late(QUEUE, 21, 22, is_held=False)  # it was not taken after all
+    assert offsets.get(QUEUE) is None
+    assert await offsets.load(QUEUE) == 22
+    offsets.forget(QUEUE, cut_off=True)  # before anything was read
+    assert await offsets.load(QUEUE) == 22
+    assert offsets.finished_late(QUEUE, 22, 23, is_held=True)
     assert offsets.get(QUEUE) == 23
-    assert not offsets.finished_late(QUEUE, 21, 22)
+    assert not offsets.finished_late(QUEUE, 22, 24, is_held=True)
     assert offsets.get(QUEUE) == 23
     offsets.reset(QUEUE, 3)
-    assert not offsets.finished_late(QUEUE, 23, 24)
+    assert not offsets.finished_late(QUEUE, 23, 24, is_held=True)
+
+
+async def test_an_operator_s_word_ends_what_is_remembered(offsets: GroupOffsets) -> None:
+    offsets.forget(QUEUE)  # as a consumer does for queues that it does not hold
+    assert await offsets.load(QUEUE) == 10
 
 
 async def test_a_reset_counts_more(offsets: GroupOffsets) -> None:

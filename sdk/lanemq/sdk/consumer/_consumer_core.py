@@ -200,9 +200,13 @@ class ConsumerCore:
     async def reset(self, offsets: dict[MessageQueue, int], topic: str) -> None:
         """Go on from given offsets, as an operator asked for; queues of others are left out."""
         for queue, offset in offsets.items():
-            if queue.topic == topic and queue in self.membership.held:
+            if queue.topic != topic:
+                continue
+            if queue in self.membership.held:
                 LOGGER.info("%s: reset to offset %d", queue, offset)
                 await self.membership.correct(queue, offset, reset=True)
+            else:
+                self.offsets.forget(queue)  # it may be remembered for when it is taken again
 
     async def persist_loop(self) -> None:
         """Report progress every ``offset_persist_interval_s``."""

@@ -47,12 +47,12 @@ class Offsets(Protocol):
         ``cut_off`` says that what its broker was told last may never have arrived.
         """
 
-    def finished_late(self, queue: MessageQueue, offset: int, after: int) -> bool:
+    def finished_late(self, queue: MessageQueue, offset: int, after: int, *, is_held: bool) -> bool:
         """Note that messages from ``offset`` up to ``after`` were finished after ``queue`` was cut
         off, at ``offset``.
 
-        Returns True where the queue was taken again and went on from ``offset``, which is
-        ``after`` now: they would be read again.
+        Returns True where the queue is held again and went on from ``offset``, which is ``after``
+        now: they would be read again.
         """
 
     async def persist(
@@ -121,7 +121,7 @@ class GroupOffsets:
 
     async def load(self, queue: MessageQueue) -> int | None:
         stored = await self._commits.committed_offset(queue)
-        place, given_up = self._commits.place(queue), self._given_up.pop(queue, None)
+        place, given_up = self._commits.place(queue), self._given_up.get(queue)
         kept = -1 if stored is None else stored
         self._loaded[queue] = kept, place
         self._kept.pop(queue, None)
@@ -151,7 +151,10 @@ class GroupOffsets:
         offset, persisted = self._offsets.pop(queue, None), self._persisted.pop(queue, None)
         loaded, place = self._loaded.pop(queue, (-1, self._commits.place(queue)))
         kept = max(loaded, self._kept.pop(queue, -1))
-        self._resumed.pop(queue, None)
+        was_resumed = self._resumed.pop(queue, None) is not None
+        if offset is None and was_resumed and cut_off:
+            return  # nothing was read since it was cut off before
+        self._given_up.pop(queue, None)
         if offset is None:
             return
         now_s = trio.current_time()
@@ -162,11 +165,12 @@ class GroupOffsets:
             until_s = now_s + NOT_COMMITTED_S
             self._given_up[queue] = _GivenUp(offset, kept, place, until_s)
 
-    def finished_late(self, queue: MessageQueue, offset: int, after: int) -> bool:
+    def finished_late(self, queue: MessageQueue, offset: int, after: int, *, is_held: bool) -> bool:
         given_up = self._given_up.get(queue)
         if given_up is not None and given_up.offset == offset:
             self._given_up[queue] = given_up._replace(offset=after)
-        if self._resumed.get(queue) != offset or self._offsets.get(queue, offset) != offset:
+        has_resumed = is_held and self._resumed.get(queue) == offset
+        if not has_resumed or self._offsets.get(queue, offset) != offset:
             return False
         self._resumed[queue] = self._offsets[queue] = after
         return True
@@ -250,7 +254,7 @@ class LocalOffsets:
     def forget(self, queue: MessageQueue, *, cut_off: bool = False) -> None:
         self._offsets.pop(queue, None)
 
-    def finished_late(self, queue: MessageQueue, offset: int, after: int) -> bool:
+    def finished_late(self, queue: MessageQueue, offset: int, after: int, *, is_held: bool) -> bool:
         return False  # nobody locks
 
     async def persist(

@@ -28,6 +28,8 @@ from .._peers import Peers
 
 LOGGER: Final = logging.getLogger("lanemq.proxy.kv")
 ASK_S: Final = 10.0
+AT_ONCE_MAX: Final = 4
+"""Partitions whose rows come at once, each with two pages in memory."""
 
 
 @final
@@ -37,11 +39,23 @@ class StateFetcher:
     def __init__(self, *, peers: Peers, states: KvStates) -> None:
         self._peers = peers
         self._states = states
+        self._at_once = trio.CapacityLimiter(AT_ONCE_MAX)
 
     async def take_over(self, name: str, before: Segment, meta: KvMeta) -> None:
         """Copy the state from the broker before. Raises ``Refused`` and the like: once more."""
-        first = await self._rows(name, before, meta.first, None)
-        LOGGER.info("partition %s comes from %s", name, before.broker_name)
+        first: StateRows | None = await self._rows(name, before, meta.first, None)
+        if not self._at_once.available_tokens:
+            first = None  # there may be many, and each waits with it
+        async with self._at_once:
+            if first is None:
+                first = await self._rows(name, before, meta.first, None)
+            LOGGER.info("partition %s comes from %s", name, before.broker_name)
+            await self._copy(name, before, first, meta)
+        await self._states.catch_up()
+        await self._states.flush()
+        LOGGER.info("partition %s goes on here from record %d", name, meta.first)
+
+    async def _copy(self, name: str, before: Segment, first: StateRows, meta: KvMeta) -> None:
         async with self._states.kept.copying(name) as copy:
             failed: Exception | None = None
             async with trio.open_nursery() as nursery:
@@ -55,9 +69,6 @@ class StateFetcher:
             if failed is not None:
                 raise failed
             await self._states.kept.copied(name, copy, meta)
-        await self._states.catch_up()
-        await self._states.flush()
-        LOGGER.info("partition %s goes on here from record %d", name, meta.first)
 
     async def _write(
         self,

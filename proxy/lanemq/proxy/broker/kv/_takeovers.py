@@ -28,8 +28,6 @@ from ._sources import beginning, state_sources
 LOGGER: Final = logging.getLogger("lanemq.proxy.kv")
 LOOK_S: Final = 0.1
 """Seconds until the next try to take a partition over."""
-AT_ONCE_MAX: Final = 4
-"""Partitions that are taken over at once."""
 SETTLE_S: Final = 2.0
 """Seconds between questions whether a partition that has left is open where it went."""
 
@@ -61,7 +59,6 @@ class Takeovers:
         self._busy: set[tuple[str, int]] = set()
         """Those that are being looked at."""
         self._news = trio.Event()
-        self._at_once = trio.CapacityLimiter(AT_ONCE_MAX)
 
     def changed(self, topic: str) -> None:
         """Note that a topic's logical queues have changed."""
@@ -75,6 +72,7 @@ class Takeovers:
 
         A partition that has to wait, for a broker that does not answer, holds up no other.
         """
+        self._busy.clear()
         await self._map_first()
         for topic in list(self._logical.mappings):
             self.changed(topic)
@@ -93,11 +91,13 @@ class Takeovers:
         is possible."""
         mapping = self._logical.mappings.get(topic)
         is_done = True
-        if mapping is not None and index in mapping.chains:
-            is_done = await self._follow(mapping, index)
+        try:
+            if mapping is not None and index in mapping.chains:
+                is_done = await self._follow(mapping, index)
+        finally:
+            self._busy.discard((topic, index))
         if is_done and self._logical.mappings.get(topic) is mapping:
             self._waiting.discard((topic, index))
-        self._busy.discard((topic, index))
 
     def why_it_stays(self, topic: str, index: int) -> str:
         """Return the reason why a partition cannot go on elsewhere yet; empty where it can."""
@@ -123,21 +123,20 @@ class Takeovers:
         """Follow one partition; returns whether nothing is left to do."""
         name = partition_name(kv_namespace(mapping.topic) or "", index)
         end = mapping.chain(index).normal
-        async with self._at_once:
-            try:
-                if end is None:
-                    self._wake(name)
-                elif end.broker_name == self._broker_name:
-                    await self._come(name, mapping, end)
-                elif not self._leave(name, mapping, end):
-                    return False
-            except (OSError, StoreError, Refused, RemoteProtocolError) as error:
-                self._note(name, error.remark if isinstance(error, Refused) else str(error))
+        try:
+            if end is None:
+                self._wake(name)
+            elif end.broker_name == self._broker_name:
+                await self._come(name, mapping, end)
+            elif not self._leave(name, mapping, end):
                 return False
-            except Exception:  # a fault of ours costs this partition alone, and is tried again
-                LOGGER.exception("partition %s cannot be followed", name)
-                self._note(name, "the server failed; its log says why")
-                return False
+        except (OSError, StoreError, Refused, RemoteProtocolError) as error:
+            self._note(name, error.remark if isinstance(error, Refused) else str(error))
+            return False
+        except Exception:  # a fault of ours costs this partition alone, and is tried again
+            LOGGER.exception("partition %s cannot be followed", name)
+            self._note(name, "the server failed; its log says why")
+            return False
         self._partitions.waits_for.pop(name, None)
         return True
 
@@ -163,10 +162,12 @@ class Takeovers:
         sources = state_sources(mapping, end)
         if end.is_forced:
             await self._lose(name, end, meta)
-        elif (whole := self._whole_log(mapping, end)) is not None:
-            await self._make_again(name, whole)
+        elif self._has_all(first := beginning(mapping, end)):
+            await self._make_again(name, first or end)
         elif sources or end.delta:
             await self._bring(name, sources, meta)
+        elif first is not None and self._has_any(first):
+            await self._make_again(name, first)  # to be lost: its beginning is gone
         # Else nothing was ever written, and what makes it comes again.
 
     async def _bring(self, name: str, sources: list[Segment], meta: KvMeta) -> None:
@@ -196,16 +197,15 @@ class Takeovers:
                 return
         raise why
 
-    def _whole_log(self, mapping: TopicMapping, end: Segment) -> Segment | None:
-        """Return the segment with which a log that is open here began, in the same queue.
+    def _has_any(self, first: Segment) -> bool:
+        """Return whether anything was written to a log that began with ``first`` here."""
+        return self._logical.bounds(first)[1] > first.offset_delta
 
-        None where others have a part of it, or nothing was written.
-        """
-        first = beginning(mapping, end)
-        if first is None:
-            return None
-        has_any = self._logical.end_offset(end.topic, end.queue_id) > first.offset_delta
-        return first if has_any else None
+    def _has_all(self, first: Segment | None) -> bool:
+        """Return whether all records from ``first`` on are here: retention takes the oldest."""
+        if first is None or not self._has_any(first):
+            return False
+        return self._logical.bounds(first)[0] <= first.offset_delta
 
     async def _make_again(self, name: str, first: Segment) -> None:
         """Make a state of the log that is here from its beginning, ``first``."""
@@ -266,7 +266,7 @@ class Takeovers:
             if not is_end or not self._is_last(mapping, segment):
                 continue
             first = beginning(mapping, segment)
-            if first is not None:
+            if first is not None and self._has_all(first):
                 LOGGER.warning("partition %s is made anew from its log, to be moved", name)
                 await self._make_of(name, first)
                 self.changed(segment.topic)  # it goes again once it is elsewhere

@@ -163,10 +163,12 @@ def took_place(target: Segment, account: Chain) -> bool:
 def notified(mapping: TopicMapping, asked: Move) -> TopicMapping:
     """Return the mapping of a broker that is told of a move. Its own segments stay as they are.
 
-    Only a broker that has a part in the logical queue keeps the new segment.
+    Only a broker that has a part in the logical queue keeps the new segment. A source that was
+    gone past is told of as it was before: to others it ends where the new segment begins.
     """
     changed = mapping
-    for given in asked:
+    source = _before(asked.source, asked.target) if asked.target.is_forced else asked.source
+    for given in (source, asked.target):
         known = mapping.find(given.key)
         if known is None:
             continue

@@ -30,12 +30,15 @@ def swept(
 
     An own one has to have been expired before ``before_ms``, and a newer one on its queue: the
     last there keeps senders from writing past the logical queue. The last of a chain stays, for
-    its end is where offsets go on. Of the log of keys two more stay, for the broker before the
-    open end may have the state that the open end needs.
+    its end is where offsets go on, and one that was gone past, whose broker has to be told so by
+    the open end, also after a restart. Of the log of keys two more stay, for the broker before
+    the open end may have the state that the open end needs.
     """
     gone = []
-    kept = STATES_KEPT if mapping.topic.startswith(KV_PREFIX) else 1
     for chain in mapping.chains.values():
+        kept = STATES_KEPT if mapping.topic.startswith(KV_PREFIX) else 1
+        if chain.segments and chain.segments[-1].is_forced:
+            kept = max(kept, 2)
         for segment in chain.segments[:-kept]:
             if segment.state is not SegmentState.EXPIRED:
                 break

@@ -89,8 +89,10 @@ class QueueOwnership(Generic[S]):
         if held.lost_at is None:
             return
         queue, after = held.queue, messages[-1].queue_offset + 1
-        if self._core.offsets.finished_late(queue, held.lost_at, after):
-            self._core.membership.restart(queue, after)
+        membership = self._core.membership
+        is_held = queue in membership.held
+        if self._core.offsets.finished_late(queue, held.lost_at, after, is_held=is_held):
+            membership.restart(queue, after)
 
     def _lost(self, queue: MessageQueue) -> None:
         assert self._pool is not None, "serve comes first"

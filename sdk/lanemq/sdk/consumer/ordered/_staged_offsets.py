@@ -168,7 +168,7 @@ class StagedOffsets:
         self._saving.pop(queue, None)
         self._again_s.pop(queue, None)
 
-    def finished_late(self, queue: MessageQueue, offset: int, after: int) -> bool:
+    def finished_late(self, queue: MessageQueue, offset: int, after: int, *, is_held: bool) -> bool:
         """Return False: what is finished late would have to be found among its stage."""
         return False
 
