@@ -49,7 +49,7 @@ class Entries:
         self.meta = meta
         self._batch = batch
         self._before: dict[bytes, bytes | None] = {}
-        """Keys of entries that a batch has changed -> their rows before it."""
+        """Keys of rows of entries that a batch has changed -> the rows before it."""
         self.recent: RecentRows | None = None
         """Rows as the batch before left them, while a redo lasts."""
         self._position = self._index = 0
@@ -73,10 +73,11 @@ class Entries:
     def settle(self) -> None:
         """Bring the sum of entries up to date with the changes of a batch."""
         rows, before, meta = self._batch.rows, self._before, self.meta
-        changes = ((key, old, rows[ENTRY + key]) for key, old in before.items())
-        recent = self.recent
-        move = moved if recent is None else recent.moved
-        meta.entry_sum = move(meta.entry_sum, changes)
+        if self.recent is not None:
+            meta.entry_sum = self.recent.moved(meta.entry_sum, before, rows)
+        else:
+            changes = ((key[1:], old, rows[key]) for key, old in before.items())
+            meta.entry_sum = moved(meta.entry_sum, changes)
         before.clear()
 
     def put(self, step: Step, row: bytes | None, number: int) -> int:
@@ -102,8 +103,8 @@ class Entries:
         now_ms, position, index = meta.clock_ms, self._position, self._index
         if row_key in rows:
             row = rows[row_key]
-        elif self.recent is not None and key in self.recent.rows:
-            row = self.recent.rows[key]
+        elif self.recent is not None and (kept := self.recent.rows.get(row_key)) is not None:
+            row = kept[0]
         else:
             row = self._batch.get(row_key)
         if row is None:
@@ -118,8 +119,8 @@ class Entries:
             version += 1
             meta.entry_bytes += len(value) - len(row) + HEAD.size
         rows[row_key] = HEAD.pack(version, position, create_time_ms, now_ms, 0) + value
-        if key not in self._before:
-            self._before[key] = row
+        if row_key not in self._before:
+            self._before[row_key] = row
         rows[change_key(position, index)] = encode_change(_PUT, key, version, 0)
         self._index = index + 1
         meta.changes += 1
@@ -164,20 +165,22 @@ class Entries:
             rows[expiry_key(expires_ms, key)] = b""
             if not 0 < meta.next_expiry_ms <= expires_ms:
                 meta.next_expiry_ms = expires_ms
-        rows[ENTRY + key] = new
-        if key not in self._before:
-            self._before[key] = row
+        row_key = ENTRY + key
+        rows[row_key] = new
+        if row_key not in self._before:
+            self._before[row_key] = row
 
     def remove(self, key: bytes, row: bytes, kind: int) -> None:
         """Remove an entry, whose row is ``row``."""
         meta, batch, old = self.meta, self._batch, stored(row)
-        batch.rows[ENTRY + key] = None
+        row_key = ENTRY + key
+        batch.rows[row_key] = None
         if old.expires_ms:
             batch.rows[expiry_key(old.expires_ms, key)] = None
         meta.entries -= 1
         meta.entry_bytes -= len(key) + len(row) - HEAD.size
-        if key not in self._before:
-            self._before[key] = row
+        if row_key not in self._before:
+            self._before[row_key] = row
         self._note(kind, key, old.version, -1)
 
     def _note(self, kind: int, key: bytes, version: int, step: int) -> None:
