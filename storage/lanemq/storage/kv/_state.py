@@ -41,7 +41,7 @@ from ._rows import (
     encode_row,
     stored,
 )
-from ._sessions import GENERATION_MS, OpenSessions
+from ._sessions import GENERATION_MS, OpenSessions, Session
 from ._sums import NOTHING, moved
 
 # Looked at for each record, and an attribute of an enum takes as long as a small function.
@@ -151,7 +151,7 @@ class State:
     def redo(self, records: Iterable[LogRecord]) -> None:
         """Apply records as ``apply`` does, without outcomes: nobody waits for those of long ago."""
         meta, entries, sessions = self.meta, self._entries, self._sessions
-        changes_max = entries.changes_max
+        changes_max, changed = entries.changes_max, dict[str, Session]()
         for record in records:
             time_ms, client, sequence = record.time_ms, record.client, record.sequence
             if meta.clock_ms > time_ms:
@@ -163,17 +163,22 @@ class State:
                 or time_ms - meta.generation_ms >= GENERATION_MS
                 or meta.changes + 1 >= changes_max
                 or meta.lost
-                or not (session := sessions.of(client, meta.generation)).awaits(sequence)
+                or not (
+                    session := changed.get(client) or sessions.of(client, meta.generation)
+                ).awaits(sequence)
             ):
+                changed.clear()
                 self.apply(record)
                 continue
+            if client not in changed:
+                sessions.changed(client)
+                changed[client] = session
             position = record.position
             assert position >= meta.next, "a record was applied already"
             entries.begin(position)
             meta.next, meta.clock_ms = position + 1, time_ms
             version = entries.put_for_ever(step.key, step.value)
             session.add(sequence, encode_done(position, version), waits=record.waits)
-            sessions.changed(client)
 
     def _outcome(self, record: LogRecord) -> Outcome:
         if self.meta.lost and record.op_type not in (OpType.CLEAR, OpType.BEGIN):
