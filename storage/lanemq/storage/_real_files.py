@@ -15,6 +15,7 @@ import trio
 
 from ._errors import StoreLocked, is_exhausted
 from ._files import Entry, File, Usage
+from ._threads import in_thread
 
 MAX_OPEN_FILES = 400
 PARTS_AT_ONCE: Final = 256
@@ -93,7 +94,7 @@ class RealFile:
         descriptor = self._open()
         self._syncs += 1
         try:
-            await trio.to_thread.run_sync(os.fdatasync, descriptor)
+            await in_thread(os.fdatasync, descriptor)
         finally:
             self._syncs -= 1
             if self._closing:

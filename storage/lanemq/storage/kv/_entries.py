@@ -4,21 +4,22 @@ Every change of an entry keeps these together; see ``State`` for which changes a
 """
 
 from collections.abc import Iterable
+from struct import Struct
 from typing import Final, final
 
-from lanemq.wire.kv import ChangeKind, LoadedEntry, Step
+from lanemq.wire.kv import Action, ChangeKind, LoadedEntry, Step
 
 from ._engine import Batch
+from ._recent import RecentRows
 from ._rows import (
     CHANGE,
     ENTRY,
     EXPIRY,
     HEAD,
-    ChangeRow,
     Meta,
     after_prefix,
     change_key,
-    encode_row,
+    encode_change,
     expiry_key,
     stored,
 )
@@ -32,6 +33,9 @@ EXPIRED_MAX: Final = 256
 """Entries at most that one record removes because their time has come; no read shows the rest."""
 EXPIRES: Final = slice(HEAD.size - 8, HEAD.size)
 NEVER: Final = bytes(8)
+_KEPT: Final = Struct(">Q8xQ8xQ").unpack_from
+"""Of an entry's head what a put looks at: version, created, expires."""
+_PUT: Final = ChangeKind.PUT
 
 
 @final
@@ -45,8 +49,15 @@ class Entries:
         self.meta = meta
         self._batch = batch
         self._before: dict[bytes, bytes | None] = {}
-        """Keys of entries that a batch has changed -> their rows before it."""
+        """Keys of rows of entries that a batch has changed -> the rows before it."""
+        self.recent: RecentRows | None = None
+        """Rows as the batch before left them, while a redo lasts."""
         self._position = self._index = 0
+
+    @property
+    def changes_max(self) -> int:
+        """The number of changes at which the oldest are forgotten."""
+        return CHANGES_MAX + CHANGES_SLICE
 
     def begin(self, position: int) -> None:
         """Begin the record at ``position`` of the log."""
@@ -56,12 +67,17 @@ class Entries:
         """Forget the changes of a batch; ``meta`` is that of before."""
         self.meta = meta
         self._before.clear()
+        if self.recent is not None:
+            self.recent.clear()
 
     def settle(self) -> None:
         """Bring the sum of entries up to date with the changes of a batch."""
         rows, before, meta = self._batch.rows, self._before, self.meta
-        changes = ((key, old, rows[ENTRY + key]) for key, old in before.items())
-        meta.entry_sum = moved(meta.entry_sum, changes)
+        if self.recent is not None:
+            meta.entry_sum = self.recent.moved(meta.entry_sum, before, rows)
+        else:
+            changes = ((key[1:], old, rows[key]) for key, old in before.items())
+            meta.entry_sum = moved(meta.entry_sum, changes)
         before.clear()
 
     def put(self, step: Step, row: bytes | None, number: int) -> int:
@@ -76,6 +92,38 @@ class Entries:
         key = step.key
         self._replace(key, row, head + step.value, expires_ms)
         self._note(ChangeKind.PUT, key, version, number)
+        return version
+
+    def put_for_ever(self, key: bytes, value: bytes) -> int:
+        """Put an entry that does not expire, as ``put`` does; returns its version.
+
+        Nearly all records are that, and a redo has very many: so it is done without calls.
+        """
+        meta, rows, row_key = self.meta, self._batch.rows, ENTRY + key
+        now_ms, position, index = meta.clock_ms, self._position, self._index
+        if row_key in rows:
+            row = rows[row_key]
+        elif self.recent is not None and (kept := self.recent.rows.get(row_key)) is not None:
+            row = kept[0]
+        else:
+            row = self._batch.get(row_key)
+        if row is None:
+            version, create_time_ms = 1, now_ms
+            meta.entries += 1
+            meta.entry_bytes += len(key) + len(value)
+        else:
+            version, create_time_ms, expires_ms = _KEPT(row)
+            if expires_ms:
+                step = Step(key, Action.PUT, value)
+                return self.put(step, self.live_row(key), 0)
+            version += 1
+            meta.entry_bytes += len(value) - len(row) + HEAD.size
+        rows[row_key] = HEAD.pack(version, position, create_time_ms, now_ms, 0) + value
+        if row_key not in self._before:
+            self._before[row_key] = row
+        rows[change_key(position, index)] = encode_change(_PUT, key, version, 0)
+        self._index = index + 1
+        meta.changes += 1
         return version
 
     def load(self, loaded: Iterable[LoadedEntry]) -> None:
@@ -117,25 +165,27 @@ class Entries:
             rows[expiry_key(expires_ms, key)] = b""
             if not 0 < meta.next_expiry_ms <= expires_ms:
                 meta.next_expiry_ms = expires_ms
-        rows[ENTRY + key] = new
-        if key not in self._before:
-            self._before[key] = row
+        row_key = ENTRY + key
+        rows[row_key] = new
+        if row_key not in self._before:
+            self._before[row_key] = row
 
     def remove(self, key: bytes, row: bytes, kind: int) -> None:
         """Remove an entry, whose row is ``row``."""
         meta, batch, old = self.meta, self._batch, stored(row)
-        batch.rows[ENTRY + key] = None
+        row_key = ENTRY + key
+        batch.rows[row_key] = None
         if old.expires_ms:
             batch.rows[expiry_key(old.expires_ms, key)] = None
         meta.entries -= 1
         meta.entry_bytes -= len(key) + len(row) - HEAD.size
-        if key not in self._before:
-            self._before[key] = row
+        if row_key not in self._before:
+            self._before[row_key] = row
         self._note(kind, key, old.version, -1)
 
     def _note(self, kind: int, key: bytes, version: int, step: int) -> None:
         index = self._index
-        row = encode_row(ChangeRow(kind, key, version, step))
+        row = encode_change(kind, key, version, step)
         self._batch.rows[change_key(self._position, index)] = row
         self._index = index + 1
         self.meta.changes += 1
@@ -146,6 +196,8 @@ class Entries:
         for table in (ENTRY, EXPIRY, CHANGE):
             batch.drop(table, after_prefix(table))
         self._before.clear()
+        if self.recent is not None:
+            self.recent.clear()
         meta.entries = meta.entry_bytes = meta.changes = meta.next_expiry_ms = 0
         meta.entry_sum = NOTHING
         meta.lost = False
@@ -169,7 +221,7 @@ class Entries:
 
     def prune_changes(self) -> None:
         """Forget the oldest changes where they are too many."""
-        if self.meta.changes < CHANGES_MAX + CHANGES_SLICE:
+        if self.meta.changes < self.changes_max:
             return
         # A load has thousands of changes, other records have a few.
         count = self.meta.changes - CHANGES_MAX

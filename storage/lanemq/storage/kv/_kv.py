@@ -76,7 +76,9 @@ class KvStates:
         self._one_at_a_time = trio.Lock()
         self._needed_from = 0
         self.on_applied: list[Applied] = []
-        """Callbacks for records that were applied: the partition, and positions with outcomes."""
+        """Callbacks for records that were applied: the partition, and positions with outcomes.
+
+        A redo has none: those who waited for theirs were told to ask again."""
         self.on_behind: list[Callable[[str], None]] = []
         """Callbacks for a partition whose records cannot be applied now, and wait in the log."""
 
@@ -93,18 +95,30 @@ class KvStates:
         """Apply what is in the logs and not in the states. Raises ``OSError``,
         ``StoreUnwritable``."""
         for name in sorted(self._behind):
-            taken = 0
-            while name in self._behind:
-                if self._held is not None:  # what is applied now may not become durable
-                    await trio.sleep(HELD_S)
-                    continue
-                if self._catch_up_some(name):
-                    break
-                taken += SLICE
-                if self.wants_flush:
-                    await self.flush()
-                await trio.lowlevel.checkpoint()
+            state = self.states.get(name)
+            if state is None:  # forgotten, while another one was brought up to its end
+                continue
+            state.remember(rows=True)
+            try:
+                taken = await self._catch_up(name)
+            finally:
+                state.remember(rows=False)
             LOGGER.info("namespace %s has followed its log: %d records", name, taken)
+
+    async def _catch_up(self, name: str) -> int:
+        """Apply the records that a state has not; returns how many, roughly."""
+        taken = 0
+        while name in self._behind:
+            if self._held is not None:  # what is applied now may not become durable
+                await trio.sleep(HELD_S)
+                continue
+            if self._catch_up_some(name):
+                break
+            taken += SLICE
+            if self.wants_flush:
+                await self.flush()
+            await trio.lowlevel.checkpoint()
+        return taken
 
     def _catch_up_some(self, name: str) -> bool:
         """Apply some records; returns whether there are no more."""
@@ -112,14 +126,14 @@ class KvStates:
         _, end = log.bounds()
         records = log.read(state.meta.next, max(0, min(SLICE, end - state.meta.next)))
         try:
-            outcomes = [(record.position, state.apply(record)) for record in records]
-            if outcomes:
+            if records:
+                state.redo(records)
                 state.write()
         except OSError:
             state.roll_back()
             raise
-        if outcomes:
-            self._tell(name, outcomes)
+        if records:
+            self._tell(name, [])
         if state.meta.next < end and records:
             return False
         if state.meta.next == end:

@@ -24,6 +24,7 @@ SESSION: Final = b"s"
 META: Final = b"m"
 HEAD: Final = Struct(">QQQQQ")
 CHANGE_PLACE: Final = Struct(">QI")
+_CHANGE_KEY: Final = Struct(">cQI").pack
 HASH_BYTES: Final = 32
 NO_QUEUE: Final = -1
 HASH_MASK: Final = (1 << 8 * HASH_BYTES) - 1
@@ -100,9 +101,14 @@ def decode_meta(row: bytes | None) -> Meta:
     return Meta() if row is None else _META.decode(row)
 
 
-def encode_row(value: Meta | ChangeRow) -> bytes:
+def encode_row(value: Meta) -> bytes:
     """Encode a row."""
     return _META_ENCODER.encode(value)
+
+
+def encode_change(kind: int, key: bytes, version: int, step: int) -> bytes:
+    """Encode a row as if of a ``ChangeRow``, without making one."""
+    return _META_ENCODER.encode((kind, key, version, step))
 
 
 def decode_change(row: bytes) -> ChangeRow:
@@ -122,7 +128,7 @@ def expiry_key(expires_ms: int, key: bytes) -> bytes:
 
 def change_key(position: int, index: int) -> bytes:
     """Return the key of a change's row."""
-    return CHANGE + CHANGE_PLACE.pack(position, index)
+    return _CHANGE_KEY(CHANGE, position, index)
 
 
 def session_key(generation: int, client: str) -> bytes:

@@ -36,9 +36,18 @@ class Session(msgspec.Struct, array_like=True):
                 return result
         return None
 
+    def awaits(self, sequence: int) -> bool:
+        """Return whether a write is new, and behind all that were applied."""
+        kept = self.results
+        return sequence > (kept[-1][0] if kept else self.floor)
+
     def add(self, sequence: int, result: bytes, *, waits: int) -> None:
         """Keep a result; the writer does not ask for those below ``waits`` again."""
         kept, floor = self.results, self.floor
+        if kept and kept[-1][0] < waits <= sequence:  # mostly: a writer waits for one at a time
+            self.results = [(sequence, result)]
+            self.floor = waits - 1 if waits > floor else floor
+            return
         if not kept or kept[-1][0] < sequence:  # mostly: writes come in their order
             gone = 0
             while gone < len(kept) and kept[gone][0] < waits:

@@ -4,6 +4,7 @@ It is pure: no clock, no randomness, no knowledge of where rows are kept or wher
 from. The same records make the same rows, byte for byte, whatever is between two batches.
 """
 
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final, final
 
@@ -21,11 +22,14 @@ from lanemq.wire.kv import (
     decode_load,
     decode_steps,
     encode_answer,
+    encode_done,
+    plain_put,
 )
 
 from ._engine import Batch, Table
 from ._entries import Entries
 from ._outcomes import Frozen, LogRecord, Outcome, Status
+from ._recent import RecentRows
 from ._rows import (
     HASH_BYTES,
     HEAD,
@@ -37,12 +41,13 @@ from ._rows import (
     encode_row,
     stored,
 )
-from ._sessions import GENERATION_MS, OpenSessions
+from ._sessions import GENERATION_MS, OpenSessions, Session
 from ._sums import NOTHING, moved
 
 # Looked at for each record, and an attribute of an enum takes as long as a small function.
 _APPLIED: Final = Status.APPLIED
 _PUT: Final = Action.PUT
+_PUT_TYPE: Final = OpType.PUT
 _DELETE: Final = Action.DELETE
 
 
@@ -135,6 +140,42 @@ class State:
         self._entries.prune_changes()
         return outcome
 
+    def remember(self, *, rows: bool) -> None:
+        """Keep rows that are written now at hand for the next batches of a redo; or no more."""
+        self._entries.recent = RecentRows() if rows else None
+
+    def redo(self, records: Iterable[LogRecord]) -> None:
+        """Apply records as ``apply`` does, without outcomes: nobody waits for those of long ago."""
+        meta, entries, sessions = self.meta, self._entries, self._sessions
+        changes_max, changed = entries.changes_max, dict[str, Session]()
+        for record in records:
+            time_ms, client, sequence = record.time_ms, record.client, record.sequence
+            if meta.clock_ms > time_ms:
+                time_ms = meta.clock_ms
+            step = plain_put(record.body) if client and record.op_type == _PUT_TYPE else None
+            if (
+                step is None
+                or 0 < meta.next_expiry_ms <= time_ms
+                or time_ms - meta.generation_ms >= GENERATION_MS
+                or meta.changes + 1 >= changes_max
+                or meta.lost
+                or not (
+                    session := changed.get(client) or sessions.of(client, meta.generation)
+                ).awaits(sequence)
+            ):
+                changed.clear()
+                self.apply(record)
+                continue
+            if client not in changed:
+                sessions.changed(client)
+                changed[client] = session
+            position = record.position
+            assert position >= meta.next, "a record was applied already"
+            entries.begin(position)
+            meta.next, meta.clock_ms = position + 1, time_ms
+            version = entries.put_for_ever(step.key, step.value)
+            session.add(sequence, encode_done(position, version), waits=record.waits)
+
     def _outcome(self, record: LogRecord) -> Outcome:
         if self.meta.lost and record.op_type not in (OpType.CLEAR, OpType.BEGIN):
             return Outcome(Status.LOST, WriteAnswer(False, record.position))
@@ -186,7 +227,11 @@ class State:
         if len(steps) == 1:
             step = steps[0]
             if step.action is _PUT and step.if_version is None and step.if_value is None:
-                version = self._entries.put(step, self._entries.live_row(step.key), 0)
+                version = (
+                    self._entries.put(step, self._entries.live_row(step.key), 0)
+                    if step.ttl_ms
+                    else self._entries.put_for_ever(step.key, step.value)
+                )
                 return WriteAnswer(True, position, (StepResult(version),))
         rows = [self._entries.live_row(step.key) for step in steps]
         results = [

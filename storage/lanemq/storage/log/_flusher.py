@@ -64,26 +64,37 @@ class Flusher:
         Raises ``StoreUnwritable``, and ``OSError`` where there is no file descriptor to do it
         with: nothing was tried then, and another call may succeed.
         """
-        async with self._one_at_a_time:
-            target, store_ms = self._log.end, self._last_store_ms()
-            if self._failure:
-                raise StoreUnwritable(self._failure)
-            if target > self.flushed:
-                try:
-                    await self._log.segments.sync()
-                except OSError as error:
-                    if is_exhausted(error):
-                        raise
-                    # The kernel may have dropped the pages: a second try would prove nothing.
-                    self._failure = f"the disk failed to keep the commit log: {disk_problem(error)}"
-                    LOGGER.critical("%s; the store must be opened again", error)
-                    self._on_failure(self._failure)
-                    self._wake()
-                    raise StoreUnwritable(self._failure) from error
-                self.flushed, self.flushed_store_ms = target, store_ms
-                for flushed in self.on_flushed:
-                    flushed()
+        one_at_a_time = self._one_at_a_time
+        try:
+            one_at_a_time.acquire_nowait()  # no turn of all other tasks while writers wait
+        except trio.WouldBlock:
+            await one_at_a_time.acquire()
+        try:
+            await self._flush()
+        finally:
+            one_at_a_time.release()
         self._wake()
+
+    async def _flush(self) -> None:
+        target, store_ms = self._log.end, self._last_store_ms()
+        if self._failure:
+            raise StoreUnwritable(self._failure)
+        if target <= self.flushed:
+            return
+        try:
+            await self._log.segments.sync()
+        except OSError as error:
+            if is_exhausted(error):
+                raise
+            # The kernel may have dropped the pages: a second try would prove nothing.
+            self._failure = f"the disk failed to keep the commit log: {disk_problem(error)}"
+            LOGGER.critical("%s; the store must be opened again", error)
+            self._on_failure(self._failure)
+            self._wake()
+            raise StoreUnwritable(self._failure) from error
+        self.flushed, self.flushed_store_ms = target, store_ms
+        for flushed in self.on_flushed:
+            flushed()
 
     def _wake(self) -> None:
         done, self._done = self._done, trio.Event()

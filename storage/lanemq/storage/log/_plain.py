@@ -1,15 +1,19 @@
 """The content of a record that is plainly whole, checked and taken out in one pass."""
 
+from struct import Struct
 from typing import Final, TypeAlias
 from zlib import crc32
 
 from lanemq.wire.message import MAGIC_V1
 
-from ._records import CRC_MASK, HEADS, HOSTS_V6, QUEUE_OFFSET_MAX, RECORD_BYTES_MIN
+from ._records import CRC_MASK, HOSTS_V6, QUEUE_OFFSET_MAX, RECORD_BYTES_MIN
 
 Content: TypeAlias = tuple[int, bytes, bytes]
 """The store time, body and property string of a record."""
-_HEAD: Final = HEADS[0].unpack_from
+_HEAD: Final = Struct(">iii8xqqi16xq20xi").unpack_from
+"""Of the head what is looked at: size, magic number, checksum, queue offset, position, flags of the
+system, store time, size of the body."""
+_PROPERTIES_BYTES: Final = Struct(">h").unpack_from
 _TOPIC_BYTES_MAX: Final = 127  # the length is one byte, signed
 
 
@@ -22,9 +26,7 @@ def plain_content(data: bytes, at: int, position: int, size_bytes: int) -> Conte
     end = at + size_bytes
     if size_bytes < RECORD_BYTES_MIN or at < 0 or end > len(data):
         return None
-    size, magic, crc, _, _, queue_offset, place, sys_flag, _, _, time_ms, _, _, _, body_bytes = (
-        _HEAD(data, at)
-    )
+    size, magic, crc, queue_offset, place, sys_flag, time_ms, body_bytes = _HEAD(data, at)
     body_at = at + RECORD_BYTES_MIN
     body_end = body_at + body_bytes
     if (
@@ -36,13 +38,12 @@ def plain_content(data: bytes, at: int, position: int, size_bytes: int) -> Conte
         or not 0 <= queue_offset <= QUEUE_OFFSET_MAX
     ):
         return None
-    topic_bytes = data[body_end]
-    topic_end = body_end + 1 + topic_bytes
+    topic_end = body_end + 1 + data[body_end]
     properties_at = topic_end + 2
-    if topic_bytes > _TOPIC_BYTES_MAX or properties_at > end:
+    if topic_end > body_end + 1 + _TOPIC_BYTES_MAX or properties_at > end:
         return None
-    properties_bytes = int.from_bytes(data[topic_end:properties_at], "big", signed=True)
-    if properties_at + max(0, properties_bytes) != end:
+    (properties_bytes,) = _PROPERTIES_BYTES(data, topic_end)
+    if properties_bytes != end - properties_at and (properties_bytes > 0 or properties_at != end):
         return None
     body = data[body_at:body_end]
     if body and crc32(body) & CRC_MASK != crc:

@@ -15,6 +15,7 @@ from ._answers import (
     decode_answer,
     decode_entry,
     encode_answer,
+    encode_done,
 )
 from ._names import (
     CLIENT_PROPERTY,
@@ -53,6 +54,7 @@ from ._operations import (
     encode_key,
     encode_load,
     encode_steps,
+    plain_put,
 )
 from ._snapshot import SnapshotHeader, SnapshotReader, SnapshotWriter
 
@@ -99,6 +101,7 @@ __all__ = [
     "decode_steps",
     "encode_answer",
     "encode_beginning",
+    "encode_done",
     "encode_key",
     "encode_load",
     "encode_steps",
@@ -108,4 +111,5 @@ __all__ = [
     "parse_partition",
     "partition_name",
     "partition_of",
+    "plain_put",
 ]

@@ -162,6 +162,11 @@ def encode_answer(value: object) -> bytes:
     return _ENCODER.encode(value)
 
 
+def encode_done(position: int, version: int) -> bytes:
+    """Encode the ``WriteAnswer`` to a single put that was done, without making one."""
+    return _ENCODER.encode((True, position, ((version, True),), None))
+
+
 def decode_answer(body: bytes, form: type[_T]) -> _T:
     """Decode an answer's body. Raises ``RemoteProtocolError``."""
     try:

@@ -96,6 +96,7 @@ class Beginning(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Number of this record in the log of the partition."""
 
 
+_PUT: Final = Action.PUT  # an attribute of an enum takes as long as a small function
 _NUMBER_END: Final = 1 << 63
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _STEPS: Final = msgspec.msgpack.Decoder(list[Step])
@@ -151,6 +152,28 @@ def decode_steps(op_type: str, body: bytes) -> list[Step]:
     if len(steps) > 1 and len({step.key for step in steps}) < len(steps):
         raise RemoteProtocolError("a batch has a key twice")
     return steps
+
+
+def plain_put(body: bytes) -> Step | None:
+    """Decode the body of a put without condition or ttl; None for any other, allowed or not."""
+    if len(body) > OPERATION_BYTES_MAX:
+        return None
+    try:
+        steps = _STEPS.decode(body)
+    except msgspec.MsgspecError:
+        return None
+    if len(steps) != 1:
+        return None
+    step = steps[0]
+    is_plain = (
+        step.action is _PUT
+        and step.if_version is None
+        and step.if_value is None
+        and step.ttl_ms == 0
+        and 0 < len(step.key) <= KEY_BYTES_MAX
+        and len(step.value) <= VALUE_BYTES_MAX
+    )
+    return step if is_plain else None
 
 
 def decode_load(body: bytes) -> list[LoadedEntry]:
