@@ -6,7 +6,7 @@ and their progress; keys that no other broker has yet. Counted from the broker's
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX, SystemGroup, SystemTopic
 from lanemq.wire.bodies import MessageQueue, TopicOffset
@@ -26,6 +26,8 @@ _WAITING = {
     SystemTopic.UNDELIVERED,
     SystemTopic.TIMER,
 }
+
+UNREAD: Final = "messages that a group has not read"
 
 
 @final
@@ -157,9 +159,7 @@ async def _unread(
         for group, count in unread_at(topic, chain, broker, tables).items():
             total += count
             most = max(most, (count, f"{group} of {topic}"))
-    return (
-        Remainder("messages that a group has not read", total, example=most[1]) if total else None
-    )
+    return Remainder(UNREAD, total, example=most[1]) if total else None
 
 
 def unread_at(

@@ -13,6 +13,7 @@ from lanemq.sdk.admin import AdminClient, MigrationRefused, open_admin
 from lanemq.sdk.admin._logical_progress import carry_progress
 from lanemq.sdk.admin._logical_spread import plan_drain
 from lanemq.sdk.admin._logical_survey import survey_all
+from lanemq.sdk.admin._remains import UNREAD, remainders
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.logical import LogicalQueues, Segment, SegmentKey, SegmentState, check_queues
 
@@ -210,8 +211,11 @@ class Operator:
                 wrong.append(f"{chain} has {len(open_ends)} open ends")
         return "; ".join(wrong)
 
-    async def drain(self, name: str) -> None:
-        """Empty a broker as ``drainBroker`` does. Raises what stops it."""
+    async def drain(self, name: str) -> bool:
+        """Empty a broker as ``drainBroker`` does; returns whether every group has read all of it.
+
+        Raises what stops it.
+        """
         async with self.tools() as admin:
             found = await survey_all(admin)
             chains = {topic: view.chains() for topic, view in found.logical.items()}
@@ -223,6 +227,8 @@ class Operator:
             carried = await carry_progress(admin, chains, name, left.brokers)
             if carried.missing:
                 raise Violated(f"progress that stays with {name}: {carried.missing}")
+            remains = await remainders(admin, chains, name, left.brokers)
+            return all(one.what != UNREAD for one in remains)
 
     async def forget(self, name: str) -> None:
         """Tell name servers that a broker will not come back."""

@@ -183,18 +183,23 @@ async def _run_until(scope: trio.CancelScope, users: Sequence[Reader | Committer
 async def _without_a_broker(
     cluster: Cluster, operator: Operator, ledger: Ledger, nursery: trio.Nursery
 ) -> None:
-    """Drain a broker while all groups are offline, and forget it: they miss nothing of the rest."""
+    """Drain a broker while all groups are offline, and forget it: they miss nothing of the rest.
+
+    It stays where it has something that a group has not read, such as a second copy of a delayed
+    message that came late.
+    """
     await trio.sleep(OFFLINE_S)
     broker = cluster.rng.choice(cluster.brokers)
-    await operator.drain(broker.name)
+    is_free = await operator.drain(broker.name)
     await trio.sleep(NOTICE_S)
     senders = _senders(cluster, ledger, "again", LATER)
     async with trio.open_nursery() as sending:
         for sender in senders:
             sending.start_soon(sender.run)
-    await broker.kill()
-    await trio.sleep(NOTICE_S)
-    await operator.forget(broker.name)
+    if is_free:
+        await broker.kill()
+        await trio.sleep(NOTICE_S)
+        await operator.forget(broker.name)
     for reader in _readers(cluster, ledger, ConsumeFrom.LAST_OFFSET):
         nursery.start_soon(reader.run)
     for group in GROUPS:
@@ -202,8 +207,7 @@ async def _without_a_broker(
 
 
 LATE_S: Final = 30.0
-"""Second copies of delayed messages have come by then, and are read: no broker may be switched off
-that has messages which a group has not read."""
+"""Second copies of delayed messages have come by then as a rule, and are read."""
 OFFLINE_S: Final = 30.0
 """Brokers have noticed by then that consumers are gone."""
 NOTICE_S: Final = 40.0
