@@ -80,8 +80,20 @@ class RocksView:
     def some(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Iterate as a table does. Raises ``SnapshotGone`` and ``Unfinished``."""
         self._look_at_changes(begin)
-        table, writes = self._table, self._table.writes
         changed = [(key, _CHANGED, b"") for key in sorted(self._changed) if begin <= key < end]
+        if changed:
+            yield from self._with_changes(changed, begin, end)
+            return
+        table, writes = self._table, self._table.writes
+        for key, live in table.some(begin, end):
+            row = live if table.writes == writes else self.get(key)
+            if row is not None:
+                yield key, row
+
+    def _with_changes(
+        self, changed: list[tuple[bytes, int, bytes]], begin: bytes, end: bytes
+    ) -> Iterator[tuple[bytes, bytes]]:
+        table, writes = self._table, self._table.writes
         last, passed = b"", 0
         for key, kind, live in heapq.merge(changed, self._live(begin, end)):
             if kind == _STOPPED:
