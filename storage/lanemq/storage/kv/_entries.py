@@ -3,14 +3,17 @@
 Every change of an entry keeps these together; see ``State`` for which changes a record makes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final, final
+
+import msgspec
 
 from lanemq.wire.kv import ChangeKind, LoadedEntry, Step
 
 from ._engine import Batch
 from ._rows import (
     CHANGE,
+    CHANGE_PLACE,
     ENTRY,
     EXPIRY,
     HEAD,
@@ -32,6 +35,7 @@ EXPIRED_MAX: Final = 256
 """Entries at most that one record removes because their time has come; no read shows the rest."""
 EXPIRES: Final = slice(HEAD.size - 8, HEAD.size)
 NEVER: Final = bytes(8)
+_ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 @final
@@ -78,21 +82,51 @@ class Entries:
         self._note(ChangeKind.PUT, key, version, number)
         return version
 
-    def load(self, loaded: Iterable[LoadedEntry]) -> None:
+    def load(self, loaded: Sequence[LoadedEntry]) -> None:
         """Put entries as they were elsewhere, with their versions and times."""
+        if not loaded:
+            return
+        keys = [entry.key for entry in loaded]
+        # The entries of an import are new, and come in the order of their keys: one look says so
+        # for all of them.
+        if self._batch.table_has_none(ENTRY + min(keys), ENTRY + max(keys) + b"\0"):
+            self._load_new(loaded)
+            return
         for number, entry in enumerate(loaded):
-            if 0 < entry.expires_ms <= self.meta.clock_ms:
+            self._load_one(number, entry)
+
+    def _load_one(self, number: int, entry: LoadedEntry) -> None:
+        if 0 < entry.expires_ms <= self.meta.clock_ms:
+            return
+        numbers = entry.create_time_ms, entry.update_time_ms, entry.expires_ms
+        head = HEAD.pack(entry.version, self._position, *numbers)
+        row = self.live_row(entry.key)
+        self._replace(entry.key, row, head + entry.value, entry.expires_ms)
+        self._note(ChangeKind.PUT, entry.key, entry.version, number)
+
+    def _load_new(self, loaded: Sequence[LoadedEntry]) -> None:
+        """Put entries that only rows of the batch may be in the way of."""
+        meta, rows, before, position = self.meta, self._batch.rows, self._before, self._position
+        changes: dict[bytes, bytes] = {}
+        """Put behind the rows of entries: RocksDB takes keys faster that come in their order."""
+        size_bytes = 0
+        for number, entry in enumerate(loaded):
+            key, row_key = entry.key, ENTRY + entry.key
+            if entry.expires_ms or row_key in rows:
+                self._load_one(number, entry)
                 continue
-            head = HEAD.pack(
-                entry.version,
-                self._position,
-                entry.create_time_ms,
-                entry.update_time_ms,
-                entry.expires_ms,
-            )
-            row = self.live_row(entry.key)
-            self._replace(entry.key, row, head + entry.value, entry.expires_ms)
-            self._note(ChangeKind.PUT, entry.key, entry.version, number)
+            times = entry.create_time_ms, entry.update_time_ms
+            head = HEAD.pack(entry.version, position, *times, 0)
+            rows[row_key] = head + entry.value
+            before[key] = None
+            size_bytes += len(key) + len(entry.value)
+            change = _ENCODER.encode((ChangeKind.PUT, key, entry.version, number))
+            changes[CHANGE + CHANGE_PLACE.pack(position, self._index)] = change
+            self._index += 1
+        rows.update(changes)
+        meta.entries += len(changes)
+        meta.changes += len(changes)
+        meta.entry_bytes += size_bytes
 
     def live_row(self, key: bytes) -> bytes | None:
         """Return an entry's row; one whose time has come is removed."""
