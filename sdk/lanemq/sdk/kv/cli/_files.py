@@ -20,11 +20,14 @@ from lanemq.wire.kv import (
 
 from ..._tasks import open_quiet_nursery
 from .._errors import KvStateLost, NoNamespace
+from .._gather import gather
 from .._store import KeyValueStore
 from ._command import Failed, Output, kv_command
 
 CHUNK_BYTES: Final = 256 << 10
 """Bytes of a load: the broker answers nobody else while it applies one."""
+LOADS_AT_ONCE: Final = 2
+"""While the broker applies one the next is made, and under way."""
 NUMBERS_BYTES: Final = 40
 PRIVATE_MODE: Final = 0o600
 
@@ -216,10 +219,14 @@ async def import_command(store: KeyValueStore, output: Output, *, file: Path, re
         opened.seek(0)
         again = SnapshotReader(opened.read)
         with progress_bar("importing", count, hidden=output.json) as advance:
-            for block in again.blocks():
-                for chunk in chunks(block):
+            rest = (chunk for block in again.blocks() for chunk in chunks(block))
+
+            async def load() -> None:
+                for chunk in rest:
                     await store.load(chunk)
                     advance(len(chunk))
+
+            await gather([load] * LOADS_AT_ONCE)
     output.value({"entries": count, "checksum": reader.checksum})
     output.line(f"{count:,} entries imported, checksum {reader.checksum}".encode())
     return 0
