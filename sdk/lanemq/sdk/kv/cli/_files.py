@@ -96,7 +96,7 @@ Written = tuple[SnapshotWriter, SnapshotHeader]
 async def _write_one(
     store: KeyValueStore, opened: BinaryIO, advance: Callable[[int], None]
 ) -> Written:
-    async with _pages_of(store, 0) as pages:
+    async with pages_of(store, 0) as pages:
         page = await anext(pages)
         header = SnapshotHeader(
             namespace=store.namespace, position=page.position, clock_ms=page.clock_ms
@@ -126,7 +126,7 @@ async def _write_several(
         empty = SnapshotHeader(namespace=store.namespace, position=0, clock_ms=0)
         first = SnapshotWriter(waiting.write, empty)
         for partition in range(partitions):
-            async with _pages_of(store, partition) as pages:
+            async with pages_of(store, partition) as pages:
                 async for page in pages:
                     if len(positions) == partition:
                         positions.append(page.position)
@@ -147,7 +147,7 @@ async def _write_several(
 
 
 @asynccontextmanager
-async def _pages_of(
+async def pages_of(
     store: KeyValueStore, partition: int
 ) -> AsyncIterator[trio.MemoryReceiveChannel[Page]]:
     """Give all pages of a partition, of one moment; while one is written the broker makes the
@@ -219,17 +219,24 @@ async def import_command(store: KeyValueStore, output: Output, *, file: Path, re
         opened.seek(0)
         again = SnapshotReader(opened.read)
         with progress_bar("importing", count, hidden=output.json) as advance:
-            rest = (chunk for block in again.blocks() for chunk in chunks(block))
-
-            async def load() -> None:
-                for chunk in rest:
-                    await store.load(chunk)
-                    advance(len(chunk))
-
-            await gather([load] * LOADS_AT_ONCE)
+            await load_all(store, again.blocks(), advance)
     output.value({"entries": count, "checksum": reader.checksum})
     output.line(f"{count:,} entries imported, checksum {reader.checksum}".encode())
     return 0
+
+
+async def load_all(
+    store: KeyValueStore, blocks: Iterator[list[LoadedEntry]], advance: Callable[[int], None]
+) -> None:
+    """Load the entries of blocks, with ``LOADS_AT_ONCE`` loads under way."""
+    rest = (chunk for block in blocks for chunk in chunks(block))
+
+    async def load() -> None:
+        for chunk in rest:
+            await store.load(chunk)
+            advance(len(chunk))
+
+    await gather([load] * LOADS_AT_ONCE)
 
 
 def chunks(entries: list[LoadedEntry]) -> Iterator[list[LoadedEntry]]:
