@@ -51,6 +51,8 @@ class Entries:
         self._before: dict[bytes, bytes | None] = {}
         """Keys of entries that a batch has changed -> their rows before it."""
         self._position = self._index = 0
+        self._pruned = b""
+        """The latest change that was forgotten since the start; all before it are."""
 
     def begin(self, position: int) -> None:
         """Begin the record at ``position`` of the log."""
@@ -60,6 +62,7 @@ class Entries:
         """Forget the changes of a batch; ``meta`` is that of before."""
         self.meta = meta
         self._before.clear()
+        self._pruned = b""
 
     def settle(self) -> None:
         """Bring the sum of entries up to date with the changes of a batch."""
@@ -207,11 +210,12 @@ class Entries:
             return
         # A load has thousands of changes, other records have a few.
         count = self.meta.changes - CHANGES_MAX
-        # From the record on where the last ones ended, of which some may be left: RocksDB passes
-        # over what was deleted one by one.
-        begin = change_key(max(0, self.meta.changes_from - 1), 0)
+        # From the record on where the last ones ended, of which some may be left, or from the very
+        # last one, where it is known: RocksDB passes over what was deleted one by one.
+        begin = max(change_key(max(0, self.meta.changes_from - 1), 0), self._pruned)
         oldest = self._batch.first(begin, after_prefix(CHANGE), count)
         for key, _ in oldest:
             self._batch.rows[key] = None
+        self._pruned = oldest[-1][0]
         self.meta.changes -= len(oldest)
         self.meta.changes_from = int.from_bytes(oldest[-1][0][1:9], "big") + 1
