@@ -1,8 +1,13 @@
 """The database of keys: larger than what is kept of it in memory, and with much deleted in it."""
 
+from collections.abc import Iterator
+from contextlib import nullcontext
+from itertools import islice
 from pathlib import Path
+from typing import cast
 
 import pytest
+from rocksdict import Rdict, ReadOptions
 
 from lanemq.storage.kv import _rocks
 from lanemq.storage.kv._engine import RowsView, Unfinished
@@ -71,4 +76,43 @@ async def test_a_scan_passes_over_so_many_deleted_keys_in_a_turn(
     assert len(pages) < 5_000 // 10 // 2
     assert pages_of(table, b"f", b"g") == [[]]
     assert len(pages_of(table, keys[-1], b"f")) == 1
+    engine.close()
+
+
+class EndsEarly:
+    """A column family whose plain iterator ends at an error, which it does not tell."""
+
+    def __init__(self, family: Rdict, rows: int, error: str | None) -> None:
+        self._family = family
+        self._rows = rows
+        self._error = error
+
+    def items(
+        self, backwards: bool, from_key: bytes, options: ReadOptions
+    ) -> Iterator[tuple[bytes, bytes]]:
+        rows = self._family.items(backwards, from_key, options)
+        return cast("Iterator[tuple[bytes, bytes]]", islice(rows, self._rows))
+
+    def iter(self, options: ReadOptions) -> object:
+        if self._error is not None:
+            raise Exception(self._error)
+        return self._family.iter(options)
+
+
+@pytest.mark.parametrize("error", [None, "IO error: While pread: Input/output error"])
+async def test_rows_that_end_at_an_error_are_not_taken_for_all(
+    tmp_path: Path, error: str | None
+) -> None:
+    engine = RocksEngine(tmp_path / "rocksdb")
+    table = engine.table("default")
+    keys = [b"e%02d" % number for number in range(20)]
+    table.write([], dict.fromkeys(keys, b"a value"))
+    family = table.family
+    table.family = cast("Rdict", EndsEarly(family, 7, error))
+    for read in (table.items, table.some):
+        found = []
+        with nullcontext() if error is None else pytest.raises(OSError, match="Input/output"):
+            found += [key for key, _ in read(b"e", b"f")]
+        assert found == ([] if error else keys)
+    table.family = family
     engine.close()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lanemq.storage._real_files import RealFiles
 from lanemq.storage.kv import _entries, _rocks, _rocks_view
-from lanemq.storage.kv._engine import Engine
+from lanemq.storage.kv._engine import Batch, Engine
 from lanemq.storage.kv._log import operation_properties, operation_record
 from lanemq.storage.kv._memory import MemoryEngine
 from lanemq.storage.kv._outcomes import LogRecord, Outcome, Status
@@ -629,3 +629,50 @@ def test_a_write_that_the_engine_refuses_leaves_the_state_as_it_was(records: Rec
     records.position = 1
     assert records.put(b"k", b"w").answer.results == (StepResult(2),)
     assert META in rows_of(records.state)
+
+
+loads = st.lists(
+    st.builds(
+        LoadedEntry,
+        key=st.sampled_from(KEYS),
+        value=st.sampled_from(VALUES),
+        version=st.integers(1, 3),
+        create_time_ms=st.integers(0, 5),
+        update_time_ms=st.integers(0, 5),
+        expires_ms=st.sampled_from([0, 0, 0, 500, 2_000, 10_000]),
+    ),
+    max_size=6,
+)
+
+
+@ENGINES
+@given(
+    operations=st.lists(
+        st.one_of(
+            loads.map(lambda made: (OpType.LOAD, encode_load(made))),
+            st.sampled_from(KEYS).map(
+                lambda key: (OpType.DELETE, encode_steps([Step(key, Action.DELETE)]))
+            ),
+            st.just((OpType.CLEAR, b"")),
+        ),
+        max_size=6,
+    ),
+    written_after=st.sets(st.integers(0, 5)),
+)
+def test_entries_that_one_look_finds_to_be_new_make_the_same_rows_as_those_looked_at_one_by_one(
+    open_engine: Callable[[Path], Engine],
+    operations: list[tuple[str, bytes]],
+    written_after: set[int],
+) -> None:
+    made = []
+    for looks_at_all in (True, False):
+        with pytest.MonkeyPatch.context() as patch, new_state(open_engine) as state:
+            if not looks_at_all:
+                patch.setattr(Batch, "table_has_none", lambda *_: False)
+            for position, (op_type, body) in enumerate(operations):
+                state.apply(LogRecord(position, 1_000 * position, op_type, body))
+                if position in written_after:
+                    state.write()
+            state.write()
+            made.append((dict(state.table.items(b"", b"\xff")), state.hash))
+    assert made[0] == made[1]

@@ -8,13 +8,17 @@ from hypothesis import strategies as st
 
 from lanemq.wire import RemoteProtocolError
 from lanemq.wire.kv import (
+    KEY_BYTES_MAX,
+    VALUE_BYTES_MAX,
     Action,
+    LoadedEntry,
     OpType,
     Step,
     decode_key,
     decode_load,
     decode_steps,
     encode_key,
+    encode_load,
     encode_steps,
     kv_namespace,
     kv_topic,
@@ -42,6 +46,26 @@ def test_rubbish_is_refused_as_such(body: bytes, op_type: str) -> None:
     for decode in (lambda: decode_steps(op_type, body), lambda: decode_load(body)):
         with suppress(RemoteProtocolError):
             decode()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        LoadedEntry(b"", b"v", 1, 0, 0),
+        LoadedEntry(bytes(KEY_BYTES_MAX + 1), b"v", 1, 0, 0),
+        LoadedEntry(b"k", bytes(VALUE_BYTES_MAX + 1), 1, 0, 0),
+        LoadedEntry(b"k", b"v", 0, 0, 0),
+        LoadedEntry(b"k", b"v", 1 << 63, 0, 0),
+        LoadedEntry(b"k", b"v", 1, -1, 0),
+        LoadedEntry(b"k", b"v", 1, 0, -1),
+        LoadedEntry(b"k", b"v", 1, 0, 0, 1 << 63),
+    ],
+)
+def test_an_entry_to_load_that_breaks_a_limit_is_refused(entry: LoadedEntry) -> None:
+    longest = LoadedEntry(bytes(KEY_BYTES_MAX), bytes(VALUE_BYTES_MAX), (1 << 63) - 1, 0, 0)
+    assert decode_load(encode_load([longest])) == [longest]
+    with pytest.raises(RemoteProtocolError, match="load cannot be read"):
+        decode_load(encode_load([entry]))
 
 
 @given(st.binary(max_size=60))

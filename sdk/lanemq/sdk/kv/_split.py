@@ -82,14 +82,24 @@ async def load_entries(calls: KvCalls, entries: Sequence[LoadedEntry]) -> None:
     attempts = calls.attempts()
 
     async def once(partitions: int) -> None:
-        groups = defaultdict[int, list[LoadedEntry]](list)
-        for entry in entries:
-            groups[partition_of(entry.key, partitions)].append(entry)
+        groups: dict[int, Sequence[LoadedEntry]] = {0: entries}
+        if partitions > 1:
+            groups = _by_partition(entries, partitions)
 
-        async def load(partition: int, part: list[LoadedEntry]) -> None:
+        async def load(partition: int, part: Sequence[LoadedEntry]) -> None:
             body = encode_load(part)
             await calls.write_at(partition, partitions, OpType.LOAD, body, attempts=attempts.fork())
 
-        await gather([partial(load, *one) for one in groups.items()] or [partial(load, 0, [])])
+        await gather([partial(load, *one) for one in groups.items()])
 
     await calls.of_all(once, attempts)
+
+
+def _by_partition(
+    entries: Sequence[LoadedEntry], partitions: int
+) -> dict[int, Sequence[LoadedEntry]]:
+    """Divide entries by their partitions; none at all are those of the first."""
+    groups = defaultdict[int, list[LoadedEntry]](list)
+    for entry in entries:
+        groups[partition_of(entry.key, partitions)].append(entry)
+    return dict(groups) or {0: []}

@@ -84,6 +84,16 @@ class Batch:
             return None
         return self.table.get(key)
 
+    def table_has_none(self, begin: bytes, end: bytes) -> bool:
+        """Return whether there is no row from ``begin`` up to ``end`` but for those of the batch.
+
+        It may say False where it cannot soon tell.
+        """
+        try:
+            return next(iter(self.table.some(begin, end)), None) is None
+        except Unfinished:
+            return False
+
     def drop(self, begin: bytes, end: bytes) -> None:
         """Remove all rows from ``begin`` up to, but without, ``end``."""
         for key in [key for key in self.rows if begin <= key < end]:
@@ -92,17 +102,18 @@ class Batch:
 
     def first(self, begin: bytes, end: bytes, count: int) -> list[tuple[bytes, bytes]]:
         """Return the first ``count`` rows from ``begin`` up to, but without, ``end``."""
-        found: dict[bytes, bytes] = {
-            key: row for key, row in self.rows.items() if row is not None and begin <= key < end
-        }
+        rows, drops = self.rows, self.drops
+        found = [(key, row) for key, row in rows.items() if row is not None and begin <= key < end]
         old = 0
-        for key, row in self.table.items(begin, end):
-            if key not in self.rows and not self._is_dropped(key):
-                found[key] = row
-                old += 1
-                if old >= count:
-                    break
-        return sorted(found.items())[:count]
+        for one in self.table.items(begin, end):
+            if one[0] in rows or (drops and self._is_dropped(one[0])):
+                continue
+            found.append(one)
+            old += 1
+            if old >= count:
+                break
+        found.sort()
+        return found[:count]
 
     def _is_dropped(self, key: bytes) -> bool:
         return any(begin <= key < end for begin, end in self.drops)

@@ -30,6 +30,7 @@ from ._state import State
 
 PAGE_ENTRIES_MAX: Final = 1000
 PAGE_BYTES_MAX: Final = 1 << 20
+HEAD_BYTES: Final = HEAD.size
 LOOKED_AT_MAX: Final = 2000
 """Rows that one read looks at; one that finds less goes on with the next request."""
 
@@ -56,21 +57,24 @@ def read_page(
     limit = max(1, min(limit, PAGE_ENTRIES_MAX))
     begin = ENTRY + max(prefix, cursor or b"")
     found: list[Entry] = []
-    size_bytes, clock_ms = 0, state.meta.clock_ms
+    size_bytes, meta = 0, state.meta
+    clock_ms, numbers_of = meta.clock_ms, HEAD.unpack_from
     rows = state.table.some(begin, after_prefix(ENTRY + prefix))
     try:
         for looked_at, (row_key, row) in enumerate(rows):
-            key = row_key[1:]
             if len(found) >= limit or size_bytes >= PAGE_BYTES_MAX or looked_at >= LOOKED_AT_MAX:
-                return Page(found, key, state.meta.next, state.meta.clock_ms)
-            head = HEAD.unpack_from(row)
-            if not 0 < head[-1] <= clock_ms:
-                value = b"" if keys_only else row[HEAD.size :]
-                found.append(Entry(key, value, *head))
-                size_bytes += len(key) + len(value) + HEAD.size
+                return Page(found, row_key[1:], meta.next, clock_ms)
+            version, modified, created_ms, updated_ms, expires_ms = numbers_of(row)
+            if 0 < expires_ms <= clock_ms:
+                continue
+            value = b"" if keys_only else row[HEAD_BYTES:]
+            found.append(
+                Entry(row_key[1:], value, version, modified, created_ms, updated_ms, expires_ms)
+            )
+            size_bytes += len(row_key) + len(value) + HEAD_BYTES - 1
     except Unfinished as stop:
-        return Page(found, stop.key[1:], state.meta.next, state.meta.clock_ms)
-    return Page(found, None, state.meta.next, state.meta.clock_ms)
+        return Page(found, stop.key[1:], meta.next, clock_ms)
+    return Page(found, None, meta.next, clock_ms)
 
 
 def entry_numbers(entry: Entry) -> tuple[int, int, int, int, int]:

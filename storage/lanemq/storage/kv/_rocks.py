@@ -92,12 +92,7 @@ class RocksTable:
         options = ReadOptions()
         options.set_iterate_upper_bound(end)
         try:
-            rows = self.family.iter(options)
-            rows.seek(begin)
-            while rows.valid():
-                yield cast("bytes", rows.key()), cast("bytes", rows.value())
-                rows.next()
-            rows.status()
+            yield from self._read(begin, options)
         except Exception as error:
             raise self.error(error) from error
 
@@ -107,25 +102,33 @@ class RocksTable:
             if looks == LOOKS_MAX:
                 raise Unfinished(ranges.begin)
             looks += 1
-            found, until = ranges.begin, ranges.end
+            until = ranges.end
             options = ReadOptions()
             options.set_iterate_upper_bound(until)
             options.set_max_skippable_internal_keys(SKIPPED_MAX)
+            row: tuple[bytes, bytes] | None = None
             try:
-                rows = self.family.iter(options)
-                rows.seek(ranges.begin)
-                while rows.valid():
-                    key = cast("bytes", rows.key())
-                    yield key, cast("bytes", rows.value())
-                    found = key + b"\0"
-                    rows.next()
-                rows.status()
+                for row in self._read(ranges.begin, options):
+                    yield row
             except Exception as error:
                 if not str(error).startswith(LOOK_GAVE_UP):
                     raise self.error(error) from error
-                ranges.gave_up(found)
+                ranges.gave_up(ranges.begin if row is None else row[0] + b"\0")
             else:
                 ranges.read(until)
+
+    def _read(self, begin: bytes, options: ReadOptions) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the rows from ``begin`` on. Raises what the binding raises."""
+        row: tuple[bytes, bytes] | None = None
+        # One call for each row, not four; but an error looks like the end of the rows.
+        for row in cast("Iterator[tuple[bytes, bytes]]", self.family.items(False, begin, options)):
+            yield row
+        rest = self.family.iter(options)
+        rest.seek(begin if row is None else row[0] + b"\0")
+        while rest.valid():
+            yield cast("bytes", rest.key()), cast("bytes", rest.value())
+            rest.next()
+        rest.status()
 
     def snapshot(self) -> RocksView:
         return RocksView(self)

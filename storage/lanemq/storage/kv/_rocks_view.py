@@ -1,6 +1,7 @@
 """The entries of a namespace in RocksDB at one moment."""
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final, Protocol, cast, final
 
@@ -58,7 +59,9 @@ class RocksView:
         self._snapshot = table.family.snapshot()
         self._seen = decode_meta(table.get(META)).next
         self._seen_key = change_key(self._seen, 0)
-        self._changed: set[bytes] = set()
+        self._known: set[bytes] = set()
+        self._changed: list[bytes] = []
+        """Keys that were changed since, in their order."""
 
     def get(self, key: bytes) -> bytes | None:
         try:
@@ -80,15 +83,30 @@ class RocksView:
     def some(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Iterate as a table does. Raises ``SnapshotGone`` and ``Unfinished``."""
         self._look_at_changes(begin)
+        first, last = bisect_left(self._changed, begin), bisect_left(self._changed, end)
+        if first < last:
+            yield from self._with_changes(first, last, begin, end)
+            return
         table, writes = self._table, self._table.writes
-        changed = [(key, _CHANGED, b"") for key in sorted(self._changed) if begin <= key < end]
-        last, passed = b"", 0
+        for key, live in table.some(begin, end):
+            row = live if table.writes == writes else self.get(key)
+            if row is not None:
+                yield key, row
+
+    def _with_changes(
+        self, first: int, last: int, begin: bytes, end: bytes
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate where keys were changed: those numbered ``first`` up to ``last``."""
+        keys = self._changed
+        changed = ((keys[number], _CHANGED, b"") for number in range(first, last))
+        table, writes = self._table, self._table.writes
+        done, passed = b"", 0
         for key, kind, live in heapq.merge(changed, self._live(begin, end)):
             if kind == _STOPPED:
                 raise Unfinished(key)
-            if key == last:
+            if key == done:
                 continue
-            last = key
+            done = key
             is_same = kind == _UNCHANGED and table.writes == writes
             row = live if is_same else self.get(key)
             if row is not None:
@@ -114,9 +132,19 @@ class RocksView:
         meta = decode_meta(self._table.get(META))
         if meta.changes_from > self._seen:
             raise SnapshotGone("too much has changed since the snapshot was taken")
+        found: set[bytes] = set()
+        rest: bytes | None = None
         for count, (key, row) in enumerate(self._table.items(self._seen_key, after_prefix(CHANGE))):
             if count >= CHANGES_LOOKED_AT_MAX:
-                self._seen, self._seen_key = CHANGE_PLACE.unpack_from(key, 1)[0], key
-                raise Unfinished(begin)
-            self._changed.add(ENTRY + decode_change(row).key)
+                rest = key
+                break
+            found.add(ENTRY + decode_change(row).key)
+        new = found - self._known
+        if new:
+            self._known |= new
+            # Two sorted runs, which are merged; and a new list, for others may read on in the old.
+            self._changed = sorted(self._changed + sorted(new))
+        if rest is not None:
+            self._seen, self._seen_key = CHANGE_PLACE.unpack_from(rest, 1)[0], rest
+            raise Unfinished(begin)
         self._seen, self._seen_key = meta.next, change_key(meta.next, 0)

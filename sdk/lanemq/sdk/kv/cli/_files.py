@@ -3,11 +3,12 @@
 import os
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import click
+import trio
 
 from lanemq.wire.kv import (
     LoadedEntry,
@@ -17,12 +18,16 @@ from lanemq.wire.kv import (
     SnapshotWriter,
 )
 
+from ..._tasks import open_quiet_nursery
 from .._errors import KvStateLost, NoNamespace
+from .._gather import gather
 from .._store import KeyValueStore
 from ._command import Failed, Output, kv_command
 
 CHUNK_BYTES: Final = 256 << 10
 """Bytes of a load: the broker answers nobody else while it applies one."""
+LOADS_AT_ONCE: Final = 2
+"""While the broker applies one the next is made, and under way."""
 NUMBERS_BYTES: Final = 40
 PRIVATE_MODE: Final = 0o600
 
@@ -91,15 +96,15 @@ Written = tuple[SnapshotWriter, SnapshotHeader]
 async def _write_one(
     store: KeyValueStore, opened: BinaryIO, advance: Callable[[int], None]
 ) -> Written:
-    pages = _pages_of(store, 0)
-    page = await anext(pages)
-    header = SnapshotHeader(
-        namespace=store.namespace, position=page.position, clock_ms=page.clock_ms
-    )
-    writer = SnapshotWriter(opened.write, header)
-    _add(writer, page, advance)
-    async for page in pages:
+    async with pages_of(store, 0) as pages:
+        page = await anext(pages)
+        header = SnapshotHeader(
+            namespace=store.namespace, position=page.position, clock_ms=page.clock_ms
+        )
+        writer = SnapshotWriter(opened.write, header)
         _add(writer, page, advance)
+        async for page in pages:
+            _add(writer, page, advance)
     return writer, header
 
 
@@ -121,11 +126,12 @@ async def _write_several(
         empty = SnapshotHeader(namespace=store.namespace, position=0, clock_ms=0)
         first = SnapshotWriter(waiting.write, empty)
         for partition in range(partitions):
-            async for page in _pages_of(store, partition):
-                if len(positions) == partition:
-                    positions.append(page.position)
-                clock_ms = max(clock_ms, page.clock_ms)
-                _add(first, page, advance)
+            async with pages_of(store, partition) as pages:
+                async for page in pages:
+                    if len(positions) == partition:
+                        positions.append(page.position)
+                    clock_ms = max(clock_ms, page.clock_ms)
+                    _add(first, page, advance)
         first.finish()
         waiting.seek(0)
         header = SnapshotHeader(
@@ -140,15 +146,32 @@ async def _write_several(
     return writer, header
 
 
-async def _pages_of(store: KeyValueStore, partition: int) -> AsyncIterator[Page]:
-    """Iterate over all pages of a partition, of one moment."""
+@asynccontextmanager
+async def pages_of(
+    store: KeyValueStore, partition: int
+) -> AsyncIterator[trio.MemoryReceiveChannel[Page]]:
+    """Give all pages of a partition, of one moment; while one is written the broker makes the
+    next."""
+    ahead, pages = trio.open_memory_channel[Page](1)
+    async with open_quiet_nursery() as nursery:
+        nursery.start_soon(_read_pages, store, partition, ahead)
+        yield pages
+
+
+async def _read_pages(
+    store: KeyValueStore, partition: int, ahead: trio.MemorySendChannel[Page]
+) -> None:
     cursor, snapshot = None, "new"
-    while True:
-        page = await store.prefix(cursor=cursor, snapshot=snapshot, partition=partition)
-        yield page
-        if page.cursor is None or page.snapshot is None:
-            return
-        cursor, snapshot = page.cursor, page.snapshot
+    async with ahead:
+        while True:
+            page = await store.prefix(cursor=cursor, snapshot=snapshot, partition=partition)
+            try:
+                ahead.send_nowait(page)  # ``send`` would let it be written before the next is asked
+            except trio.WouldBlock:
+                await ahead.send(page)
+            if page.cursor is None or page.snapshot is None:
+                return
+            cursor, snapshot = page.cursor, page.snapshot
 
 
 def _add(writer: SnapshotWriter, page: Page, advance: Callable[[int], None]) -> None:
@@ -196,13 +219,24 @@ async def import_command(store: KeyValueStore, output: Output, *, file: Path, re
         opened.seek(0)
         again = SnapshotReader(opened.read)
         with progress_bar("importing", count, hidden=output.json) as advance:
-            for block in again.blocks():
-                for chunk in chunks(block):
-                    await store.load(chunk)
-                    advance(len(chunk))
+            await load_all(store, again.blocks(), advance)
     output.value({"entries": count, "checksum": reader.checksum})
     output.line(f"{count:,} entries imported, checksum {reader.checksum}".encode())
     return 0
+
+
+async def load_all(
+    store: KeyValueStore, blocks: Iterator[list[LoadedEntry]], advance: Callable[[int], None]
+) -> None:
+    """Load the entries of blocks, with ``LOADS_AT_ONCE`` loads under way."""
+    rest = (chunk for block in blocks for chunk in chunks(block))
+
+    async def load() -> None:
+        for chunk in rest:
+            await store.load(chunk)
+            advance(len(chunk))
+
+    await gather([load] * LOADS_AT_ONCE)
 
 
 def chunks(entries: list[LoadedEntry]) -> Iterator[list[LoadedEntry]]:
