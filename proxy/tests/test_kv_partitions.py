@@ -14,7 +14,7 @@ import trio
 
 from lanemq.proxy.broker import BrokerConfig
 from lanemq.proxy.broker.kv._fetching import StateFetcher
-from lanemq.proxy.broker.kv._takeovers import Takeovers
+from lanemq.proxy.broker.kv._leftovers import Leftovers
 from lanemq.proxy.logical.rules import TopicMapping, swept
 from lanemq.proxy.nameserver import NameServerConfig, open_nameserver
 from lanemq.proxy.process import RunningBroker, open_broker
@@ -709,10 +709,10 @@ async def test_a_migration_that_was_called_off_leaves_a_log_to_make_the_state_of
 async def test_going_past_keeps_rows_of_before_until_a_clear(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def nothing(self: Takeovers) -> None:
+    async def nothing(self: Leftovers) -> None:
         """As if the broker had been down from the hand-over on."""
 
-    monkeypatch.setattr(Takeovers, "_settle", nothing)
+    monkeypatch.setattr(Leftovers, "settle", nothing)
     async with cluster(tmp_path, "a", "b") as there:
         for number in range(50):
             await there.put("a", 0, b"k%d" % number, b"v")
@@ -785,7 +785,7 @@ async def test_a_fault_costs_a_partition_a_moment(
 ) -> None:
     """All that is under way begins anew after it."""
     goes_on, has_failed = trio.Event(), trio.Event()
-    real_rows, real_settle = StateFetcher._rows, Takeovers._settle
+    real_rows, real_settle = StateFetcher._rows, Leftovers.settle
 
     async def rows(self: StateFetcher, *given: Any) -> StateRows:  # noqa: ANN401 - as it is called
         if not has_failed.is_set():
@@ -793,14 +793,14 @@ async def test_a_fault_costs_a_partition_a_moment(
             await trio.sleep_forever()
         return await real_rows(self, *given)
 
-    async def settle(self: Takeovers) -> None:
+    async def settle(self: Leftovers) -> None:
         if self._broker_name == "b" and goes_on.is_set() and not has_failed.is_set():
             has_failed.set()
             raise RuntimeError("any fault")
         await real_settle(self)
 
     monkeypatch.setattr(StateFetcher, "_rows", rows)
-    monkeypatch.setattr(Takeovers, "_settle", settle)
+    monkeypatch.setattr(Leftovers, "settle", settle)
     async with cluster(tmp_path, "a", "b") as there:
         await there.put("a", 0, b"k", b"v")
         await there.move(0, "b")

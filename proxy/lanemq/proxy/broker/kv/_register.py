@@ -248,6 +248,7 @@ def register(
     )
     watches = Watches(partitions=partitions, states=states)
     takeovers = Takeovers(
+        bounds=broker.store.bounds,
         broker_name=broker.config.broker_name,
         logical=broker.logical,
         partitions=partitions,

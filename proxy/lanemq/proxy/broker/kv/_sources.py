@@ -1,7 +1,8 @@
-"""The brokers that may have the state with which a part of a log begins."""
+"""Parts of a partition's log: where they are, and who may have the state with which one begins."""
 
 from operator import attrgetter, itemgetter
 
+from lanemq.storage.kv import KvMeta
 from lanemq.wire.logical import Segment
 
 from ...logical.rules import TopicMapping
@@ -53,3 +54,19 @@ def beginning(mapping: TopicMapping, last: Segment) -> Segment | None:
             return None
         position = segment.next_delta
     return run[0]
+
+
+def sealed_at(mapping: TopicMapping, index: int, meta: KvMeta) -> int:
+    """Return the end of the part of a partition's log that a state follows here.
+
+    The log may have been at other brokers since, whose records never come here. 0 where nothing
+    is known of that part any more.
+    """
+    followed = [
+        segment.next_delta
+        for segment in mapping.of_queue(meta.queue_id)
+        if segment.is_sealed
+        and segment.logical_index == index
+        and segment.delta - segment.offset_delta == meta.shift
+    ]
+    return max(followed, default=0)

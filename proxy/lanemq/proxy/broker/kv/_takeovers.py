@@ -6,6 +6,7 @@ The broker before keeps what it had until the new one is open.
 """
 
 import logging
+import math
 from collections.abc import Callable
 from typing import Final, final
 
@@ -21,15 +22,14 @@ from ...logical.broker._state import LogicalState
 from ...logical.rules import TopicMapping
 from .._peers import Peers
 from ._fetching import StateFetcher
+from ._leftovers import Leftovers
 from ._partitions import Partitions
 from ._queues import PartitionQueues
-from ._sources import beginning, state_sources
+from ._sources import beginning, sealed_at, state_sources
 
 LOGGER: Final = logging.getLogger("lanemq.proxy.kv")
 LOOK_S: Final = 0.1
 """Seconds until the next try to take a partition over."""
-SETTLE_S: Final = 2.0
-"""Seconds between questions whether a partition that has left is open where it went."""
 
 
 @final
@@ -39,6 +39,7 @@ class Takeovers:
     def __init__(
         self,
         *,
+        bounds: Callable[[str, int], tuple[int, int]],
         broker_name: str,
         logical: LogicalState,
         partitions: Partitions,
@@ -47,10 +48,15 @@ class Takeovers:
         states: KvStates,
         wake: Callable[[str], None],
     ) -> None:
+        """``bounds`` returns the oldest and the next offset of a message queue of the store."""
+        self._bounds = bounds
         self._broker_name = broker_name
         self._logical = logical
         self._partitions = partitions
         self._fetcher = StateFetcher(peers=peers, states=states)
+        self._leftovers = Leftovers(
+            broker_name=broker_name, fetcher=self._fetcher, partitions=partitions, states=states
+        )
         self._queues = queues
         self._states = states
         self._wake = wake
@@ -77,13 +83,13 @@ class Takeovers:
         for topic in list(self._logical.mappings):
             self.changed(topic)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._settle_for_ever)
+            nursery.start_soon(self._leftovers.run)
             while True:
                 self._news = trio.Event()
                 for place in sorted(self._waiting - self._busy):
                     self._busy.add(place)
                     nursery.start_soon(self._look, *place)
-                with trio.move_on_after(LOOK_S if self._waiting else SETTLE_S):
+                with trio.move_on_after(LOOK_S if self._waiting else math.inf):
                     await self._news.wait()
 
     async def _look(self, topic: str, index: int) -> None:
@@ -199,13 +205,13 @@ class Takeovers:
 
     def _has_any(self, first: Segment) -> bool:
         """Return whether anything was written to a log that began with ``first`` here."""
-        return self._logical.bounds(first)[1] > first.offset_delta
+        return self._bounds(first.topic, first.queue_id)[1] > first.offset_delta
 
     def _has_all(self, first: Segment | None) -> bool:
         """Return whether all records from ``first`` on are here: retention takes the oldest."""
         if first is None or not self._has_any(first):
             return False
-        return self._logical.bounds(first)[0] <= first.offset_delta
+        return self._bounds(first.topic, first.queue_id)[0] <= first.offset_delta
 
     async def _make_again(self, name: str, first: Segment) -> None:
         """Make a state of the log that is here from its beginning, ``first``."""
@@ -241,7 +247,7 @@ class Takeovers:
         state = self._states.states.get(name)
         if state is None or state.meta.queue_id == NO_QUEUE:
             return True
-        needed = _sealed_at(mapping, end.logical_index, state.meta)
+        needed = sealed_at(mapping, end.logical_index, state.meta)
         if state.meta.next < needed and not (end.is_forced or state.meta.lost):
             return False  # what is stored here has yet to be applied
         self._states.kept.release(name)
@@ -286,42 +292,3 @@ class Takeovers:
             meta.partitions = 0
             self._states.kept.follow(name, meta)
         await self._states.catch_up()
-
-    async def _settle_for_ever(self) -> None:
-        while True:
-            await trio.sleep(SETTLE_S)  # another broker opens it, and tells nobody
-            await self._settle()
-
-    async def _settle(self) -> None:
-        """Remove states whose partitions are open elsewhere."""
-        for name, state in list(self._states.states.items()):
-            end = self._partitions.end_of(name)
-            if state.meta.queue_id != NO_QUEUE or end is None:
-                continue
-            if end.broker_name == self._broker_name or not await self._fetcher.is_open_at(
-                name, end, state.meta.partitions
-            ):
-                continue
-            if self._states.states.get(name) is state and state.meta.queue_id == NO_QUEUE:
-                try:
-                    self._states.kept.drop(name)
-                except OSError as error:
-                    LOGGER.error("rows of partition %s cannot be removed: %s", name, error)
-                else:
-                    LOGGER.info("partition %s is at %s now", name, end.broker_name)
-
-
-def _sealed_at(mapping: TopicMapping, index: int, meta: KvMeta) -> int:
-    """Return the end of the part of a partition's log that a state follows here.
-
-    The log may have been at other brokers since, whose records never come here. 0 where nothing
-    is known of that part any more.
-    """
-    followed = [
-        segment.next_delta
-        for segment in mapping.of_queue(meta.queue_id)
-        if segment.is_sealed
-        and segment.logical_index == index
-        and segment.delta - segment.offset_delta == meta.shift
-    ]
-    return max(followed, default=0)

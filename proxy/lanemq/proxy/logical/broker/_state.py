@@ -133,10 +133,6 @@ class LogicalState:
         units = self._store.units(segment.topic, segment.queue_id, last, 1)
         return not units or units[0].log_position < self._store.min_position
 
-    def bounds(self, own: Segment) -> tuple[int, int]:
-        """Return the oldest offset of an own segment's message queue, and the next one."""
-        return self._store.bounds(own.topic, own.queue_id)
-
     def end_offset(self, topic: str, queue_id: int) -> int:
         """Return the offset that the next message of a message queue gets."""
         return self._store.bounds(topic, queue_id)[1]
