@@ -168,6 +168,8 @@ class Takeovers:
         sources = state_sources(mapping, end)
         if end.is_forced:
             await self._lose(name, end, meta)
+        elif self._has_it(name, sources, meta):
+            await self._go_on(name, meta)
         elif self._has_all(first := beginning(mapping, end)):
             await self._make_again(name, first or end)
         elif sources or end.delta:
@@ -176,19 +178,25 @@ class Takeovers:
             await self._make_again(name, first)  # to be lost: its beginning is gone
         # Else nothing was ever written, and what makes it comes again.
 
+    def _has_it(self, name: str, sources: list[Segment], meta: KvMeta) -> bool:
+        """Return whether the state is here, as it was when the log went elsewhere."""
+        state = self._states.states.get(name)
+        is_source = any(source.broker_name == self._broker_name for source in sources)
+        return bool(is_source and state and state.meta.next == meta.first and not state.meta.lost)
+
+    async def _go_on(self, name: str, meta: KvMeta) -> None:
+        """Go on with the state that is here. Raises ``OSError``, ``StoreError``."""
+        before = self._states.states[name].meta
+        meta.partition, meta.partitions = before.partition, before.partitions
+        self._states.kept.follow(name, meta)
+        await self._states.catch_up()
+        await self._states.flush()
+
     async def _bring(self, name: str, sources: list[Segment], meta: KvMeta) -> None:
-        """Bring the state from here, or from the first of ``sources`` that has it.
+        """Bring the state from the first of ``sources`` that has it.
 
         Raises ``Refused``, ``RemoteProtocolError``, and as disks do.
         """
-        state = self._states.states.get(name)
-        is_source = any(source.broker_name == self._broker_name for source in sources)
-        if is_source and state and state.meta.next == meta.first and not state.meta.lost:
-            meta.partition, meta.partitions = state.meta.partition, state.meta.partitions
-            self._states.kept.follow(name, meta)
-            await self._states.catch_up()
-            await self._states.flush()
-            return
         why: Exception = RemoteProtocolError(
             f"no broker is known that has its state at record {meta.first}"
         )
