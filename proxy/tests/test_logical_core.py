@@ -182,6 +182,19 @@ def test_a_copy_only_moves_on() -> None:
     assert merged(known, LogicalQueues.of([segment(end=99, state=EXPIRED)])) == known
 
 
+@pytest.mark.parametrize("state", [NORMAL, READ_ONLY])
+def test_late_word_of_a_destination_that_was_called_off_takes_nothing_from_the_next_one(
+    state: SegmentState,
+) -> None:
+    """It names the same queue, which had no place and no number then."""
+    source = segment(delta=83, end=10, state=READ_ONLY).with_migration(9)
+    end = 5 if state is READ_ONLY else -1
+    there = segment("b", delta=93, end=end, state=state).with_migration(10)
+    known = mapping(source, there)
+    called_off = segment("b", delta=0, end=0, state=EXPIRED)
+    assert notified(known, Move(segment(delta=83).with_migration(9), called_off)) == known
+
+
 @pytest.mark.parametrize("delta", [0, 7])
 def test_a_source_that_was_gone_past_is_not_opened_again_by_the_word_of_who_did_it(
     delta: int,

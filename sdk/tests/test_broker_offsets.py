@@ -161,7 +161,7 @@ async def test_what_is_finished_late_counts_before_and_after_the_queue_is_taken_
 
 
 async def test_an_operator_s_word_ends_what_is_remembered(offsets: GroupOffsets) -> None:
-    offsets.forget(QUEUE)  # as a consumer does for queues that it does not hold
+    offsets.discard(QUEUE)
     assert await offsets.load(QUEUE) == 10
 
 

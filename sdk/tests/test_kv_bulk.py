@@ -1,11 +1,13 @@
 """Export and import: the broker is kept at work while the client is."""
 
 from collections.abc import Sequence
+from io import BytesIO
 from typing import cast
 
 import pytest
 import trio
 
+from lanemq.sdk import BrokerUnreachable
 from lanemq.sdk.kv import KeyValueStore, KvRejected
 from lanemq.sdk.kv.cli import _files
 from lanemq.wire.kv import Entry, LoadedEntry, Page
@@ -43,6 +45,26 @@ async def test_an_export_asks_for_a_page_before_it_writes_the_one_ahead_of_it() 
     first, *others = store.asked
     assert first == (None, "new")
     assert others == [(b"%d\0" % number, "name") for number in range(1, 5)]
+
+
+class Unreachable(Pages):
+    """A store whose broker is away from a page on."""
+
+    namespace = "default"
+
+    async def prefix(
+        self, *, cursor: bytes | None, snapshot: str | None, partition: int | None
+    ) -> Page:
+        page = await super().prefix(cursor=cursor, snapshot=snapshot, partition=partition)
+        if len(self.asked) == self.count:
+            raise BrokerUnreachable("broker-a", "it is gone")
+        return page
+
+
+@pytest.mark.parametrize("page", [1, 2, 3])
+async def test_an_export_ends_with_the_error_of_the_page_that_could_not_be_read(page: int) -> None:
+    with pytest.raises(BrokerUnreachable, match="it is gone"):
+        await _files._write_one(cast("KeyValueStore", Unreachable(page)), BytesIO(), lambda _: None)
 
 
 class Loads:

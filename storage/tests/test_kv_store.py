@@ -279,6 +279,29 @@ async def test_writes_that_an_engine_refuses_are_applied_later(tmp_path: Path) -
         assert kv.why_refused("default") == ""
 
 
+async def test_a_state_that_cannot_be_written_keeps_no_other_from_following_its_log(
+    tmp_path: Path,
+) -> None:
+    async with open_store(real_config(tmp_path)) as store:
+        kv = store.kv
+        assert kv is not None
+        tables = {}
+        for name in ("bad", "good"):
+            await put(store, b"k", b"1", name)
+            tables[name] = kv.states[name].table
+            kv.states[name]._batch.table = _Refusing(tables[name])
+            await put(store, b"k", b"2", name)
+        kv.states["good"]._batch.table = tables["good"]
+        with pytest.raises(OSError, match="No space left"):
+            await kv.catch_up()
+        assert get(store, b"k", "good") == b"2"
+        assert kv.why_refused("good") == ""
+        assert kv.why_refused("bad")
+        kv.states["bad"]._batch.table = tables["bad"]
+        await kv.catch_up()
+        assert get(store, b"k", "bad") == b"2"
+
+
 class _Refusing:
     def __init__(self, table: object) -> None:
         self.get = table.get  # type: ignore[attr-defined]

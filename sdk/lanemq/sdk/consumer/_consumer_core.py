@@ -206,7 +206,7 @@ class ConsumerCore:
                 LOGGER.info("%s: reset to offset %d", queue, offset)
                 await self.membership.correct(queue, offset, reset=True)
             else:
-                self.offsets.forget(queue)  # it may be remembered for when it is taken again
+                self.offsets.discard(queue)
 
     async def persist_loop(self) -> None:
         """Report progress every ``offset_persist_interval_s``."""

@@ -47,6 +47,9 @@ class Offsets(Protocol):
         ``cut_off`` says that what its broker was told last may never have arrived.
         """
 
+    def discard(self, queue: MessageQueue) -> None:
+        """Drop what is remembered of a queue that is not held: somebody has reset the group."""
+
     def finished_late(self, queue: MessageQueue, offset: int, after: int, *, is_held: bool) -> bool:
         """Note that messages from ``offset`` up to ``after`` were finished after ``queue`` was cut
         off, at ``offset``.
@@ -165,6 +168,10 @@ class GroupOffsets:
             until_s = now_s + NOT_COMMITTED_S
             self._given_up[queue] = _GivenUp(offset, kept, place, until_s)
 
+    def discard(self, queue: MessageQueue) -> None:
+        self._given_up.pop(queue, None)
+        self._resumed.pop(queue, None)
+
     def finished_late(self, queue: MessageQueue, offset: int, after: int, *, is_held: bool) -> bool:
         given_up = self._given_up.get(queue)
         if given_up is not None and given_up.offset == offset:
@@ -253,6 +260,9 @@ class LocalOffsets:
 
     def forget(self, queue: MessageQueue, *, cut_off: bool = False) -> None:
         self._offsets.pop(queue, None)
+
+    def discard(self, queue: MessageQueue) -> None:
+        pass  # nothing is remembered
 
     def finished_late(self, queue: MessageQueue, offset: int, after: int, *, is_held: bool) -> bool:
         return False  # nobody locks

@@ -238,6 +238,7 @@ class Entries:
         meta.entries = meta.entry_bytes = meta.changes = meta.next_expiry_ms = 0
         meta.entry_sum = NOTHING
         meta.lost = False
+        self._pruned = b""
 
     def expire_some(self) -> None:
         """Remove entries whose time has come, as many as one record may."""

@@ -92,8 +92,9 @@ class KvStates:
     # Following the logs
 
     async def catch_up(self) -> None:
-        """Apply what is in the logs and not in the states. Raises ``OSError``,
-        ``StoreUnwritable``."""
+        """Apply what is in the logs and not in the states. Raises ``OSError``, of one that cannot
+        be written, after the others, and ``StoreUnwritable``."""
+        failed: OSError | None = None
         for name in sorted(self._behind):
             state = self.states.get(name)
             if state is None:  # forgotten, while another one was brought up to its end
@@ -101,9 +102,15 @@ class KvStates:
             state.remember(rows=True)
             try:
                 taken = await self._catch_up(name)
+            except OSError as error:
+                LOGGER.error("namespace %s cannot follow its log: %s", name, error)
+                failed = failed or error
+                continue
             finally:
                 state.remember(rows=False)
             LOGGER.info("namespace %s has followed its log: %d records", name, taken)
+        if failed is not None:
+            raise failed
 
     async def _catch_up(self, name: str) -> int:
         """Apply the records that a state has not; returns how many, roughly."""

@@ -118,7 +118,9 @@ class SupersededMessages:
                 segment,
                 f"{entry.count} operations on keys from {entry.done} on are in no log: "
                 f"{segment.topic} went on without them. They are not done again, for others have "
-                "been done since: put anew what is missed",
+                "been done since: put anew what is missed, then call `lanemq admin "
+                f"appendSupersededMessages -b {segment.broker_name} -t {segment.topic}`, which "
+                "appends none of them and ends this alarm",
             )
             return
         self._logical.alarm(
@@ -132,18 +134,20 @@ class SupersededMessages:
     async def append(self, topic: str | None) -> int:
         """Append the waiting messages of one topic or of all; returns how many that were.
 
-        Operations on keys are left out: done last, they would undo what was done since.
+        Operations on keys are left out: done last, they would undo what was done since. Where
+        their topic is named, an operator has seen to them, and they are counted no more.
 
         Raises ``Refused`` where one cannot be appended; the same again goes on from there.
         """
-        if topic is not None and kv_namespace(topic) is not None:
-            raise refusal(f"operations on keys are not done again, so none of {topic} is appended")
         total = 0
         async with self._appending:
             for entry in list(self._entries.values()):
-                of_keys = kv_namespace(entry.segment.topic) is not None
-                if entry.count and not of_keys and topic in (None, entry.segment.topic):
+                if not entry.count or topic not in (None, entry.segment.topic):
+                    continue
+                if kv_namespace(entry.segment.topic) is None:
                     total += await self._append(entry)
+                elif topic is not None:
+                    await self._keep(entry.until(entry.end))
         return total
 
     async def _append(self, entry: Superseded) -> int:

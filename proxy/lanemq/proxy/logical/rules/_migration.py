@@ -184,14 +184,17 @@ def notified(mapping: TopicMapping, asked: Move) -> TopicMapping:
 def is_older(given: Segment, known: Segment) -> bool:
     """Return whether a copy must not replace the known one.
 
-    A place or an end, once known, stays. That a destination is expired may mean that it was
-    opened and sealed since, or that it was called off: its source has to ask.
+    A place or an end, once known, stays. Word of a destination that was called off before it had
+    a place, and so a number, may come when the next migration has opened it. That a destination
+    is expired may mean that it was opened and sealed since, or that it was called off: its source
+    has to ask.
     """
     if known.state is SegmentState.WRITE_ONLY and given.state is SegmentState.EXPIRED:
         return True
     if known.delta >= 0 > given.delta:
         return True
-    if (known.migration or 0) > (given.migration or 0) > 0:
+    before, now = given.migration or 0, known.migration or 0
+    if now > before and (before > 0 or known.is_readable):
         return True
     has_end = known.is_sealed and known.count > 0
     return known.delta == given.delta and has_end and not given.is_sealed

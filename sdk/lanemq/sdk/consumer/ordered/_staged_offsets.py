@@ -168,6 +168,9 @@ class StagedOffsets:
         self._saving.pop(queue, None)
         self._again_s.pop(queue, None)
 
+    def discard(self, queue: MessageQueue) -> None:
+        """Do nothing: nothing is remembered of queues that are not held."""
+
     def finished_late(self, queue: MessageQueue, offset: int, after: int, *, is_held: bool) -> bool:
         """Return False: what is finished late would have to be found among its stage."""
         return False

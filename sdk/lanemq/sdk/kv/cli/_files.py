@@ -96,16 +96,17 @@ Written = tuple[SnapshotWriter, SnapshotHeader]
 async def _write_one(
     store: KeyValueStore, opened: BinaryIO, advance: Callable[[int], None]
 ) -> Written:
+    written: Written | None = None
     async with pages_of(store, 0) as pages:
-        page = await anext(pages)
-        header = SnapshotHeader(
-            namespace=store.namespace, position=page.position, clock_ms=page.clock_ms
-        )
-        writer = SnapshotWriter(opened.write, header)
-        _add(writer, page, advance)
         async for page in pages:
-            _add(writer, page, advance)
-    return writer, header
+            if written is None:
+                header = SnapshotHeader(
+                    namespace=store.namespace, position=page.position, clock_ms=page.clock_ms
+                )
+                written = SnapshotWriter(opened.write, header), header
+            _add(written[0], page, advance)
+    assert written is not None, "there is a first page, or the error of it was raised"
+    return written
 
 
 async def _write_several(
