@@ -3,13 +3,38 @@
 import trio
 
 from .._cell import COMMITTED_S, Cell
+from .._cell_consumers import Puller
 from .._errors import NotApplicable
 from .._facts import asks_what_server_lacks, moves_queues
-from .._messages import Outgoing
+from .._messages import Outgoing, Pulled
 from .._scenario import expect, expect_equal, scenario
 
 MOVED_S = 10.0
 """A queue that is being moved is open again within this."""
+
+
+async def _pull(
+    cell: Cell,
+    puller: Puller,
+    queue_id: int,
+    *,
+    count: int,
+    offset: int = 0,
+    max_count: int = 32,
+    tags: str = "*",
+) -> Pulled:
+    """Pull ``count`` messages: at once, or in parts where a queue was moved between them.
+
+    A pull ends where a part of a queue ends, and the next one goes on at another broker.
+    """
+    pulled = await puller.pull(queue_id, offset, max_count=max_count, tags=tags)
+    with trio.move_on_after(MOVED_S):
+        while len(pulled.messages) < count and moves_queues(cell.cluster.name):
+            rest = max_count - len(pulled.messages)
+            more = await puller.pull(queue_id, pulled.next_offset, max_count=rest, tags=tags)
+            messages = [*pulled.messages, *more.messages]
+            pulled = Pulled("FOUND", more.next_offset, more.min_offset, more.max_offset, messages)
+    return pulled
 
 
 @scenario("pull")
@@ -26,13 +51,13 @@ async def pull(cell: Cell) -> None:
         bounds = (await puller.offset("min", 1), await puller.offset("max", 1))
         expect_equal("bounds", bounds, (0, 10))
 
-        pulled = await puller.pull(1, 0, max_count=4)
+        pulled = await _pull(cell, puller, 1, count=4, max_count=4)
         expect_equal("status", pulled.status, "FOUND")
         expect_equal("bodies", [m.body for m in pulled.messages], [b"0", b"1", b"2", b"3"])
         expect_equal("next offset", pulled.next_offset, 4)
         expect_equal("bounds", (pulled.min_offset, pulled.max_offset), (0, 10))
 
-        pulled = await puller.pull(1, 4, tags="B")
+        pulled = await _pull(cell, puller, 1, offset=4, count=3, tags="B")
         expect_equal("tag B", [m.body for m in pulled.messages], [b"5", b"7", b"9"])
         expect_equal("next offset", pulled.next_offset, 10)
 
@@ -44,6 +69,9 @@ async def pull(cell: Cell) -> None:
                 pulled = await puller.pull(1, 11)
         expect_equal("beyond", (pulled.status, pulled.next_offset), ("OFFSET_ILLEGAL", 10))
         pulled = await puller.pull(1, 0, tags="Z")
+        with trio.move_on_after(MOVED_S):
+            while pulled.next_offset < 10 and moves_queues(cell.cluster.name):
+                pulled = await puller.pull(1, pulled.next_offset, tags="Z")
         expect_equal("no match", (pulled.status, pulled.next_offset), ("NO_MATCHED_MSG", 10))
         pulled = await puller.pull(0, 0)
         expect_equal("empty queue", (pulled.status, pulled.messages), ("NO_NEW_MSG", []))
@@ -80,7 +108,8 @@ async def offset_by_time(cell: Cell) -> None:
             await producer.send(Outgoing(topic, b"%d" % number), queue_id=0)
             await trio.sleep(0.03)  # so that no two messages share a millisecond
         await puller.until_readable(0, 5)
-        stored = [m.store_timestamp_ms for m in (await puller.pull(0, 0)).messages]
+        pulled = await _pull(cell, puller, 0, count=5)
+        stored = [m.store_timestamp_ms for m in pulled.messages]
         expect_equal("messages", len(stored), 5)
         for number, timestamp_ms in enumerate(stored):
             found = await puller.offset("search", 0, timestamp_ms=timestamp_ms)
