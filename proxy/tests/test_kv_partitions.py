@@ -165,6 +165,19 @@ class Cluster:
         status = (await self.statuses(name)).get(partition)
         return status is not None and status.is_open
 
+    async def prepare(self, partition: int, source: str, destination: str) -> None:
+        """Seal a partition's log, and leave it at that."""
+        target = await self.admin.create_queue(
+            str(self.broker(destination).address), TOPIC, partition, SegmentState.WRITE_ONLY
+        )
+        address = str(self.broker(source).address)
+        chains = await self.admin.logical_queues(address, TOPIC)
+        assert chains is not None
+        chain = chains.get(partition)
+        assert chain is not None
+        assert chain.normal is not None
+        await self.admin.prepare_migration(address, chain.normal, target)
+
     async def move(self, partition: int, destination: str) -> None:
         await self.admin.migrate_logical_queue(TOPIC, partition, destination)
         await until(lambda: self.is_open(destination, partition))
@@ -273,14 +286,7 @@ async def test_a_partition_that_is_closed_is_neither_read_nor_written(tmp_path: 
     never_ms = 3_600_000
     async with cluster(tmp_path, "a", "b", logical_queue_reconcile_interval=never_ms) as there:
         await there.put("a", 0, b"k", b"1")
-        addresses = {name: str(there.broker(name).address) for name in ("a", "b")}
-        target = await there.admin.create_queue(addresses["b"], TOPIC, 0, SegmentState.WRITE_ONLY)
-        chains = await there.admin.logical_queues(addresses["a"], TOPIC)
-        assert chains is not None
-        source = chains.get(0)
-        assert source is not None
-        assert source.normal is not None
-        await there.admin.prepare_migration(addresses["a"], source.normal, target)
+        await there.prepare(0, "a", "b")
         answer = await there.get_frame("a", 0, b"k")
         assert answer.code == ResponseCode.SYSTEM_BUSY
         assert "is moving" in (answer.remark or "")
@@ -682,14 +688,7 @@ async def test_a_migration_that_was_called_off_leaves_a_log_to_make_the_state_of
 
     async with cluster(tmp_path, "a", "b") as there:
         await there.put("a", 0, b"k", b"1")
-        addresses = {name: str(there.broker(name).address) for name in ("a", "b")}
-        target = await there.admin.create_queue(addresses["b"], TOPIC, 0, SegmentState.WRITE_ONLY)
-        chains = await there.admin.logical_queues(addresses["a"], TOPIC)
-        assert chains is not None
-        chain = chains.get(0)
-        assert chain is not None
-        assert chain.normal is not None
-        await there.admin.prepare_migration(addresses["a"], chain.normal, target)
+        await there.prepare(0, "a", "b")
         await there.admin.abort_migration(TOPIC, 0)
         await until(lambda: there.is_open("a", 0))
         await there.put("a", 0, b"k", b"2")

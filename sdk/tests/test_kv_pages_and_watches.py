@@ -1,9 +1,5 @@
 """Pages and watches of a namespace over partitions: one order, and nothing left out."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
-
 import pytest
 import trio
 from hypothesis import given
@@ -11,30 +7,20 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from lanemq.sdk import ClientClosed
-from lanemq.sdk.kv import Action, Change, KeyValueStore, KvRejected, Step, Watch, open_kv_store
+from lanemq.sdk.kv import Action, Change, KvRejected, Step, Watch
 from lanemq.sdk.kv._pages import PAGE_BYTES_MAX, merged
 from lanemq.testkit.sdk.kv import KvCluster
+from lanemq.testkit.sdk.kv_stores import key_in, opened
 from lanemq.wire import RequestCode
 from lanemq.wire.kv import Entry, Page, partition_of
 
 WATCH = RequestCode.KV_WATCH
 
 
-def key_in(partition: int, partitions: int, name: str = "k") -> bytes:
-    numbers = (f"{name}{number}".encode() for number in range(10_000))
-    return next(key for key in numbers if partition_of(key, partitions) == partition)
-
-
 @pytest.fixture
 def kv(nursery: trio.Nursery) -> KvCluster:
     """Two brokers with keys."""
     return KvCluster(nursery, brokers=2)
-
-
-@asynccontextmanager
-async def opened(kv: KvCluster, **settings: Any) -> AsyncIterator[KeyValueStore]:  # noqa: ANN401
-    async with open_kv_store(name_servers=kv.name_servers, dial=kv.dial, **settings) as store:
-        yield store
 
 
 # Pages

@@ -1,9 +1,6 @@
 """Keys of a namespace over partitions, at brokers that move them."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from random import Random
-from typing import Any
 
 import pytest
 import trio
@@ -13,15 +10,14 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from lanemq.sdk import LanemqError, NoRoute
 from lanemq.sdk.kv import (
     Action,
-    KeyValueStore,
     KvOffsetStore,
     KvRejected,
     LoadedEntry,
     NoNamespace,
     Step,
-    open_kv_store,
 )
 from lanemq.testkit.sdk.kv import KvCluster
+from lanemq.testkit.sdk.kv_stores import key_in, opened
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.kv import Moved, encode_answer, partition_of
@@ -29,21 +25,10 @@ from lanemq.wire.kv import Moved, encode_answer, partition_of
 WRITE, GET = RequestCode.KV_WRITE, RequestCode.KV_GET
 
 
-def key_in(partition: int, partitions: int, name: str = "k") -> bytes:
-    numbers = (f"{name}{number}".encode() for number in range(10_000))
-    return next(key for key in numbers if partition_of(key, partitions) == partition)
-
-
 @pytest.fixture
 def kv(nursery: trio.Nursery) -> KvCluster:
     """Two brokers with keys."""
     return KvCluster(nursery, brokers=2)
-
-
-@asynccontextmanager
-async def opened(kv: KvCluster, **settings: Any) -> AsyncIterator[KeyValueStore]:  # noqa: ANN401
-    async with open_kv_store(name_servers=kv.name_servers, dial=kv.dial, **settings) as store:
-        yield store
 
 
 async def test_each_key_is_at_the_broker_of_its_partition(kv: KvCluster) -> None:

@@ -322,15 +322,20 @@ def _retrying(log: Log) -> Handle:
     return handle
 
 
+def fill_with_bound_locks(cluster: FakeCluster, count: int) -> None:
+    """Put messages into one queue, at a broker that ends locks with their connection."""
+    cluster.broker.binds_locks = True
+    cluster.create_topic("T", 1)
+    for number in range(count):
+        cluster.broker.put("T", 0, b"%d" % number)
+
+
 @pytest.mark.parametrize("refusals", [0, 3], ids=["queue is read again", "queue is nobody's yet"])
 async def test_what_a_listener_finishes_after_its_lock_ended_with_the_connection_is_finished(
     cluster: FakeCluster, autojump_clock: MockClock, refusals: int
 ) -> None:
     """A broker that is restarted takes the locks with it, and comes back without them."""
-    cluster.broker.binds_locks = True
-    cluster.create_topic("T", 1)
-    for number in range(3):
-        cluster.broker.put("T", 0, b"%d" % number)
+    fill_with_bound_locks(cluster, 3)
     log = Log()
     async with consumer_of(cluster, OrderlyListener(log)):
         await trio.sleep(1.5)
@@ -345,10 +350,7 @@ async def test_what_a_listener_finishes_after_its_lock_ended_with_the_connection
 async def test_what_is_finished_late_moves_nobody_who_went_elsewhere_meanwhile(
     cluster: FakeCluster, autojump_clock: MockClock
 ) -> None:
-    cluster.broker.binds_locks = True
-    cluster.create_topic("T", 1)
-    for number in range(5):
-        cluster.broker.put("T", 0, b"%d" % number)
+    fill_with_bound_locks(cluster, 5)
     log = Log()
     async with consumer_of(cluster, OrderlyListener(log)):
         await trio.sleep(1.5)
@@ -361,10 +363,7 @@ async def test_what_is_finished_late_moves_nobody_who_went_elsewhere_meanwhile(
 async def test_what_a_listener_fails_at_after_its_lock_ended_comes_again(
     cluster: FakeCluster, autojump_clock: MockClock
 ) -> None:
-    cluster.broker.binds_locks = True
-    cluster.create_topic("T", 1)
-    for number in range(2):
-        cluster.broker.put("T", 0, b"%d" % number)
+    fill_with_bound_locks(cluster, 2)
     log = Log({1: [ValueError("no")]})
     async with consumer_of(cluster, OrderlyListener(log)):
         await trio.sleep(1.5)

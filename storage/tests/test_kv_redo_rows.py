@@ -122,7 +122,7 @@ def test_a_redo_in_batches_makes_the_rows_of_one_by_one(
 
 
 def check_sums(table: MemoryTable) -> None:
-    """What the hash is made of is the sum of the hashes of the rows that there are."""
+    """The hash is made of the sum of the hashes of the rows that there are."""
     meta = decode_meta(table.get(b"m"))
     rows = table.rows.items()
     total = sum(row_hash(key[1:], row) for key, row in rows if key.startswith(ENTRY))

@@ -114,10 +114,9 @@ class GroupOffsets:
         self._commits = commits
         self._offsets: dict[MessageQueue, int] = {}
         self._persisted: dict[MessageQueue, _Committed] = {}
-        self._loaded: dict[MessageQueue, tuple[int, Hashable]] = {}
-        """The offset that was kept of a queue when it was taken, and the place."""
-        self._kept: dict[MessageQueue, int] = {}
-        """Offsets that places have had for sure, since."""
+        self._kept: dict[MessageQueue, tuple[int, Hashable]] = {}
+        """The greatest offset of a queue that its place has had for sure since the queue was
+        taken (-1: none), and the place it was taken from."""
         self._given_up: dict[MessageQueue, _GivenUp] = {}
         self._resumed: dict[MessageQueue, int] = {}
         """Offsets from which queues went on, of those that were given up shortly before."""
@@ -126,8 +125,7 @@ class GroupOffsets:
         stored = await self._commits.committed_offset(queue)
         place, given_up = self._commits.place(queue), self._given_up.get(queue)
         kept = -1 if stored is None else stored
-        self._loaded[queue] = kept, place
-        self._kept.pop(queue, None)
+        self._kept[queue] = kept, place
         self._resumed.pop(queue, None)
         if (
             given_up is None
@@ -146,14 +144,12 @@ class GroupOffsets:
         self._offsets[queue] = offset
 
     def reset(self, queue: MessageQueue, offset: int) -> None:
-        self._given_up.pop(queue, None)
-        self._resumed.pop(queue, None)
+        self.discard(queue)
         self._offsets[queue] = offset
 
     def forget(self, queue: MessageQueue, *, cut_off: bool = False) -> None:
         offset, persisted = self._offsets.pop(queue, None), self._persisted.pop(queue, None)
-        loaded, place = self._loaded.pop(queue, (-1, self._commits.place(queue)))
-        kept = max(loaded, self._kept.pop(queue, -1))
+        kept, place = self._kept.pop(queue, (-1, self._commits.place(queue)))
         was_resumed = self._resumed.pop(queue, None) is not None
         if offset is None and was_resumed and cut_off:
             return  # nothing was read since it was cut off before
@@ -207,7 +203,7 @@ class GroupOffsets:
 
     async def _commit(self, queue: MessageQueue, offset: int, wait: bool) -> None:
         now_s = trio.current_time()
-        again_s, sure_s = now_s + AGAIN_S, now_s + SURE_S
+        sure_s = now_s if wait else now_s + SURE_S
         place, before = self._commits.place(queue), self._persisted.get(queue)
         try:
             await self._commits.commit_offset(queue, offset, wait=wait)
@@ -216,9 +212,9 @@ class GroupOffsets:
         else:
             if queue in self._offsets:
                 if before is not None and before.sure_s <= now_s:
-                    self._kept[queue] = before.offset
-                sure_s = now_s if wait else sure_s
-                self._persisted[queue] = _Committed(offset, place, again_s, sure_s)
+                    kept, taken_from = self._kept.get(queue, (-1, place))
+                    self._kept[queue] = max(kept, before.offset), taken_from
+                self._persisted[queue] = _Committed(offset, place, now_s + AGAIN_S, sure_s)
 
 
 @final

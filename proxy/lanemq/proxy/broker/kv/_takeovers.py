@@ -165,13 +165,13 @@ class Takeovers:
             return
         self._partitions.waits_for.setdefault(name, "its state comes")
         meta = KvMeta(queue_id=end.queue_id, shift=shift, first=end.delta)
-        sources = state_sources(mapping, end)
+        sources, first = state_sources(mapping, end), beginning(mapping, end)
         if end.is_forced:
             await self._lose(name, end, meta)
         elif self._has_it(name, sources, meta):
             await self._go_on(name, meta)
-        elif self._has_all(first := beginning(mapping, end)):
-            await self._make_again(name, first or end)
+        elif first is not None and self._has_all(first):
+            await self._make_again(name, first)
         elif sources or end.delta:
             await self._bring(name, sources, meta)
         elif first is not None and self._has_any(first):
@@ -215,11 +215,10 @@ class Takeovers:
         """Return whether anything was written to a log that began with ``first`` here."""
         return self._bounds(first.topic, first.queue_id)[1] > first.offset_delta
 
-    def _has_all(self, first: Segment | None) -> bool:
-        """Return whether all records from ``first`` on are here: retention takes the oldest."""
-        if first is None or not self._has_any(first):
-            return False
-        return self._bounds(first.topic, first.queue_id)[0] <= first.offset_delta
+    def _has_all(self, first: Segment) -> bool:
+        """Return whether records are here, from ``first`` on: retention takes the oldest."""
+        begin, end = self._bounds(first.topic, first.queue_id)
+        return begin <= first.offset_delta < end
 
     async def _make_again(self, name: str, first: Segment) -> None:
         """Make a state of the log that is here from its beginning, ``first``."""
