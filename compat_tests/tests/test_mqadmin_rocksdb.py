@@ -102,7 +102,7 @@ async def test_mqadmin_has_a_running_broker_of_lanemq_export_its_tables(tmp_path
         assert "check doing, please wait and get the result from log" in printed
 
 
-async def test_scenario_14_mqadmin_asks_a_broker_of_lanemq_that_writes_both(
+async def test_mqadmin_asks_a_broker_of_lanemq_that_writes_both(
     tmp_path: Path,
 ) -> None:
     cluster = lanemq_cluster(tmp_path / "cluster", settings={"rocksdbCQDoubleWriteEnable": "true"})
