@@ -8,18 +8,10 @@ import pytest
 import trio
 
 from lanemq.compat import Cell, Outgoing, open_client, running
-from lanemq.compat._cell_producers import Producer
 from lanemq.compat._errors import CommandRefused
-from lanemq.compat._logical import (
-    LOGICAL_BROKER,
-    PREVIEW,
-    BrokersCluster,
-    Operator,
-    add_broker,
-    row,
-    several_brokers,
-)
-from lanemq.compat._logical_bench import (
+from lanemq.compat.cells._producers import Producer
+from lanemq.compat.clients._messages import Sent
+from lanemq.compat.logical._bench import (
     JAVA,
     OLD,
     Bench,
@@ -30,9 +22,17 @@ from lanemq.compat._logical_bench import (
     read,
     servers,
 )
-from lanemq.compat._logical_load import Attempt
-from lanemq.compat._messages import Sent
-from lanemq.compat._waiting import PATIENT_S, until
+from lanemq.compat.logical._brokers import (
+    LOGICAL_BROKER,
+    PREVIEW,
+    BrokersCluster,
+    Operator,
+    add_broker,
+    row,
+    several_brokers,
+)
+from lanemq.compat.logical._load import Attempt
+from lanemq.compat.servers._waiting import PATIENT_S, until
 from lanemq.sdk import NoRoute, RefusedByBroker
 from lanemq.sdk.admin import AdminClient, MigrationRefused, open_admin
 from lanemq.wire import RequestCode, ResponseCode

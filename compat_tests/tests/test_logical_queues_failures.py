@@ -12,11 +12,10 @@ import trio
 from msgspec.structs import replace
 
 from lanemq.compat import Cell, Outgoing, open_client
-from lanemq.compat._cell_consumers import Puller
-from lanemq.compat._cell_producers import Producer
 from lanemq.compat._errors import CommandRefused
-from lanemq.compat._logical import BrokersCluster
-from lanemq.compat._logical_bench import (
+from lanemq.compat.cells._consumers import Puller
+from lanemq.compat.cells._producers import Producer
+from lanemq.compat.logical._bench import (
     JAVA,
     OLD,
     Bench,
@@ -27,9 +26,10 @@ from lanemq.compat._logical_bench import (
     places,
     servers,
 )
-from lanemq.compat._logical_load import Load, loaded, whole
-from lanemq.compat._servers import LANEMQ
-from lanemq.compat._waiting import PATIENT_S, until
+from lanemq.compat.logical._brokers import BrokersCluster
+from lanemq.compat.logical._load import Load, loaded, whole
+from lanemq.compat.servers._clusters import LANEMQ
+from lanemq.compat.servers._waiting import PATIENT_S, until
 from lanemq.sdk import RefusedByBroker
 from lanemq.sdk.admin import AdminClient, MigrationRefused, open_admin
 from lanemq.wire import PullSysFlag, RequestCode, ResponseCode

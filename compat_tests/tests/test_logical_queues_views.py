@@ -16,16 +16,21 @@ import pytest
 import trio
 
 from lanemq.compat import Cell, Daemon, Outgoing, open_client, running
-from lanemq.compat._apache import apache_broker
-from lanemq.compat._cell_consumers import Consumer, Puller
-from lanemq.compat._cell_producers import Producer
-from lanemq.compat._driver import Driver, open_driver
 from lanemq.compat._errors import CommandRefused
-from lanemq.compat._logical import LOGICAL_BROKER, BrokersCluster, add_broker, several_brokers
-from lanemq.compat._logical_bench import JAVA, OLD, Bench, fill, places, servers
-from lanemq.compat._peers import java_driver
-from lanemq.compat._servers import TEST_SETTINGS, lanemq_broker
-from lanemq.compat._waiting import PATIENT_S, until
+from lanemq.compat.cells._consumers import Consumer, Puller
+from lanemq.compat.cells._producers import Producer
+from lanemq.compat.clients._driver import Driver, open_driver
+from lanemq.compat.logical._bench import JAVA, OLD, Bench, fill, places, servers
+from lanemq.compat.logical._brokers import (
+    LOGICAL_BROKER,
+    BrokersCluster,
+    add_broker,
+    several_brokers,
+)
+from lanemq.compat.peers._programs import java_driver
+from lanemq.compat.servers._apache import apache_broker
+from lanemq.compat.servers._clusters import TEST_SETTINGS, lanemq_broker
+from lanemq.compat.servers._waiting import PATIENT_S, until
 from lanemq.sdk.admin import AdminClient, open_admin
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.logical import Chain, Segment, SegmentState

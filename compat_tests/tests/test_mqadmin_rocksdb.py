@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from lanemq.compat import lanemq_cluster
 from lanemq.compat import running as running_cluster
-from lanemq.compat._mqadmin import MqadminShell, open_mqadmin
-from lanemq.compat._waiting import PATIENT_S
+from lanemq.compat.servers._mqadmin import MqadminShell, open_mqadmin
+from lanemq.compat.servers._waiting import PATIENT_S
 from lanemq.sdk.admin import open_admin
 from lanemq.sdk.admin.cli import admin as admin_commands
 from lanemq.storage import StoreConfig, StoreType, open_store

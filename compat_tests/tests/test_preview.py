@@ -13,7 +13,7 @@ import trio
 
 from lanemq.compat import Cell, Outgoing, open_client, running
 from lanemq.compat._errors import CommandRefused
-from lanemq.compat._logical import (
+from lanemq.compat.logical._brokers import (
     LOGICAL_BROKER,
     PREVIEW,
     BrokersCluster,

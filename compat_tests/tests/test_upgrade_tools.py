@@ -17,8 +17,8 @@ from lanemq.compat import (
     lanemq_name_server,
     running,
 )
-from lanemq.compat._mqadmin import MqadminShell, open_mqadmin
-from lanemq.compat._waiting import until
+from lanemq.compat.servers._mqadmin import MqadminShell, open_mqadmin
+from lanemq.compat.servers._waiting import until
 from lanemq.sdk.admin.cli import admin as admin_commands
 from lanemq.storage import Stage
 from lanemq.wire import RequestCode, fastjson

@@ -27,7 +27,7 @@ from lanemq.compat import (
     open_driver,
     running,
 )
-from lanemq.compat._build import built, run_tool
+from lanemq.compat.peers._build import built, run_tool
 from lanemq.sdk.admin import open_admin
 
 from ._kv_results import KV_MEASURES, KvBench

@@ -24,7 +24,7 @@ from lanemq.compat import (
     open_driver,
     running,
 )
-from lanemq.compat._build import built, run_tool
+from lanemq.compat.peers._build import built, run_tool
 
 from ._broker import APACHE_VERSION, CLIENT, Plan, client_command
 from ._results import SdkBench, median_ratios, this_machine
