@@ -15,6 +15,7 @@ from .clients._families import CLIENTS, open_client
 from .clients._messages import Delivery, Outgoing, Pulled, Received, Sent
 from .matrix._matrix import Selection, run_matrix
 from .matrix._results import CellResult
+from .peers._build import built, run_tool
 from .peers._programs import (
     go_driver,
     java_driver,
@@ -77,6 +78,7 @@ __all__ = [
     "apache_broker",
     "apache_cluster",
     "apache_name_server",
+    "built",
     "free_port",
     "go_driver",
     "java_driver",
@@ -96,6 +98,7 @@ __all__ = [
     "recorded_store",
     "run_matrix",
     "run_server",
+    "run_tool",
     "running",
     "stage_settings",
     "view_store",

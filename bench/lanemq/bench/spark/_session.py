@@ -1,6 +1,6 @@
 """Sessions of Spark for measurements, and a count on a number of processors.
 
-``python -m lanemq.bench._spark_session STORE CORES ROUNDS`` counts the messages of a store in a
+``python -m lanemq.bench.spark._session STORE CORES ROUNDS`` counts the messages of a store in a
 process of its own, which keeps to so many processors with all that it starts: Spark's ``local[1]``
 is one task at a time, but a JVM and a Python beside each other. Prints the messages and seconds of
 each round as JSON.

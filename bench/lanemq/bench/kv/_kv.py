@@ -21,18 +21,19 @@ from lanemq.compat import (
     Daemon,
     Driver,
     ServerFailed,
+    built,
     free_port,
     lanemq_cluster,
     missing_tools,
     open_driver,
+    run_tool,
     running,
 )
-from lanemq.compat.peers._build import built, run_tool
 from lanemq.sdk.admin import open_admin
 
-from ._kv_results import KV_MEASURES, KvBench
-from ._kv_size import measure_size
-from ._results import median_ratios, this_machine
+from .._results import median_ratios, this_machine
+from ._results import KV_MEASURES, KvBench
+from ._size import measure_size
 
 OURS, THEIRS = "lanemq", "etcd"
 NAMESPACE: Final = "bench"

@@ -22,9 +22,9 @@ from lanemq.compat import (
     running,
 )
 
-from ._broker import STORED, Plan, Say, client_command
-from ._logical_results import LogicalBench
-from ._results import median_ratios, this_machine
+from .._broker import STORED, Plan, Say, client_command
+from .._results import median_ratios, this_machine
+from ._results import LogicalBench
 
 LOGICAL_MEASURES = ("send_1", "send_16", "send_64", "consume")
 DIRECT, LISTENER = "direct", "listener"

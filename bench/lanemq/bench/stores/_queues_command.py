@@ -7,9 +7,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ._command import folder_option, json_option, machine_line, report, run_bench
+from .._command import folder_option, json_option, machine_line, report, run_bench
+from .._results import QueuesBench
 from ._queues import MODES, SAMPLE, QueuesPlan, bench_queues
-from ._results import QueuesBench
 
 QUEUE_FIGURES = {
     "made_s": "made in, s",

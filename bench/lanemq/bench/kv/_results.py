@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ._results import Machine
+from .._results import Machine
 
 KV_MEASURES = ("put_1", "put_64", "get_1", "get_64", "cas_1", "cas_64")
 

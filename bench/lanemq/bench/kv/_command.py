@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ._command import (
+from .._command import (
     compared,
     folder_option,
     json_option,
@@ -19,7 +19,7 @@ from ._command import (
     sending_options,
 )
 from ._kv import OURS, THEIRS, KvPlan, bench_kv
-from ._kv_results import KV_MEASURES, KvBench, KvSize
+from ._results import KV_MEASURES, KvBench, KvSize
 
 
 @click.command("kv")

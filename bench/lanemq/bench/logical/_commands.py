@@ -7,12 +7,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ._broker import Plan
-from ._command import compared, json_option, machine_line, report, run_bench, sending_options
+from .._broker import Plan
+from .._command import compared, json_option, machine_line, report, run_bench, sending_options
 from ._listeners import ONE, TWO, bench_listeners
-from ._logical import DIRECT, LISTENER, bench_logical
-from ._logical_results import ListenersBench, LogicalBench, MigrateBench
 from ._migrate import CLIENTS, MigratePlan, bench_migrate, pause_figures
+from ._results import ListenersBench, LogicalBench, MigrateBench
+from ._translation import DIRECT, LISTENER, bench_logical
 
 
 @click.command()

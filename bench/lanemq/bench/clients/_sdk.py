@@ -20,21 +20,22 @@ from lanemq.compat import (
     CompatError,
     Driver,
     apache_cluster,
+    built,
     java_libraries,
     open_driver,
+    run_tool,
     running,
 )
-from lanemq.compat.peers._build import built, run_tool
 
-from ._broker import APACHE_VERSION, CLIENT, Plan, client_command
-from ._results import SdkBench, median_ratios, this_machine
+from .._broker import APACHE_VERSION, CLIENT, Plan, client_command
+from .._results import SdkBench, median_ratios, this_machine
 from ._staged import bench_staged
 
 OURS = "lanemq"
 JAVA = "java-4.9.7"
 PYROCKETMQ = "pyrocketmq-0.3.4"
 PYROCKETMQ_PARTS = ("pyrocketmq==0.3.4", "JPype1==1.7.1")
-SDK_CLIENT = [sys.executable, "-m", "lanemq.bench._sdk_client"]
+SDK_CLIENT = [sys.executable, "-m", "lanemq.bench.clients._sdk_client"]
 MEASURES = ("send_1", "send_16", "send_64", "consume")
 STORED = 100_000
 """Messages that each consumer reads."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from lanemq.compat import Cluster, Driver
 
-from ._results import StagedBench
+from .._results import StagedBench
 
 CONCURRENT, STAGED = "concurrent", "staged"
 LARGE_STAGES = [10_000, 10_000]

@@ -14,8 +14,8 @@ from rich.table import Table
 
 from lanemq.storage.bulk import Conversion, convert_to_files, convert_to_rocksdb
 
-from ._command import folder_option, json_option, machine_line, rate_cells, report
-from ._results import Machine, this_machine
+from .._command import folder_option, json_option, machine_line, rate_cells, report
+from .._results import Machine, this_machine
 from ._store_maker import make_store
 
 PROCESSORS: Final = os.cpu_count() or 1

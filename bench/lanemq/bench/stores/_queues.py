@@ -18,8 +18,8 @@ from lanemq.sdk.admin import open_admin
 from lanemq.storage import Stage
 from lanemq.wire.bodies import MessageQueue
 
+from .._results import QueuesBench, QueuesMode, disk_mib, resident_mib, this_machine
 from ._queue_maker import queues_of
-from ._results import QueuesBench, QueuesMode, disk_mib, resident_mib, this_machine
 
 MODES = {"files": Stage.FILES, "rocksdb": Stage.ROCKSDB}
 BROKER_NAME = "broker-a"
@@ -93,7 +93,7 @@ async def _measure(plan: QueuesPlan, mode: str, folder: Path, say: Say) -> Queue
 
 async def make_in_child(store: Path, stage: Stage, plan: QueuesPlan) -> None:
     """Make the store in a process of its own, whose memory is gone afterwards."""
-    command = [sys.executable, "-m", "lanemq.bench._queue_maker", str(store)]
+    command = [sys.executable, "-m", "lanemq.bench.stores._queue_maker", str(store)]
     kind = stage_settings(stage)["storeType"]
     await trio.run_process([*command, kind, str(plan.queues), str(plan.queues_per_topic)])
 

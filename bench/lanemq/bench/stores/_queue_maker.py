@@ -1,6 +1,6 @@
 """Make a store with very many queues, one message in each.
 
-``python -m lanemq.bench._queue_maker ROOT default|defaultRocksDB QUEUES QUEUES_PER_TOPIC``
+``python -m lanemq.bench.stores._queue_maker ROOT default|defaultRocksDB QUEUES QUEUES_PER_TOPIC``
 
 A process of its own, so that what is measured later starts with empty memory.
 """

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ._results import Machine
+from .._results import Machine
 
 
 class LogicalBench(msgspec.Struct, frozen=True):

@@ -18,11 +18,11 @@ from rich.table import Table
 from lanemq.storage.bulk import convert_to_rocksdb
 from lanemq.storage.tools import LogScan, look_into
 
-from ._command import folder_option, json_option, machine_line, rate_cells, report, run_bench
-from ._results import Machine, this_machine
-from ._spark_session import count, count_apart, kept_to, messages_of, warm_session
-from ._spark_topic import JAVA, SPARK, TopicPlan, bench_topic
-from ._store_maker import make_store
+from .._command import folder_option, json_option, machine_line, rate_cells, report, run_bench
+from .._results import Machine, this_machine
+from ..stores._store_maker import make_store
+from ._session import count, count_apart, kept_to, messages_of, warm_session
+from ._topic import JAVA, SPARK, TopicPlan, bench_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

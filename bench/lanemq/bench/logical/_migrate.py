@@ -20,8 +20,9 @@ from lanemq.compat import Cluster, Driver, LogicalControl, logical_cluster, open
 from lanemq.sdk import LitePullOptions, open_lite_pull_consumer
 from lanemq.sdk.admin import AdminClient, open_admin
 
-from ._broker import Say, client_command
-from ._logical_results import MigrateBench, Migrations
+from .._broker import Say, client_command
+from .._results import this_machine
+from ..clients._sdk import SDK_CLIENT
 from ._pauses import (
     NS_PER_MS,
     Account,
@@ -35,8 +36,7 @@ from ._pauses import (
     pieces,
     usual_gap_ns,
 )
-from ._results import this_machine
-from ._sdk import SDK_CLIENT
+from ._results import MigrateBench, Migrations
 
 CLIENTS = ("java", "sdk")
 QUEUES, QUEUE_ID = 4, 0

@@ -1,6 +1,6 @@
 """The SDK as ``java/Bench.java`` is the Java client: the same commands, the same JSON lines.
 
-Run as ``python -m lanemq.bench._sdk_client``.
+Run as ``python -m lanemq.bench.clients._sdk_client``.
 """
 
 import random

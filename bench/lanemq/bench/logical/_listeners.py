@@ -17,10 +17,10 @@ import trio
 
 from lanemq.compat import Cluster, Driver, logical_cluster, open_driver, running
 
-from ._broker import Plan, Say, client_command
-from ._logical import processor_s
-from ._logical_results import ListenersBench
-from ._results import this_machine
+from .._broker import Plan, Say, client_command
+from .._results import this_machine
+from ._results import ListenersBench
+from ._translation import processor_s
 
 ONE, TWO = "one", "two"
 SEEN_AT: Final = {ONE: "1", TWO: "4"}

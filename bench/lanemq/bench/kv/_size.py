@@ -17,8 +17,8 @@ from lanemq.compat import ServerFailed, lanemq_cluster, running
 from lanemq.sdk.kv import KeyValueStore, open_kv_store
 from lanemq.wire.kv import LoadedEntry, SnapshotHeader, SnapshotWriter
 
-from ._kv_results import KvSize
-from ._results import disk_mib, resident_mib
+from .._results import disk_mib, resident_mib
+from ._results import KvSize
 
 NAMESPACE: Final = "bench"
 VALUE: Final = bytes(100)

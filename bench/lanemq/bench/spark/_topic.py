@@ -9,7 +9,7 @@ import trio
 
 from lanemq.compat import lanemq_cluster, open_driver, running
 
-from ._broker import client_command
+from .._broker import client_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
