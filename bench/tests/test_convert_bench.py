@@ -5,8 +5,8 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from lanemq.bench._convert import convert
-from lanemq.bench._store_maker import make_store
+from lanemq.bench.stores._convert import convert
+from lanemq.bench.stores._store_maker import make_store
 from lanemq.storage.tools import verify_store
 
 CONVERSIONS = {"files to rocksdb", "rocksdb to files", "log to rocksdb", "log to files"}

@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from lanemq.bench._kv import NO_ETCD
-from lanemq.bench._kv_command import show_kv_bench
-from lanemq.bench._kv_results import KV_MEASURES, KvBench, KvSize
-from lanemq.bench._kv_size import key_of, measure_size, write_snapshot
 from lanemq.bench._results import Machine
 from lanemq.bench.cli import bench
+from lanemq.bench.kv._command import show_kv_bench
+from lanemq.bench.kv._kv import NO_ETCD
+from lanemq.bench.kv._results import KV_MEASURES, KvBench, KvSize
+from lanemq.bench.kv._size import key_of, measure_size, write_snapshot
 from lanemq.testkit.peers import require_tools
 from lanemq.wire.kv import SnapshotReader
 

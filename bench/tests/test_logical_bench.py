@@ -7,15 +7,15 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from lanemq.bench._logical import LOGICAL_MEASURES
-from lanemq.bench._logical_commands import (
+from lanemq.bench._results import Machine
+from lanemq.bench.cli import bench
+from lanemq.bench.logical._commands import (
     show_listeners_bench,
     show_logical_bench,
     show_migrate_bench,
 )
-from lanemq.bench._logical_results import ListenersBench, LogicalBench, MigrateBench, Migrations
-from lanemq.bench._migrate import pause_figures
-from lanemq.bench._pauses import (
+from lanemq.bench.logical._migrate import pause_figures
+from lanemq.bench.logical._pauses import (
     account,
     acknowledged_in,
     decode_times,
@@ -24,8 +24,8 @@ from lanemq.bench._pauses import (
     pieces,
     usual_gap_ns,
 )
-from lanemq.bench._results import Machine
-from lanemq.bench.cli import bench
+from lanemq.bench.logical._results import ListenersBench, LogicalBench, MigrateBench, Migrations
+from lanemq.bench.logical._translation import LOGICAL_MEASURES
 
 MACHINE = Machine("a processor", 2, 7.7, "Linux", "3.11", 0.1)
 TIMES = {0: [10, 20, 30, 130, 140], 1: [15, 25, 35, 95, 145]}

@@ -8,11 +8,11 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from lanemq.bench._queue_maker import queues_of
-from lanemq.bench._queues import QueuesPlan, make_in_child, read_some
-from lanemq.bench._queues_command import show_queues_bench
 from lanemq.bench._results import QueuesBench, resident_mib
 from lanemq.bench.cli import bench
+from lanemq.bench.stores._queue_maker import queues_of
+from lanemq.bench.stores._queues import QueuesPlan, make_in_child, read_some
+from lanemq.bench.stores._queues_command import show_queues_bench
 from lanemq.compat import StoreStand
 from lanemq.storage import Stage
 

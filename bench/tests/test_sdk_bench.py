@@ -14,9 +14,9 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from lanemq.bench._results import Machine, SdkBench, StagedBench
-from lanemq.bench._sdk import JAVA, MEASURES, PYROCKETMQ
-from lanemq.bench._sdk_client import answer
 from lanemq.bench.cli import bench, show_sdk_bench
+from lanemq.bench.clients._sdk import JAVA, MEASURES, PYROCKETMQ
+from lanemq.bench.clients._sdk_client import answer
 from lanemq.compat import CommandRefused, Control
 
 RESULT = SdkBench(
@@ -127,7 +127,7 @@ def test_a_client_that_fails_ends_the_bench_with_one_line(monkeypatch: pytest.Mo
 @pytest.mark.slow
 @pytest.mark.usefixtures("java")
 def test_a_short_run_measures_every_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lanemq.bench._sdk.STORED", 10_000)
+    monkeypatch.setattr("lanemq.bench.clients._sdk.STORED", 10_000)
     arguments = ["sdk", "--rounds", "1", "--seconds", "0.3", "--warm-up", "0.3", "--json"]
     result = CliRunner().invoke(bench, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output

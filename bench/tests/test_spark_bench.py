@@ -12,7 +12,7 @@ from lanemq.testkit.spark import require_java, require_packages
 
 require_packages()
 
-from lanemq.bench._spark import RATIOS  # noqa: E402
+from lanemq.bench.spark._spark import RATIOS  # noqa: E402
 
 
 @pytest.mark.slow

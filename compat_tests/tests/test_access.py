@@ -10,17 +10,17 @@ import pytest
 import trio
 import yaml
 
-from lanemq.compat._access import Attempt, broker_address, try_access, words
-from lanemq.compat._apache import TEST_STORE
-from lanemq.compat._mqadmin import open_mqadmin
-from lanemq.compat._servers import (
+from lanemq.compat.servers._access import Attempt, broker_address, try_access, words
+from lanemq.compat.servers._apache import TEST_STORE
+from lanemq.compat.servers._clusters import (
     TEST_SETTINGS,
     Cluster,
     apache_cluster,
     lanemq_cluster,
     running,
 )
-from lanemq.compat._waiting import PATIENT_CLIENT, PATIENT_S
+from lanemq.compat.servers._mqadmin import open_mqadmin
+from lanemq.compat.servers._waiting import PATIENT_CLIENT, PATIENT_S
 from lanemq.sdk import (
     ClientOptions,
     Credentials,

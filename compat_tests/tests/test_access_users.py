@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 import trio
 
-from lanemq.compat._access import Attempt, broker_address, try_access
-from lanemq.compat._apache import TEST_STORE
-from lanemq.compat._mqadmin import open_mqadmin
-from lanemq.compat._servers import (
+from lanemq.compat.servers._access import Attempt, broker_address, try_access
+from lanemq.compat.servers._apache import TEST_STORE
+from lanemq.compat.servers._clusters import (
     TEST_SETTINGS,
     Cluster,
     apache_cluster,
     lanemq_cluster,
     running,
 )
+from lanemq.compat.servers._mqadmin import open_mqadmin
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]
 

@@ -14,8 +14,8 @@ from lanemq.compat import (
     lanemq_cluster,
     running,
 )
-from lanemq.compat._apache import TEST_STORE
-from lanemq.compat._waiting import PATIENT_CLIENT, PATIENT_S, until
+from lanemq.compat.servers._apache import TEST_STORE
+from lanemq.compat.servers._waiting import PATIENT_CLIENT, PATIENT_S, until
 from lanemq.sdk import (
     ClientOptions,
     ConcurrentListener,

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from lanemq.compat import BuildFailed
-from lanemq.compat._build import built, peers_dir, recipe_hash, run_tool
-from lanemq.compat._peers import JAVA_CLIENTS, client_sources, driver_sources
+from lanemq.compat.peers._build import built, peers_dir, recipe_hash, run_tool
+from lanemq.compat.peers._programs import JAVA_CLIENTS, client_sources, driver_sources
 
 
 @pytest.fixture(autouse=True)

@@ -10,9 +10,9 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.compat import CLIENTS, SERVER_NAMES, Cell, CellResult, Cluster, NotApplicable, Selection
-from lanemq.compat._clients import ClientFamily
-from lanemq.compat._matrix import CELL_S, UnknownName, run_cells, run_matrix
-from lanemq.compat._scenario import Scenario, expect, expect_equal
+from lanemq.compat.cells._scenario import Scenario, expect, expect_equal
+from lanemq.compat.clients._families import ClientFamily
+from lanemq.compat.matrix._matrix import CELL_S, UnknownName, run_cells, run_matrix
 from lanemq.compat.scenarios import SCENARIOS
 
 # A client that counts how often it was asked, and dies when told to.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lanemq.compat import Cluster, Daemon, ServerFailed, running
-from lanemq.compat._ports import HIGHEST, LOWEST, free_port
+from lanemq.compat.servers._ports import HIGHEST, LOWEST, free_port
 
 pytestmark = pytest.mark.slow  # processes, and their deadlines
 
@@ -70,7 +70,7 @@ async def test_a_daemon_that_is_never_ready_is_killed(tmp_path: Path) -> None:
 async def test_a_daemon_that_ignores_its_end_is_killed_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lanemq.compat._daemon.STOP_S", 0.5)
+    monkeypatch.setattr("lanemq.compat.servers._daemon.STOP_S", 0.5)
     server = daemon(tmp_path, STUBBORN)
     await server.start()
     with pytest.raises(ServerFailed, match="did not stop"):

@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from lanemq.compat import PeersMissing
-from lanemq.compat._demo import run_demo
-from lanemq.compat._demo_migration import Moved
-from lanemq.compat._demo_stages import STAGES, Staged
+from lanemq.compat.demo._demo import run_demo
+from lanemq.compat.demo._migration import Moved
+from lanemq.compat.demo._stages import STAGES, Staged
 
 
 async def shown_by_demo() -> tuple[int, str]:

@@ -17,7 +17,7 @@ from lanemq.compat import (
     open_client,
     running,
 )
-from lanemq.compat._waiting import until
+from lanemq.compat.servers._waiting import until
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]
 

@@ -14,8 +14,8 @@ from lanemq.compat import (
     open_client,
     running,
 )
-from lanemq.compat._apache import TEST_STORE
-from lanemq.compat._waiting import PATIENT_S, until
+from lanemq.compat.servers._apache import TEST_STORE
+from lanemq.compat.servers._waiting import PATIENT_S, until
 from lanemq.sdk.kv import KvNotSupported, open_kv_store
 from lanemq.storage.tools import verify_kv
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lanemq.compat._logical_cases import cases
-from lanemq.compat._oracle import ask_oracle
+from lanemq.compat.logical._cases import cases
+from lanemq.compat.peers._oracle import ask_oracle
 from lanemq.wire import fastjson
 from lanemq.wire.bodies import RegisterBrokerBody, RouteData
 from lanemq.wire.logical import LogicalQueues, Segment, logical_queues_by_topic, sort_key

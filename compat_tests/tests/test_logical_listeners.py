@@ -10,11 +10,11 @@ import pytest
 import trio
 
 from lanemq.compat import Cell, Outgoing, open_client
-from lanemq.compat._cell_consumers import Consumer
-from lanemq.compat._cell_producers import Producer
 from lanemq.compat._errors import CommandRefused
-from lanemq.compat._logical_bench import Bench, servers
-from lanemq.compat._waiting import PATIENT_S, until
+from lanemq.compat.cells._consumers import Consumer
+from lanemq.compat.cells._producers import Producer
+from lanemq.compat.logical._bench import Bench, servers
+from lanemq.compat.servers._waiting import PATIENT_S, until
 from lanemq.sdk.admin import open_admin
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]

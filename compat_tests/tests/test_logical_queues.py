@@ -8,18 +8,10 @@ import pytest
 import trio
 
 from lanemq.compat import Cell, Outgoing, open_client, running
-from lanemq.compat._cell_producers import Producer
 from lanemq.compat._errors import CommandRefused
-from lanemq.compat._logical import (
-    LOGICAL_BROKER,
-    PREVIEW,
-    BrokersCluster,
-    Operator,
-    add_broker,
-    row,
-    several_brokers,
-)
-from lanemq.compat._logical_bench import (
+from lanemq.compat.cells._producers import Producer
+from lanemq.compat.clients._messages import Sent
+from lanemq.compat.logical._bench import (
     JAVA,
     OLD,
     Bench,
@@ -30,9 +22,17 @@ from lanemq.compat._logical_bench import (
     read,
     servers,
 )
-from lanemq.compat._logical_load import Attempt
-from lanemq.compat._messages import Sent
-from lanemq.compat._waiting import PATIENT_S, until
+from lanemq.compat.logical._brokers import (
+    LOGICAL_BROKER,
+    PREVIEW,
+    BrokersCluster,
+    Operator,
+    add_broker,
+    row,
+    several_brokers,
+)
+from lanemq.compat.logical._load import Attempt
+from lanemq.compat.servers._waiting import PATIENT_S, until
 from lanemq.sdk import NoRoute, RefusedByBroker
 from lanemq.sdk.admin import AdminClient, MigrationRefused, open_admin
 from lanemq.wire import RequestCode, ResponseCode
@@ -52,7 +52,7 @@ SMALL_LOG = {
 """Files that are old at once; they go when they are told to, and at no hour of the day."""
 
 
-async def test_a00_without_the_warm_up_the_java_client_is_served_as_one_of_old(
+async def test_without_the_warm_up_the_java_client_is_served_as_one_of_old(
     tmp_path: Path,
 ) -> None:
     async with bench(f"{JAVA}-cold", tmp_path) as at:
@@ -74,7 +74,7 @@ async def test_a00_without_the_warm_up_the_java_client_is_served_as_one_of_old(
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_a01_a03_a04_a08_through_three_segments(client: str, tmp_path: Path) -> None:
+async def test_through_three_segments(client: str, tmp_path: Path) -> None:
     async with bench(client, tmp_path) as at:
         topic = await at.topic()
         async with at.cell.producer() as producer, at.cell.puller(topic) as puller:
@@ -100,7 +100,7 @@ async def test_a01_a03_a04_a08_through_three_segments(client: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_a02_a16_queues_of_none_and_of_one_message(client: str, tmp_path: Path) -> None:
+async def test_queues_of_none_and_of_one_message(client: str, tmp_path: Path) -> None:
     async with bench(client, tmp_path) as at:
         topic = await at.topic(queues=1)
         async with at.cell.producer() as producer, at.cell.puller(topic) as puller:
@@ -119,7 +119,7 @@ async def test_a02_a16_queues_of_none_and_of_one_message(client: str, tmp_path: 
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_a05_a_consumer_that_waits_has_the_message_within_a_second(
+async def test_a_consumer_that_waits_has_the_message_within_a_second(
     client: str, tmp_path: Path
 ) -> None:
     """A broadcasting consumer: a clustering one of PREVIEW has no logical queues of its own."""
@@ -145,9 +145,7 @@ async def test_a05_a_consumer_that_waits_has_the_message_within_a_second(
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_a35_clustering_consumers_go_on_while_queues_move(
-    client: str, tmp_path: Path
-) -> None:
+async def test_clustering_consumers_go_on_while_queues_move(client: str, tmp_path: Path) -> None:
     """With a coordinator in the route, which PREVIEW's own servers never had."""
     async with bench(client, tmp_path) as at:
         topic, group = await at.topic(queues=1), at.cell.name("group")
@@ -177,7 +175,7 @@ async def test_a35_clustering_consumers_go_on_while_queues_move(
                 assert sorted(map(int, consumer.bodies)) == list(range(120, 130))
 
 
-async def test_a06_a07_a10_retention_expires_segments_and_a_queue_comes_back(
+async def test_retention_expires_segments_and_a_queue_comes_back(
     tmp_path: Path,
 ) -> None:
     """Both clients at once: a broker begins to clean a minute after its start."""
@@ -233,7 +231,7 @@ async def _back_after_expiry(
             assert rest == bodies(range(101), range(201, 251))
 
 
-async def test_a09_the_shape_of_a_preview_tool_is_read_once(tmp_path: Path) -> None:
+async def test_the_shape_of_a_preview_tool_is_read_once(tmp_path: Path) -> None:
     """A queue that can still be read gets a second segment, as that release's command does it."""
     async with (
         servers(tmp_path, settings={"logicalQueueReuseReadable": "true"}) as cluster,
@@ -268,9 +266,7 @@ async def test_a09_the_shape_of_a_preview_tool_is_read_once(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_a11_a12_a_broker_leaves_and_a_new_one_gets_queues(
-    client: str, tmp_path: Path
-) -> None:
+async def test_a_broker_leaves_and_a_new_one_gets_queues(client: str, tmp_path: Path) -> None:
     async with bench(client, tmp_path) as at:
         topic = await at.topic()
         async with at.cell.producer() as producer, at.cell.puller(topic) as puller:
@@ -296,7 +292,7 @@ async def test_a11_a12_a_broker_leaves_and_a_new_one_gets_queues(
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_a13_migrations_under_load_lose_nothing_and_keep_the_order(
+async def test_migrations_under_load_lose_nothing_and_keep_the_order(
     client: str, tmp_path: Path
 ) -> None:
     async with bench(client, tmp_path) as at:
@@ -359,7 +355,7 @@ async def test_a13_migrations_under_load_lose_nothing_and_keep_the_order(
         assert all(one.meets(moves) for one in refused)
 
 
-async def test_a20_one_of_two_migrations_wins_and_one_that_was_begun_is_called_off(
+async def test_one_of_two_migrations_wins_and_one_that_was_begun_is_called_off(
     tmp_path: Path,
 ) -> None:
     async with bench("python", tmp_path, brokers=3) as at:
@@ -394,7 +390,7 @@ async def test_a20_one_of_two_migrations_wins_and_one_that_was_begun_is_called_o
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_a17_a18_a_source_is_down_and_comes_back(client: str, tmp_path: Path) -> None:
+async def test_a_source_is_down_and_comes_back(client: str, tmp_path: Path) -> None:
     async with bench(client, tmp_path) as at:
         topic = await at.topic(queues=1)
         async with at.cell.producer() as producer, at.cell.puller(topic) as puller:
@@ -447,7 +443,7 @@ async def test_a17_a18_a_source_is_down_and_comes_back(client: str, tmp_path: Pa
             assert await sealed()
 
 
-async def test_a25_restarts_change_nothing_and_nobody_sees_physical_queues(
+async def test_restarts_change_nothing_and_nobody_sees_physical_queues(
     tmp_path: Path,
 ) -> None:
     async with bench(JAVA, tmp_path) as at:
@@ -493,7 +489,7 @@ async def _has_logical_queues(at: Bench, topic: str) -> bool:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_a27_more_and_fewer_logical_queues(client: str, tmp_path: Path) -> None:
+async def test_more_and_fewer_logical_queues(client: str, tmp_path: Path) -> None:
     async with bench(client, tmp_path) as at:
         topic = await at.topic(queues=1)
         address = at.cluster.addresses["broker2"]
@@ -526,7 +522,7 @@ async def taken(producer: Producer, topic: str, number: int, *, index: int) -> b
     return True
 
 
-async def test_a28_the_administrators_requests_of_the_java_client(tmp_path: Path) -> None:
+async def test_the_administrators_requests_of_the_java_client(tmp_path: Path) -> None:
     async with bench(JAVA, tmp_path) as at:
         topic = at.cell.name("topic")
         operator = Operator(at.cell.driver, at.cluster)
@@ -554,7 +550,7 @@ async def test_a28_the_administrators_requests_of_the_java_client(tmp_path: Path
             await operator.ask("update", "broker1", topic="nowhere", queue_id=0, index=0)
 
 
-async def test_a29_our_tools_read_and_migrate_on_servers_of_preview(tmp_path: Path) -> None:
+async def test_our_tools_read_and_migrate_on_servers_of_preview(tmp_path: Path) -> None:
     cluster = await trio.to_thread.run_sync(several_brokers, f"apache-{PREVIEW}", tmp_path)
     async with (
         running(cluster, logs=Path("compat-logs"), graceful=False),
@@ -579,7 +575,7 @@ async def test_a29_our_tools_read_and_migrate_on_servers_of_preview(tmp_path: Pa
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_a30_a_topic_without_logical_queues_is_none_the_worse(
+async def test_a_topic_without_logical_queues_is_none_the_worse(
     client: str, tmp_path: Path
 ) -> None:
     async with bench(client, tmp_path) as at:
@@ -592,7 +588,7 @@ async def test_a30_a_topic_without_logical_queues_is_none_the_worse(
             await consumer.receive(5)
 
 
-async def test_a31_a_filter_of_the_java_client_filters_nothing(tmp_path: Path) -> None:
+async def test_a_filter_of_the_java_client_filters_nothing(tmp_path: Path) -> None:
     async with bench(JAVA, tmp_path) as at:
         topic = await at.topic()
         fields = GetRouteInfo(topic, sys_flag=64, logical_queue_ids_filter="[1]").to_fields()

@@ -12,11 +12,10 @@ import trio
 from msgspec.structs import replace
 
 from lanemq.compat import Cell, Outgoing, open_client
-from lanemq.compat._cell_consumers import Puller
-from lanemq.compat._cell_producers import Producer
 from lanemq.compat._errors import CommandRefused
-from lanemq.compat._logical import BrokersCluster
-from lanemq.compat._logical_bench import (
+from lanemq.compat.cells._consumers import Puller
+from lanemq.compat.cells._producers import Producer
+from lanemq.compat.logical._bench import (
     JAVA,
     OLD,
     Bench,
@@ -27,9 +26,10 @@ from lanemq.compat._logical_bench import (
     places,
     servers,
 )
-from lanemq.compat._logical_load import Load, loaded, whole
-from lanemq.compat._servers import LANEMQ
-from lanemq.compat._waiting import PATIENT_S, until
+from lanemq.compat.logical._brokers import BrokersCluster
+from lanemq.compat.logical._load import Load, loaded, whole
+from lanemq.compat.servers._clusters import LANEMQ
+from lanemq.compat.servers._waiting import PATIENT_S, until
 from lanemq.sdk import RefusedByBroker
 from lanemq.sdk.admin import AdminClient, MigrationRefused, open_admin
 from lanemq.wire import PullSysFlag, RequestCode, ResponseCode
@@ -89,7 +89,7 @@ async def until_settled(at: Bench, topic: str, destination: str) -> Chain:
     return chain
 
 
-# A14
+# Whoever dies in the middle of a migration
 
 
 async def make_steps(at: Bench, topic: str, destination: str, last: str) -> None:
@@ -166,7 +166,7 @@ async def migrate_and_die(at: Bench, load: Load, step: str, victim: str) -> None
 
 
 @pytest.mark.parametrize(("client", "deaths"), [(JAVA, SOME), (OLD, SOME), ("python", ALL)])
-async def test_a14_whoever_dies_after_any_step_the_queue_goes_on_with_all_that_it_had(
+async def test_whoever_dies_after_any_step_the_queue_goes_on_with_all_that_it_had(
     client: str, deaths: list[tuple[str, str]], tmp_path: Path
 ) -> None:
     """Acknowledged messages are with the operating system, which nobody kills here."""
@@ -181,11 +181,11 @@ async def test_a14_whoever_dies_after_any_step_the_queue_goes_on_with_all_that_i
             load.check(await whole(puller, len(load.acknowledged)), client)
 
 
-# A19
+# A source that had more than was forced
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_a19_a_source_that_had_more_than_was_forced_gives_way_and_says_so(
+async def test_a_source_that_had_more_than_was_forced_gives_way_and_says_so(
     client: str, tmp_path: Path
 ) -> None:
     async with bench(client, tmp_path, settings=QUICK) as at:
@@ -273,11 +273,11 @@ async def of_broker(at: Bench, topic: str, broker: str, queue_id: int) -> list[b
         found += [message.body for message in decode_messages(answer.body)]
 
 
-# A21
+# A third broker that is down
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_a21_a_third_broker_that_is_down_hinders_nobody_and_finds_out_later(
+async def test_a_third_broker_that_is_down_hinders_nobody_and_finds_out_later(
     client: str, tmp_path: Path
 ) -> None:
     async with bench(client, tmp_path, brokers=3, settings=QUICK) as at:
@@ -327,10 +327,10 @@ async def until_seen(load: Load, seen: list[bytes]) -> None:
     await until(all_seen)
 
 
-# A24
+# Delayed messages
 
 
-async def test_a24_a_delayed_message_comes_where_its_queue_goes_on(tmp_path: Path) -> None:
+async def test_a_delayed_message_comes_where_its_queue_goes_on(tmp_path: Path) -> None:
     """All clients at once. Half messages are none of it: lanemq's broker has no transactions."""
     level = f"{DELAY_S:.0f}s "
     settings = {"messageDelayLevel": level * 17 + level.rstrip()}

@@ -8,9 +8,9 @@ from typing import Final
 import pytest
 import trio
 
-from lanemq.compat._logical import BrokersCluster
-from lanemq.compat._logical_bench import servers, until_logical
-from lanemq.compat._waiting import PATIENT_CLIENT, PATIENT_S, until
+from lanemq.compat.logical._bench import servers, until_logical
+from lanemq.compat.logical._brokers import BrokersCluster
+from lanemq.compat.servers._waiting import PATIENT_CLIENT, PATIENT_S, until
 from lanemq.sdk import (
     ClientOptions,
     ConcurrentListener,

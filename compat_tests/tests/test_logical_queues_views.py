@@ -16,16 +16,21 @@ import pytest
 import trio
 
 from lanemq.compat import Cell, Daemon, Outgoing, open_client, running
-from lanemq.compat._apache import apache_broker
-from lanemq.compat._cell_consumers import Consumer, Puller
-from lanemq.compat._cell_producers import Producer
-from lanemq.compat._driver import Driver, open_driver
 from lanemq.compat._errors import CommandRefused
-from lanemq.compat._logical import LOGICAL_BROKER, BrokersCluster, add_broker, several_brokers
-from lanemq.compat._logical_bench import JAVA, OLD, Bench, fill, places, servers
-from lanemq.compat._peers import java_driver
-from lanemq.compat._servers import TEST_SETTINGS, lanemq_broker
-from lanemq.compat._waiting import PATIENT_S, until
+from lanemq.compat.cells._consumers import Consumer, Puller
+from lanemq.compat.cells._producers import Producer
+from lanemq.compat.clients._driver import Driver, open_driver
+from lanemq.compat.logical._bench import JAVA, OLD, Bench, fill, places, servers
+from lanemq.compat.logical._brokers import (
+    LOGICAL_BROKER,
+    BrokersCluster,
+    add_broker,
+    several_brokers,
+)
+from lanemq.compat.peers._programs import java_driver
+from lanemq.compat.servers._apache import apache_broker
+from lanemq.compat.servers._clusters import TEST_SETTINGS, lanemq_broker
+from lanemq.compat.servers._waiting import PATIENT_S, until
 from lanemq.sdk.admin import AdminClient, open_admin
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.logical import Chain, Segment, SegmentState
@@ -63,7 +68,7 @@ async def pulled(puller: Puller, index: int, end: int) -> list[tuple[bytes, int]
     return found
 
 
-# A22: brokers' own queues, one of which goes on elsewhere
+# Brokers' own queues, one of which goes on elsewhere
 
 
 VERSIONS = {"3.2.6": "com.alibaba.rocketmq", "4.2.0": "org.apache.rocketmq"}
@@ -81,7 +86,7 @@ async def headers(kind: str, version: str, folder: Path) -> AsyncIterator[Driver
         yield driver
 
 
-async def test_a22_clients_of_old_send_to_a_sealed_queue_and_read_all_of_it(
+async def test_clients_of_old_send_to_a_sealed_queue_and_read_all_of_it(
     tmp_path: Path,
 ) -> None:
     settings = {"logicalQueuePhysicalTopics": ",".join(PHYSICAL.values())}
@@ -200,10 +205,10 @@ async def _forwards(admin: AdminClient, address: str) -> int:
     return int((await admin.runtime(address))["logicalQueueForwards"])
 
 
-# A23: producers of both kinds
+# Producers of both kinds
 
 
-async def test_a23_producers_of_both_kinds_while_the_queue_goes_back_and_forth(
+async def test_producers_of_both_kinds_while_the_queue_goes_back_and_forth(
     tmp_path: Path,
 ) -> None:
     """Those of old see brokers' own queues of one topic; of the other, they are translated to."""
@@ -267,10 +272,10 @@ async def _both_kinds(at: dict[str, Bench], topic: str) -> None:
         assert Counter(consumer.bodies) == Counter(list(sent))
 
 
-# A26: a broker that is not upgraded yet
+# A broker that is not upgraded yet
 
 
-async def test_a26_a_topic_is_physical_until_the_last_broker_is_upgraded(tmp_path: Path) -> None:
+async def test_a_topic_is_physical_until_the_last_broker_is_upgraded(tmp_path: Path) -> None:
     cluster = several_brokers("lanemq", tmp_path, brokers=0)
     add_broker(cluster, "broker1")
 
@@ -384,10 +389,10 @@ def _sends_to(
     return sends
 
 
-# A32: a topic that is made again
+# A topic that is made again
 
 
-async def test_a32_a_topic_that_is_made_again_has_nothing_of_its_logical_queues(
+async def test_a_topic_that_is_made_again_has_nothing_of_its_logical_queues(
     tmp_path: Path,
 ) -> None:
     async with servers(tmp_path) as cluster, benches(CLIENTS, tmp_path, cluster) as at:
@@ -455,7 +460,7 @@ async def _made_again(at: Bench) -> None:
         await fill(producer, topic, range(on_broker1, on_broker1 + 5))
 
 
-# A34: bounds and times
+# Bounds and times
 
 
 SLOW_COMPLETION = {
@@ -532,8 +537,8 @@ def _nearest_of(messages: list[tuple[int, int]], time_ms: int) -> int:
     return min(earlier + later, key=lambda message: abs(message[1] - time_ms))[0]
 
 
-async def test_a34_bounds_and_times_are_those_of_the_messages(tmp_path: Path) -> None:
-    """On the chains of A8, A10 and A7, and while each of them is being migrated."""
+async def test_bounds_and_times_are_those_of_the_messages(tmp_path: Path) -> None:
+    """On chains of three segments, with a hole and with a queue that came back, while they move."""
     async with (
         servers(tmp_path, settings=SLOW_COMPLETION) as cluster,
         benches(CLIENTS, tmp_path, cluster) as at,

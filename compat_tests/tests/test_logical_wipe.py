@@ -11,10 +11,10 @@ import pytest
 import trio
 
 from lanemq.compat import Cell, Outgoing, open_client
-from lanemq.compat._logical_bench import until_logical
-from lanemq.compat._mqadmin import open_mqadmin
-from lanemq.compat._servers import LANEMQ, Cluster
-from lanemq.compat._waiting import PATIENT_PRODUCER, PATIENT_S, until
+from lanemq.compat.logical._bench import until_logical
+from lanemq.compat.servers._clusters import LANEMQ, Cluster
+from lanemq.compat.servers._mqadmin import open_mqadmin
+from lanemq.compat.servers._waiting import PATIENT_PRODUCER, PATIENT_S, until
 from lanemq.sdk import Message, open_producer
 from lanemq.sdk.admin import AdminClient, open_admin
 from lanemq.wire.bodies import TopicConfig

@@ -18,10 +18,10 @@ from click.testing import CliRunner
 
 from lanemq.compat import Cluster, apache_cluster, lanemq_cluster
 from lanemq.compat import running as running_cluster
-from lanemq.compat._apache import TEST_STORE
-from lanemq.compat._mqadmin import MqadminShell, open_mqadmin
-from lanemq.compat._volatile import VOLATILE, without_volatile
-from lanemq.compat._waiting import PATIENT_CLIENT, PATIENT_PRODUCER, PATIENT_S, until
+from lanemq.compat.servers._apache import TEST_STORE
+from lanemq.compat.servers._mqadmin import MqadminShell, open_mqadmin
+from lanemq.compat.servers._volatile import VOLATILE, without_volatile
+from lanemq.compat.servers._waiting import PATIENT_CLIENT, PATIENT_PRODUCER, PATIENT_S, until
 from lanemq.sdk import (
     ConcurrentListener,
     ConsumeFrom,

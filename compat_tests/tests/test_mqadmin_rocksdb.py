@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from lanemq.compat import lanemq_cluster
 from lanemq.compat import running as running_cluster
-from lanemq.compat._mqadmin import MqadminShell, open_mqadmin
-from lanemq.compat._waiting import PATIENT_S
+from lanemq.compat.servers._mqadmin import MqadminShell, open_mqadmin
+from lanemq.compat.servers._waiting import PATIENT_S
 from lanemq.sdk.admin import open_admin
 from lanemq.sdk.admin.cli import admin as admin_commands
 from lanemq.storage import StoreConfig, StoreType, open_store
@@ -102,7 +102,7 @@ async def test_mqadmin_has_a_running_broker_of_lanemq_export_its_tables(tmp_path
         assert "check doing, please wait and get the result from log" in printed
 
 
-async def test_scenario_14_mqadmin_asks_a_broker_of_lanemq_that_writes_both(
+async def test_mqadmin_asks_a_broker_of_lanemq_that_writes_both(
     tmp_path: Path,
 ) -> None:
     cluster = lanemq_cluster(tmp_path / "cluster", settings={"rocksdbCQDoubleWriteEnable": "true"})

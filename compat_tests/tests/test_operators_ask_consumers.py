@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from lanemq.compat import Cluster, apache_cluster, lanemq_cluster, running
-from lanemq.compat._mqadmin import open_mqadmin
-from lanemq.compat._waiting import PATIENT_CLIENT, PATIENT_PRODUCER, PATIENT_S, until
+from lanemq.compat.servers._mqadmin import open_mqadmin
+from lanemq.compat.servers._waiting import PATIENT_CLIENT, PATIENT_PRODUCER, PATIENT_S, until
 from lanemq.sdk import (
     ConcurrentListener,
     ConsumeFrom,

@@ -13,7 +13,7 @@ import trio
 
 from lanemq.compat import Cell, Outgoing, open_client, running
 from lanemq.compat._errors import CommandRefused
-from lanemq.compat._logical import (
+from lanemq.compat.logical._brokers import (
     LOGICAL_BROKER,
     PREVIEW,
     BrokersCluster,
@@ -34,7 +34,7 @@ async def preview_servers(folder: Path) -> AsyncIterator[BrokersCluster]:
         yield cluster
 
 
-async def test_a01_a03_a04_the_preview_client_on_its_own_servers(tmp_path: Path) -> None:
+async def test_the_preview_client_on_its_own_servers(tmp_path: Path) -> None:
     async with (
         preview_servers(tmp_path) as cluster,
         open_client(WARM, tmp_path) as driver,
@@ -80,7 +80,7 @@ async def test_a01_a03_a04_the_preview_client_on_its_own_servers(tmp_path: Path)
             assert (await puller.offset("min", 0), await puller.offset("max", 0)) == (0, 102)
 
 
-async def test_d43_without_the_warm_up_the_preview_client_cannot_read_logical_routes(
+async def test_without_the_warm_up_the_preview_client_cannot_read_logical_routes(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -96,7 +96,7 @@ async def test_d43_without_the_warm_up_the_preview_client_cannot_read_logical_ro
                 await producer.send(Outgoing(topic, b"lost"))
 
 
-async def test_d04_preview_expires_a_queue_of_one_message(tmp_path: Path) -> None:
+async def test_preview_expires_a_queue_of_one_message(tmp_path: Path) -> None:
     async with (
         preview_servers(tmp_path) as cluster,
         open_client(WARM, tmp_path) as driver,

@@ -10,10 +10,10 @@ import pytest
 import trio
 
 from lanemq.compat import Cell, Outgoing, open_client
-from lanemq.compat._logical import BrokersCluster, several_brokers
-from lanemq.compat._logical_bench import Bench, servers
-from lanemq.compat._servers import running
-from lanemq.compat._waiting import PATIENT_S
+from lanemq.compat.logical._bench import Bench, servers
+from lanemq.compat.logical._brokers import BrokersCluster, several_brokers
+from lanemq.compat.servers._clusters import running
+from lanemq.compat.servers._waiting import PATIENT_S
 from lanemq.sdk.admin import open_admin
 from lanemq.wire import RequestCode
 

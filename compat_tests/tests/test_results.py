@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from lanemq.compat import CellResult
-from lanemq.compat._report_file import write_report
-from lanemq.compat._results import count_outcomes, decode_report, encode_report
-from lanemq.compat._show import show_matrix
+from lanemq.compat.matrix._report_file import write_report
+from lanemq.compat.matrix._results import count_outcomes, decode_report, encode_report
+from lanemq.compat.matrix._show import show_matrix
 
 CELLS = [
     CellResult("java-4.9.7", "lanemq", "send-sync", "passed", "", 1.25),

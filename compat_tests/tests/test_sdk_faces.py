@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from lanemq.compat import run_server
-from lanemq.compat._apache import APACHE_VERSIONS
+from lanemq.compat.servers._apache import APACHE_VERSIONS
 from lanemq.testkit.sdk.faces import FACES, run_scenario
 from lanemq.testkit.sdk.scenarios import SCENARIOS, TRANSACTION_SCENARIOS
 

@@ -10,9 +10,9 @@ import pytest
 import trio
 
 from lanemq.compat import Cluster, apache_cluster, lanemq_cluster, running
-from lanemq.compat._apache import TEST_STORE
-from lanemq.compat._servers import TEST_SETTINGS
-from lanemq.compat._waiting import CALL_S, PATIENT_CLIENT, PATIENT_S
+from lanemq.compat.servers._apache import TEST_STORE
+from lanemq.compat.servers._clusters import TEST_SETTINGS
+from lanemq.compat.servers._waiting import CALL_S, PATIENT_CLIENT, PATIENT_S
 from lanemq.sdk import (
     ClientOptions,
     ConcurrentListener,

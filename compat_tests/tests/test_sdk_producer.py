@@ -15,9 +15,9 @@ import pytest
 import trio
 
 from lanemq.compat import Cell, Cluster, apache_cluster, open_client, running, walk_log
-from lanemq.compat._apache import TEST_STORE
-from lanemq.compat._mqadmin import open_mqadmin
-from lanemq.compat._waiting import PATIENT_CLIENT, PATIENT_PRODUCER
+from lanemq.compat.servers._apache import TEST_STORE
+from lanemq.compat.servers._mqadmin import open_mqadmin
+from lanemq.compat.servers._waiting import PATIENT_CLIENT, PATIENT_PRODUCER
 from lanemq.sdk import (
     ClientOptions,
     Compression,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lanemq.compat._oracle import ask_oracle
-from lanemq.compat._sql_cases import cases, oracle_line
+from lanemq.compat.peers._oracle import ask_oracle
+from lanemq.compat.peers._sql_cases import cases, oracle_line
 from lanemq.wire.sql92 import EvaluationError, SqlInvalid, compile_sql
 
 pytestmark = pytest.mark.peers

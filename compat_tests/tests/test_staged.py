@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from lanemq.compat import APACHE_VERSIONS, Cell, Outgoing, open_client, run_server
-from lanemq.compat._waiting import PATIENT_CLIENT, PATIENT_PRODUCER, PATIENT_S, until
+from lanemq.compat.servers._waiting import PATIENT_CLIENT, PATIENT_PRODUCER, PATIENT_S, until
 from lanemq.sdk import (
     ConsumeFrom,
     Message,

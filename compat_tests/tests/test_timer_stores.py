@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from lanemq.compat._apache import TEST_STORE
-from lanemq.compat._stand import StoreStand
+from lanemq.compat.servers._apache import TEST_STORE
+from lanemq.compat.stores._stand import StoreStand
 from lanemq.storage import Stage
 from lanemq.testkit.proxy.brokers import Client
 from lanemq.testkit.proxy.peers import Peer

@@ -9,9 +9,9 @@ import pytest
 import trio
 
 from lanemq.compat import Cell, Outgoing, open_client
-from lanemq.compat._apache import TEST_STORE
 from lanemq.compat._errors import CommandRefused
-from lanemq.compat._servers import TEST_SETTINGS, apache_cluster, lanemq_cluster, running
+from lanemq.compat.servers._apache import TEST_STORE
+from lanemq.compat.servers._clusters import TEST_SETTINGS, apache_cluster, lanemq_cluster, running
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]
 

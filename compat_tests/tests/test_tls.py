@@ -26,10 +26,10 @@ from lanemq.compat import (
     open_client,
 )
 from lanemq.compat import running as running_cluster
-from lanemq.compat._control import Control
-from lanemq.compat._driver import Driver
-from lanemq.compat._servers import TEST_SETTINGS
-from lanemq.compat._waiting import CALL_S, PATIENT_CLIENT, PATIENT_S, until
+from lanemq.compat.clients._driver import Driver
+from lanemq.compat.servers._clusters import TEST_SETTINGS
+from lanemq.compat.servers._control import Control
+from lanemq.compat.servers._waiting import CALL_S, PATIENT_CLIENT, PATIENT_S, until
 from lanemq.sdk import (
     ConsumeFrom,
     LitePullOptions,

@@ -10,10 +10,10 @@ import pytest
 import trio
 
 from lanemq.compat import APACHE_VERSIONS
-from lanemq.compat._apache import TEST_STORE
-from lanemq.compat._servers import SHORT_TRANSACTIONS
-from lanemq.compat._stand import StoreStand
-from lanemq.compat._waiting import until
+from lanemq.compat.servers._apache import TEST_STORE
+from lanemq.compat.servers._clusters import SHORT_TRANSACTIONS
+from lanemq.compat.servers._waiting import until
+from lanemq.compat.stores._stand import StoreStand
 from lanemq.storage import Stage
 from lanemq.testkit.proxy.brokers import Client
 from lanemq.testkit.proxy.peers import Peer

@@ -21,7 +21,7 @@ KIB = 1024
 
 
 @pytest.mark.parametrize("name", ["file-5.3.3-clean", "file-4.9.7-clean"])
-async def test_scenarios_05_and_08_at_apache_a_direct_switch_loses_a_record_and_all_offsets(
+async def test_at_apache_a_direct_switch_loses_a_record_and_all_offsets(
     name: str, tmp_path: Path
 ) -> None:
     """Stage 1 to 3: n - 1 of n rows, and groups at their start (row 5 of the wrong stores).
@@ -53,7 +53,7 @@ async def test_scenarios_05_and_08_at_apache_a_direct_switch_loses_a_record_and_
         assert view.offsets[group, topic] == queues
 
 
-async def test_scenario_07_at_apache_a_rollback_shifts_slots_and_forgets_what_is_new(
+async def test_at_apache_a_rollback_shifts_slots_and_forgets_what_is_new(
     tmp_path: Path,
 ) -> None:
     """Stage 3 to 1 after a clean stop: slots hold their neighbour's message, one is lost.
@@ -78,7 +78,7 @@ async def test_scenario_07_at_apache_a_rollback_shifts_slots_and_forgets_what_is
     assert "sd_group_a2" not in view.groups
 
     stale = {"allowStaleJsonMetadata": "true"}  # or it does not start with what Apache left
-    async with stand.run("lanemq", Stage.FILES, settings=stale):  # row 14 of the wrong stores
+    async with stand.run("lanemq", Stage.FILES, settings=stale):  # whose slots are shifted
         repaired = await stand.view()
     assert repaired.shifted == []
     assert repaired.holes == []
@@ -92,7 +92,7 @@ async def test_scenario_07_at_apache_a_rollback_shifts_slots_and_forgets_what_is
     assert view.shifted == []
 
 
-async def test_scenario_03_at_apache_a_crash_in_stage_2_leaves_a_hole_that_nobody_sees(
+async def test_at_apache_a_crash_in_stage_2_leaves_a_hole_that_nobody_sees(
     tmp_path: Path,
 ) -> None:
     """Rows were in memory only, and recovery begins in a later log file (order of events 1).

@@ -96,7 +96,7 @@ async def there_and_back(folder: Path) -> None:
 async def from_4_9_7_and_back(folder: Path) -> None:
     """A store of 4.9.7, converted at rest, is one for 5.3.3 with RocksDB, and for 4.9.7 again.
 
-    Its offsets have no version at all (scenario 8), its first record lies at 0 (scenario 5).
+    Its offsets have no version at all, and its first record lies at 0.
     """
     journey = Journey(StoreStand.recorded("file-4.9.7-clean", folder))
     await journey.stop_at("lanemq", Stage.FILES)
@@ -123,7 +123,7 @@ async def through_kills(folder: Path) -> None:
     await journey.stop_at(APACHE, Stage.FILES, killed=True)
 
 
-async def test_scenario_15_stores_go_to_and_fro_at_every_stage(tmp_path: Path) -> None:
+async def test_stores_go_to_and_fro_at_every_stage(tmp_path: Path) -> None:
     """All journeys at once: an Apache broker takes ten seconds to stop, and sleeps through them."""
     async with trio.open_nursery() as nursery:
         for travel in (there_and_back, from_4_9_7_and_back, through_kills):

@@ -17,8 +17,8 @@ from lanemq.compat import (
     lanemq_name_server,
     running,
 )
-from lanemq.compat._mqadmin import MqadminShell, open_mqadmin
-from lanemq.compat._waiting import until
+from lanemq.compat.servers._mqadmin import MqadminShell, open_mqadmin
+from lanemq.compat.servers._waiting import until
 from lanemq.sdk.admin.cli import admin as admin_commands
 from lanemq.storage import Stage
 from lanemq.wire import RequestCode, fastjson
@@ -99,7 +99,7 @@ async def ask_export(stand: StoreStand, config_type: str) -> tuple[int, str | No
     return reply.code, reply.remark
 
 
-async def test_scenario_14_both_brokers_answer_354_and_355_alike_in_every_stage(
+async def test_both_brokers_answer_354_and_355_alike_in_every_stage(
     tmp_path: Path,
 ) -> None:
     """On one store; the text about one topic is the same to the last blank."""
@@ -150,7 +150,7 @@ async def both_tools(shell: MqadminShell, *arguments: str) -> str:
     return printed.out
 
 
-async def test_scenario_11_mqadmin_5_3_3_has_lanemq_export_and_the_next_stage_1_has_it_all(
+async def test_mqadmin_5_3_3_has_lanemq_export_and_the_next_stage_1_has_it_all(
     tmp_path: Path,
 ) -> None:
     port = free_port()

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from lanemq.compat._volatile import without_volatile
+from lanemq.compat.servers._volatile import without_volatile
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "frames"
 PROGRESS = """\

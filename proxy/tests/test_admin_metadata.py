@@ -14,7 +14,7 @@ from lanemq.wire.headers import ExportRocksdbConfigToJson
 EXPORT = RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON
 
 
-async def test_scenario_11_an_export_serves_a_start_with_files(tmp_path: Path) -> None:
+async def test_an_export_serves_a_start_with_files(tmp_path: Path) -> None:
     config = tmp_path / "config"
     async with open_test_broker(tmp_path) as broker:
         broker.context.topics.put(TopicConfig("T"))

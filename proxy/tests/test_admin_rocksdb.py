@@ -35,7 +35,7 @@ async def send(client: Client, topic: str, count: int) -> None:
         assert (await client.send(topic, f"{number}".encode(), queue_id=0)).code == 0
 
 
-async def test_scenario_14_in_stages_1_and_3_there_is_nothing_to_compare(tmp_path: Path) -> None:
+async def test_in_stages_1_and_3_there_is_nothing_to_compare(tmp_path: Path) -> None:
     async with open_test_broker(tmp_path) as broker:
         assert await ask(broker.connect()) == CheckRocksdbCqWriteResult(
             "rocksdbCQWriteEnable is false, checkRocksdbCqWriteProgressCommand is invalid",
@@ -47,7 +47,7 @@ async def test_scenario_14_in_stages_1_and_3_there_is_nothing_to_compare(tmp_pat
         )
 
 
-async def test_scenario_14_without_a_topic_one_line_tells_of_all(tmp_path: Path) -> None:
+async def test_without_a_topic_one_line_tells_of_all(tmp_path: Path) -> None:
     async with open_test_broker(tmp_path, rocksdb_cq_double_write_enable=True) as broker:
         client = broker.connect()
         for topic in ("T", "U"):
@@ -61,7 +61,7 @@ async def test_scenario_14_without_a_topic_one_line_tells_of_all(tmp_path: Path)
         )
 
 
-async def test_scenario_14_with_a_topic_each_queue_has_its_block(tmp_path: Path) -> None:
+async def test_with_a_topic_each_queue_has_its_block(tmp_path: Path) -> None:
     async with open_test_broker(tmp_path, rocksdb_cq_double_write_enable=True) as broker:
         client = broker.connect()
         broker.context.topics.put(TopicConfig("T", 2, 2))

@@ -85,7 +85,7 @@ def mapping(*segments: Segment, broker: str = "a") -> TopicMapping:
 # Mappings
 
 
-def test_d39_a_change_makes_another_mapping_and_leaves_the_one_that_readers_have() -> None:
+def test_a_change_makes_another_mapping_and_leaves_the_one_that_readers_have() -> None:
     before = mapping(segment())
     chain = before.chain(0)
     after = before.put(segment(end=5, state=READ_ONLY))
@@ -109,7 +109,7 @@ def test_a_queue_is_looked_up_by_the_greatest_begin_up_to_an_offset() -> None:
     assert list(known.queue_ids) == [0]
 
 
-def test_d09_a_destination_without_a_place_is_where_nobody_is_sent_while_another_is_open() -> None:
+def test_a_destination_without_a_place_is_where_nobody_is_sent_while_another_is_open() -> None:
     waiting = segment(queue_id=1, delta=-1, state=WRITE_ONLY)
     assert mapping(segment("b"), waiting).open_end(0) == segment("b")
     sealed = segment("b", end=5, state=READ_ONLY)
@@ -152,7 +152,7 @@ def test_an_unmapped_destination_is_called_off_and_keeps_its_history() -> None:
         (segment(delta=12, state=WRITE_ONLY), 13, "never changes"),
     ],
 )
-def test_d18_d19_a_commit_that_would_overlap_or_move_is_refused(
+def test_a_commit_that_would_overlap_or_move_is_refused(
     own: Segment, given_delta: int, remark: str
 ) -> None:
     source = segment("b", end=10, state=READ_ONLY)
@@ -210,7 +210,7 @@ def test_a_source_that_was_gone_past_is_not_opened_again_by_the_word_of_who_did_
 
 
 @given(end=st.integers(0, 50), begins=st.lists(st.integers(0, 80), max_size=3))
-def test_a19_what_was_superseded_ends_where_others_begin(end: int, begins: list[int]) -> None:
+def test_what_was_superseded_ends_where_others_begin(end: int, begins: list[int]) -> None:
     own = segment(delta=20, begin=5)
     others = [segment("b", n, delta=begin) for n, begin in enumerate(begins)]
     at, cut = superseded_end(own, others, 5 + end)
@@ -335,7 +335,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS)
-def test_a36_no_order_of_steps_breaks_an_invariant(steps: list[tuple[object, ...]]) -> None:
+def test_no_order_of_steps_breaks_an_invariant(steps: list[tuple[object, ...]]) -> None:
     cluster = Cluster()
     for index, name in enumerate(BROKERS[:2]):
         cluster.known[name], _ = map_queue(cluster.known[name], 0, index, address="x")
@@ -424,7 +424,7 @@ def test_vectors_13_and_14_the_number_is_cut_at_the_end_and_behind_it_is_the_nex
 # The gate
 
 
-async def test_d06_whoever_enters_leaves_once_whatever_happens(autojump_clock: MockClock) -> None:
+async def test_whoever_enters_leaves_once_whatever_happens(autojump_clock: MockClock) -> None:
     gate, known, key = Gate(), mapping(segment()), ("T", 0)
 
     def fail() -> None:
@@ -442,7 +442,7 @@ async def test_d06_whoever_enters_leaves_once_whatever_happens(autojump_clock: M
     assert gate.in_flight(("T", 7)) == 1
 
 
-async def test_d02_a_closed_queue_lets_nobody_in_and_waits_for_all_that_are(
+async def test_a_closed_queue_lets_nobody_in_and_waits_for_all_that_are(
     autojump_clock: MockClock,
 ) -> None:
     gate, known, key = Gate(), mapping(segment()), ("T", 0)
@@ -519,7 +519,7 @@ def test_the_journal_comes_back_as_it_was() -> None:
         (RequestCode.SEND_BATCH_MESSAGE, "e", "f"),
     ],
 )
-def test_d15_a_forward_names_the_queue_where_the_target_reads_it(
+def test_a_forward_names_the_queue_where_the_target_reads_it(
     code: int, field: str, flags: str
 ) -> None:
     asked = Frame(code=code, opaque=77, fields={field: "0", flags: "1", "x": "y"}, body=b"body")
@@ -539,7 +539,7 @@ def test_d15_a_forward_names_the_queue_where_the_target_reads_it(
 
 
 @given(offset=st.integers(0, 1000), placed=st.booleans())
-def test_d17_an_answer_is_put_on_the_scale_of_the_queue_that_was_asked_for(
+def test_an_answer_is_put_on_the_scale_of_the_queue_that_was_asked_for(
     offset: int,
     placed: bool,
 ) -> None:

@@ -144,7 +144,7 @@ async def test_the_bounds_of_a_queue_are_logical(cluster: LogicalCluster) -> Non
     assert places[1].last_update_timestamp > places[0].last_update_timestamp
 
 
-async def test_a34_times_are_searched_as_in_a_queue_of_one_broker(
+async def test_times_are_searched_as_in_a_queue_of_one_broker(
     cluster: LogicalCluster,
 ) -> None:
     client = await connect(cluster, 2)
@@ -177,7 +177,7 @@ async def test_a34_times_are_searched_as_in_a_queue_of_one_broker(
     await check()
 
 
-async def test_a34_the_end_is_not_that_of_a_segment_that_is_continued_by_now(
+async def test_the_end_is_not_that_of_a_segment_that_is_continued_by_now(
     cluster: LogicalCluster,
 ) -> None:
     client, other = await connect(cluster, 1), await connect(cluster, 2)

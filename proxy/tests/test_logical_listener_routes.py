@@ -12,7 +12,7 @@ from lanemq.testkit.simulation._processes import LOGICAL_PORT
 pytestmark = pytest.mark.slow  # a cluster of its own
 
 
-async def test_a21_a_broker_that_goes_as_soon_as_its_queue_has_hinders_nobody(
+async def test_a_broker_that_goes_as_soon_as_its_queue_has_hinders_nobody(
     autojump_clock: MockClock,
 ) -> None:
     """All within a second: what the listener asked before it all is no use any more."""
@@ -31,7 +31,7 @@ async def test_a21_a_broker_that_goes_as_soon_as_its_queue_has_hinders_nobody(
         assert trio.current_time() - begun_s < 1
 
 
-async def test_a14_the_places_of_messages_are_known_as_soon_as_name_servers_know_them(
+async def test_the_places_of_messages_are_known_as_soon_as_name_servers_know_them(
     autojump_clock: MockClock,
 ) -> None:
     """A destination takes messages while its source is away; at its own listener, and another."""

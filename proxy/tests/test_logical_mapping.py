@@ -43,7 +43,7 @@ def begun(broker: str, address: str, queue_id: int, index: int) -> Segment:
     )
 
 
-async def test_table_a_two_brokers_with_two_queues_each(
+async def test_two_brokers_with_two_queues_each(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     await cluster.map_all(queues=2)
@@ -131,7 +131,7 @@ async def test_a_queue_that_the_topic_does_not_have_is_refused(
     assert await cluster.query("broker1") is None
 
 
-async def test_d27_a_taken_place_is_refused_and_nothing_changes(
+async def test_a_taken_place_is_refused_and_nothing_changes(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     await cluster.create_topic(queues=2)
@@ -141,7 +141,7 @@ async def test_d27_a_taken_place_is_refused_and_nothing_changes(
     assert await cluster.query("broker1") == before
 
 
-async def test_d27_a_queue_that_is_taken_out_is_an_ordinary_one_again(
+async def test_a_queue_that_is_taken_out_is_an_ordinary_one_again(
     autojump_clock: MockClock,
     cluster: LogicalCluster,
 ) -> None:
@@ -176,7 +176,7 @@ async def test_a_queue_moves_to_another_logical_queue_while_neither_has_a_histor
     assert [segment.logical_index for segment in queues.segments] == [3]
 
 
-async def test_d37_an_unmapped_queue_of_the_topic_takes_messages_as_ever(
+async def test_an_unmapped_queue_of_the_topic_takes_messages_as_ever(
     autojump_clock: MockClock,
     cluster: LogicalCluster,
 ) -> None:
@@ -190,7 +190,7 @@ async def test_d37_an_unmapped_queue_of_the_topic_takes_messages_as_ever(
     assert len(await cluster.chain("broker1", 0)) == 1
 
 
-async def test_d01_a25_a_restart_brings_the_mapping_back(
+async def test_a_restart_brings_the_mapping_back(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     await cluster.map_all(queues=2)
@@ -204,7 +204,7 @@ async def test_d01_a25_a_restart_brings_the_mapping_back(
             assert before is not None
 
 
-async def test_d01_both_forms_of_the_kept_mapping_are_read(
+async def test_both_forms_of_the_kept_mapping_are_read(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     await cluster.map_all(queues=1)
@@ -267,7 +267,7 @@ async def test_only_own_segments_are_registered_and_all_are_handed_to_slaves(
     assert [segment.broker_name for segment in mapped[TOPIC].segments] == ["broker1", "broker9"]
 
 
-async def test_d30_a_broker_with_logical_queues_never_registers_in_the_compressed_form(
+async def test_a_broker_with_logical_queues_never_registers_in_the_compressed_form(
     autojump_clock: MockClock,
 ) -> None:
     async with open_logical_cluster("broker1", compressed_register=True) as cluster:
@@ -282,7 +282,7 @@ async def test_d30_a_broker_with_logical_queues_never_registers_in_the_compresse
         assert all(registered.mapped == {TOPIC: [0]} for registered in seen[1:])
 
 
-async def test_d23_what_a_name_server_missed_is_told_again(
+async def test_what_a_name_server_missed_is_told_again(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     seen = watch_registrations(cluster)
@@ -298,7 +298,7 @@ async def test_d23_what_a_name_server_missed_is_told_again(
     assert told[0].mapped == {TOPIC: [0, 1, 2]}
 
 
-async def test_d28_giving_up_logical_queues_is_told_explicitly(
+async def test_giving_up_logical_queues_is_told_explicitly(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     await cluster.create_topic(queues=1)
@@ -312,7 +312,7 @@ async def test_d28_giving_up_logical_queues_is_told_explicitly(
     assert await cluster.query("broker1") is None
 
 
-async def test_d28_a32_a_deleted_topic_leaves_no_mapping_behind(
+async def test_a_deleted_topic_leaves_no_mapping_behind(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     await cluster.create_topic(queues=1)

@@ -49,7 +49,7 @@ def row(segment: Segment) -> tuple[str, int, int, int, int, str]:
     )
 
 
-async def test_a02_an_empty_queue_migrates_and_its_old_segment_is_expired(
+async def test_an_empty_queue_migrates_and_its_old_segment_is_expired(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     source, target = await cluster.migrate(0, "broker2")
@@ -61,7 +61,7 @@ async def test_a02_an_empty_queue_migrates_and_its_old_segment_is_expired(
     assert target.to_logical(int(answer.fields["offset"])) == 0
 
 
-async def test_a03_table_b_offsets_go_on_where_they_were(
+async def test_offsets_go_on_where_they_were(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     await cluster.fill(await cluster.normal(0), 101)
@@ -118,7 +118,7 @@ async def test_the_intermediate_forms_of_both_segments(
     assert row((await cluster.chain("broker1", 0))[-1])[2:] == (101, 0, -1, "Normal")
 
 
-async def test_a04_an_old_route_costs_one_redirect(
+async def test_an_old_route_costs_one_redirect(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     old = await cluster.normal(0)
@@ -133,7 +133,7 @@ async def test_a04_an_old_route_costs_one_redirect(
     assert redirect.following.to_logical(int(answer.fields["queueOffset"])) == 101
 
 
-async def test_a05_d11_a_reader_that_waits_at_the_end_is_sent_on_at_once(
+async def test_a_reader_that_waits_at_the_end_is_sent_on_at_once(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     source = await cluster.normal(0)
@@ -166,7 +166,7 @@ async def test_a05_d11_a_reader_that_waits_at_the_end_is_sent_on_at_once(
     assert at_s - began_s < 1
 
 
-async def test_a06_a07_d29_cleaned_segments_expire_and_their_queue_is_used_again(
+async def test_cleaned_segments_expire_and_their_queue_is_used_again(
     autojump_clock: MockClock,
 ) -> None:
     async with open_logical_cluster(logical_queue_expired_keep_millis=100_000) as cluster:
@@ -181,7 +181,7 @@ async def test_a06_a07_d29_cleaned_segments_expire_and_their_queue_is_used_again
         assert (answer.code, answer.remark) == (20, "logical queue expired")
         assert redirect_of(answer).following == without_number(target)
         assert answer.fields["nextBeginOffset"] == "101"
-        # D1: back to broker1, on the message queue that has nothing for readers any more.
+        # Back to broker1, on the message queue that has nothing for readers any more.
         await cluster.fill(target, 100)
         source, target = await cluster.migrate(0, "broker1", reuse=0)
         assert row(source) == ("broker2", 2, 101, 0, 100, "ReadOnly")
@@ -215,7 +215,7 @@ async def clean(cluster: LogicalCluster, name: str) -> None:
     cluster.forget()
 
 
-async def test_a08_table_d2_a_queue_with_messages_gets_a_new_message_queue(
+async def test_a_queue_with_messages_gets_a_new_message_queue(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     await cluster.fill(await cluster.normal(0), 101)
@@ -250,7 +250,7 @@ async def read_all(cluster: LogicalCluster, chain: Chain, **changes: object) -> 
     return bodies
 
 
-async def test_a09_d26_a_queue_that_a_tool_of_preview_used_again_gives_each_message_once(
+async def test_a_queue_that_a_tool_of_preview_used_again_gives_each_message_once(
     autojump_clock: MockClock,
 ) -> None:
     async with open_logical_cluster(logical_queue_reuse_readable=True) as cluster:
@@ -267,7 +267,7 @@ async def test_a09_d26_a_queue_that_a_tool_of_preview_used_again_gives_each_mess
         assert (await cluster.reuse("broker2", 1, 1)).code == 1
 
 
-async def test_a09_d33_a_filter_never_looks_past_the_end_of_a_segment(
+async def test_a_filter_never_looks_past_the_end_of_a_segment(
     autojump_clock: MockClock,
 ) -> None:
     async with open_logical_cluster(logical_queue_reuse_readable=True) as cluster:
@@ -285,7 +285,7 @@ async def test_a09_d33_a_filter_never_looks_past_the_end_of_a_segment(
         assert found == [str(n).encode() for n in range(180) if n % 25 == 24]
 
 
-async def test_d41_a_filter_that_finds_nothing_in_an_old_segment_goes_through_it_in_one_answer(
+async def test_a_filter_that_finds_nothing_in_an_old_segment_goes_through_it_in_one_answer(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     source = await cluster.normal(0)
@@ -313,7 +313,7 @@ def message_for(context: BrokerContext) -> NewMessage:
     )
 
 
-async def test_a16_d04_a_queue_with_one_message_is_not_empty(
+async def test_a_queue_with_one_message_is_not_empty(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     await cluster.fill(await cluster.normal(0), 1)
@@ -324,7 +324,7 @@ async def test_a16_d04_a_queue_with_one_message_is_not_empty(
     assert [message.body for message in messages_of(await cluster.pull(source, 0))] == [b"0"]
 
 
-async def test_d05_an_empty_segment_on_a_used_queue_is_expired_with_its_own_begin(
+async def test_an_empty_segment_on_a_used_queue_is_expired_with_its_own_begin(
     autojump_clock: MockClock,
 ) -> None:
     async with open_logical_cluster(logical_queue_reuse_readable=True) as cluster:
@@ -338,7 +338,7 @@ async def test_d05_an_empty_segment_on_a_used_queue_is_expired_with_its_own_begi
         assert target.delta == 10
 
 
-async def test_a12_a_broker_without_the_topic_gets_it_with_the_queues_it_needs(
+async def test_a_broker_without_the_topic_gets_it_with_the_queues_it_needs(
     autojump_clock: MockClock,
 ) -> None:
     async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
@@ -353,13 +353,13 @@ async def test_a12_a_broker_without_the_topic_gets_it_with_the_queues_it_needs(
             await cluster.fill(await cluster.normal(index), 7)
             _, target = await cluster.migrate(index, "broker3")
             assert row(target) == ("broker3", index - 2, 7, 0, -1, "Normal")
-        # D24: the topic with its new queues is registered, so that old clients see them.
+        # The topic with its new queues is registered, so that old clients see them.
         config = cluster.brokers["broker3"].running.context.topics.get(TOPIC)
         assert config is not None
         assert (config.read_queue_nums, config.write_queue_nums) == (2, 2)
 
 
-async def test_a21_d13_a_third_host_hears_of_the_move_by_itself(
+async def test_a_third_host_hears_of_the_move_by_itself(
     autojump_clock: MockClock,
 ) -> None:
     async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
@@ -400,7 +400,7 @@ async def test_a_queue_may_go_on_at_another_queue_of_its_own_broker(
     assert not journal.all()
 
 
-async def test_d44_a_source_opens_the_destination_if_its_tool_does_not(
+async def test_a_source_opens_the_destination_if_its_tool_does_not(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     for to in ("broker2", "broker1"):

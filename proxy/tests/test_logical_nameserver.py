@@ -145,7 +145,7 @@ async def test_a_route_is_strict_json_of_the_ordered_form_alone(peer: Peer) -> N
     assert b"null" not in answer.body
 
 
-async def test_a30_a_topic_without_logical_queues_has_no_such_member_and_no_null(
+async def test_a_topic_without_logical_queues_has_no_such_member_and_no_null(
     peer: Peer,
 ) -> None:
     answer = await peer.call(ask("U"))
@@ -159,7 +159,7 @@ async def test_a_client_without_the_flag_is_told_nothing_new(peer: Peer) -> None
     assert b'"brokerAddrs":{0:' in answer.body, "an older client reads no other form"
 
 
-async def test_a31_and_d20_the_filter_of_java_clients_is_ignored(peer: Peer) -> None:
+async def test_the_filter_of_java_clients_is_ignored(peer: Peer) -> None:
     assert await indices(peer, ask(only="[1]")) == [0, 1]
 
 
@@ -170,7 +170,7 @@ async def test_a_filter_that_is_meant_is_heeded(peer: Peer) -> None:
     assert "logicalQueueIdsFilter" in (answer.remark or "")
 
 
-async def test_d43_the_switch_is_for_java_clients_and_can_be_turned_while_running(
+async def test_the_switch_is_for_java_clients_and_can_be_turned_while_running(
     connect: Connect,
 ) -> None:
     name_server = NameServer(serve_logical_queue_to_java="none")
@@ -183,7 +183,7 @@ async def test_d43_the_switch_is_for_java_clients_and_can_be_turned_while_runnin
     assert await indices(peer, ask()) == [0, 1]
 
 
-async def test_d43_a_broker_of_lanemq_hears_of_the_switch_and_no_other_does(
+async def test_a_broker_of_lanemq_hears_of_the_switch_and_no_other_does(
     connect: Connect,
 ) -> None:
     peer = connect(NameServer(serve_logical_queue_to_java="S,T").server)
@@ -194,7 +194,7 @@ async def test_d43_a_broker_of_lanemq_hears_of_the_switch_and_no_other_does(
     assert heard.serve_logical_queue_to_java == "S,T"
 
 
-async def test_d43_a_broker_can_withhold_a_topic_from_java_clients(connect: Connect) -> None:
+async def test_a_broker_can_withhold_a_topic_from_java_clients(connect: Connect) -> None:
     peer = connect(NameServer().server)
     await peer.call(registration(of_lanemq(PREVIEW_REGISTRATION, serve_to_java=False)))
     assert await indices(peer, ask()) is None
@@ -218,7 +218,7 @@ async def test_clients_of_old_are_sent_to_the_listener(connect: Connect) -> None
     assert LOGICAL_QUEUE_BROKER.encode() not in cluster.body
 
 
-async def test_a25_a_name_server_that_has_started_says_not_yet(
+async def test_a_name_server_that_has_started_says_not_yet(
     connect: Connect, autojump_clock: trio.testing.MockClock
 ) -> None:
     peer = connect(NameServer(logical_queue_wait_time=35_000).server)
@@ -230,7 +230,7 @@ async def test_a25_a_name_server_that_has_started_says_not_yet(
     assert await indices(peer, ask()) == [0, 1]
 
 
-async def test_a32_a_topic_deleted_and_made_again_is_a_plain_one(peer: Peer) -> None:
+async def test_a_topic_deleted_and_made_again_is_a_plain_one(peer: Peer) -> None:
     deletion = request(RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicFromNamesrv("T").to_fields())
     await peer.call(deletion)
     assert (await peer.call(ask())).code == ResponseCode.TOPIC_NOT_EXIST
@@ -241,7 +241,7 @@ async def test_a32_a_topic_deleted_and_made_again_is_a_plain_one(peer: Peer) -> 
     assert await indices(peer, ask()) is None
 
 
-async def test_d30_a_compressed_registration_takes_no_logical_queues_away(peer: Peer) -> None:
+async def test_a_compressed_registration_takes_no_logical_queues_away(peer: Peer) -> None:
     body = RegisterBrokerBody(
         TopicConfigWrapper({"T": TopicConfig("T", 2, 2)}, DataVersion(1_700_000_000_001, 9))
     )

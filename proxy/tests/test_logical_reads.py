@@ -49,7 +49,7 @@ async def clean(cluster: LogicalCluster, name: str) -> None:
     cluster.forget()
 
 
-async def test_a34_d12_d32_d34_offsets_of_a_used_queue_are_those_of_its_segments(
+async def test_offsets_of_a_used_queue_are_those_of_its_segments(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     await cluster.fill(await cluster.normal(0), 10)
@@ -73,7 +73,7 @@ async def test_a34_d12_d32_d34_offsets_of_a_used_queue_are_those_of_its_segments
     assert (answer.fields["offset"], answer.fields["REDIRECT"]) == ("5", "1")
     answer = await cluster.offset(MAX, second)
     assert (answer.fields["offset"], "REDIRECT" in answer.fields) == ("5", False)
-    # D34: an offset that was never there leads to the end, and never before the segment.
+    # An offset that was never there leads to the end, and never before the segment.
     answer = await cluster.pull(third, 500)
     assert (answer.code, answer.fields["nextBeginOffset"]) == (21, "14")
     assert answer.fields["minOffset"] == "10"
@@ -99,7 +99,7 @@ async def test_the_queue_before_its_first_segment_leads_to_it(
     assert len(await old.messages(TOPIC, 1, 0)) == 5
 
 
-async def test_a10_a_hole_in_the_middle_is_passed_over(
+async def test_a_hole_in_the_middle_is_passed_over(
     autojump_clock: MockClock,
 ) -> None:
     async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
@@ -127,7 +127,7 @@ async def test_a10_a_hole_in_the_middle_is_passed_over(
         assert bodies == [str(n).encode() for n in (*range(10), *range(20, 30))]
 
 
-async def test_d29b_the_first_message_of_a_log_is_not_taken_for_a_cleaned_one(
+async def test_the_first_message_of_a_log_is_not_taken_for_a_cleaned_one(
     autojump_clock: MockClock,
 ) -> None:
     async with open_logical_cluster() as cluster:
@@ -143,7 +143,7 @@ async def test_d29b_the_first_message_of_a_log_is_not_taken_for_a_cleaned_one(
         assert (await cluster.chain("broker1", 0))[0].state is SegmentState.READ_ONLY
 
 
-async def test_a22_who_reads_message_queues_themselves_notices_nothing(
+async def test_who_reads_message_queues_themselves_notices_nothing(
     autojump_clock: MockClock,
 ) -> None:
     async with open_logical_cluster(logical_queue_reuse_readable=True) as cluster:
@@ -233,7 +233,7 @@ async def test_a_broker_without_logical_queues_has_no_word_of_them(
         assert not logical_info(cluster.brokers["broker1"].running.context)
 
 
-async def test_a11_tables_e_and_f_a_broker_is_emptied_and_leaves(
+async def test_a_broker_is_emptied_and_leaves(
     autojump_clock: MockClock,
 ) -> None:
     async with open_logical_cluster() as cluster:

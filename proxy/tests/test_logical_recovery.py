@@ -62,7 +62,7 @@ def states(chain: Chain) -> list[tuple[str, int, int, str]]:
 # Seals
 
 
-async def test_a15_d03_d06_a_stuck_writer_ends_the_seal_and_leaves_the_queue_open(
+async def test_a_stuck_writer_ends_the_seal_and_leaves_the_queue_open(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     source = await cluster.normal(0)
@@ -80,7 +80,7 @@ async def test_a15_d03_d06_a_stuck_writer_ends_the_seal_and_leaves_the_queue_ope
     assert (sealed.offset_max, opened.delta) == (11, 11)
 
 
-async def test_a15_d35_a_disk_that_hangs_ends_the_seal_and_leaves_the_queue_open(
+async def test_a_disk_that_hangs_ends_the_seal_and_leaves_the_queue_open(
     autojump_clock: MockClock,
 ) -> None:
     async with open_logical_cluster() as cluster:
@@ -101,7 +101,7 @@ async def test_a15_d35_a_disk_that_hangs_ends_the_seal_and_leaves_the_queue_open
 
 
 @pytest.mark.slow
-async def test_d02_no_writer_slips_in_behind_a_seal(
+async def test_no_writer_slips_in_behind_a_seal(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     source = await cluster.normal(0)
@@ -129,7 +129,7 @@ async def test_d02_no_writer_slips_in_behind_a_seal(
     assert store.bounds(TOPIC, 0)[1] == sealed.offset_max
 
 
-async def test_d07_readers_go_on_while_a_queue_is_sealed(
+async def test_readers_go_on_while_a_queue_is_sealed(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     source = await cluster.normal(0)
@@ -171,7 +171,7 @@ async def test_a_tool_that_hangs_up_while_it_waits_leaves_the_queue_open(
 # Readers in the window
 
 
-async def test_d10_d12_between_prepare_and_commit_readers_wait_and_never_spin(
+async def test_between_prepare_and_commit_readers_wait_and_never_spin(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
@@ -234,7 +234,7 @@ async def test_a_pull_that_waited_in_vain_ends_with_nothing_new(
 # Repetition and races
 
 
-async def test_d08_every_step_may_be_repeated(
+async def test_every_step_may_be_repeated(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
@@ -248,13 +248,13 @@ async def test_d08_every_step_may_be_repeated(
     for _ in range(2):
         assert (await cluster.notify("broker1", *opened)).code == 0
     assert moved(await cluster.prepare(source, target)) == (sealed, opened[1])
-    # D18: what is committed never changes.
+    # What is committed never changes.
     answer = await cluster.commit(sealed, placed.with_delta(99))
     assert answer.code == 1
     assert (await cluster.chain("broker2", 0))[-1].delta == 10
 
 
-async def test_d08_the_same_step_twice_at_once_is_taken_once(
+async def test_the_same_step_twice_at_once_is_taken_once(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
@@ -271,7 +271,7 @@ async def test_d08_the_same_step_twice_at_once_is_taken_once(
     assert answers[0] == answers[1] == answers[2]
 
 
-async def test_a20_d18_of_two_tools_one_wins(autojump_clock: MockClock) -> None:
+async def test_of_two_tools_one_wins(autojump_clock: MockClock) -> None:
     async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
         await cluster.map_all(queues=1)
         source = await cluster.normal(0)
@@ -348,7 +348,7 @@ def reindex(segment: Segment, index: int) -> Segment:
 @pytest.mark.parametrize("how", ["kill", "power"])
 @pytest.mark.parametrize("victim", ["broker1", "broker2", "tool"])
 @pytest.mark.parametrize("step", [3, 4, 5, 6])
-async def test_a14_d08_d40_d44_a_crash_after_any_step_is_put_right(
+async def test_a_crash_after_any_step_is_put_right(
     autojump_clock: MockClock, step: int, victim: str, how: Literal["kill", "power"]
 ) -> None:
     async with open_logical_cluster(seed=step) as cluster:
@@ -385,7 +385,7 @@ async def test_a14_d08_d40_d44_a_crash_after_any_step_is_put_right(
         assert len(messages_of(await cluster.pull(source, 0))) == 10
 
 
-async def test_a14_a_source_that_returns_takes_nothing_behind_what_a_destination_took(
+async def test_a_source_that_returns_takes_nothing_behind_what_a_destination_took(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
@@ -409,7 +409,7 @@ async def test_a14_a_source_that_returns_takes_nothing_behind_what_a_destination
     ]
 
 
-async def test_a14_a_source_that_returns_before_its_destination_is_as_open_as_it_was(
+async def test_a_source_that_returns_before_its_destination_is_as_open_as_it_was(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
@@ -427,7 +427,7 @@ async def test_a14_a_source_that_returns_before_its_destination_is_as_open_as_it
 
 @pytest.mark.slow
 @pytest.mark.parametrize("operations", range(0, 22, 2))
-async def test_a14_a_source_that_dies_in_the_middle_of_a_step_is_sealed_when_it_is_back(
+async def test_a_source_that_dies_in_the_middle_of_a_step_is_sealed_when_it_is_back(
     autojump_clock: MockClock, operations: int
 ) -> None:
     async with open_logical_cluster(seed=operations) as cluster:
@@ -522,7 +522,7 @@ async def test_an_empty_queue_whose_migration_was_called_off_is_open_as_before(
 # Brokers away
 
 
-async def test_a17_a18_d19_a_lost_source_is_gone_past_and_gives_way_when_it_returns(
+async def test_a_lost_source_is_gone_past_and_gives_way_when_it_returns(
     autojump_clock: MockClock,
 ) -> None:
     async with open_logical_cluster() as cluster:
@@ -550,7 +550,7 @@ async def test_a17_a18_d19_a_lost_source_is_gone_past_and_gives_way_when_it_retu
         assert len(messages_of(await cluster.pull(source, 120))) == 30
 
 
-async def test_a19_d19_a_source_that_returns_with_more_is_clipped_and_says_so(
+async def test_a_source_that_returns_with_more_is_clipped_and_says_so(
     autojump_clock: MockClock,
 ) -> None:
     async with open_logical_cluster() as cluster:
@@ -572,7 +572,7 @@ async def test_a19_d19_a_source_that_returns_with_more_is_clipped_and_says_so(
         assert len(await old.messages(TOPIC, 0, 20)) == 20
 
 
-async def test_a17_d19_a_source_that_is_up_cannot_be_gone_past(
+async def test_a_source_that_is_up_cannot_be_gone_past(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
@@ -588,7 +588,7 @@ async def test_a17_d19_a_source_that_is_up_cannot_be_gone_past(
     assert (moved_source, opened.delta) == (sealed, 10)
 
 
-async def test_d25_a_further_segment_begins_where_the_queue_ended(
+async def test_a_further_segment_begins_where_the_queue_ended(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     await cluster.seal("broker1", 0, 0)
@@ -609,7 +609,7 @@ async def test_d25_a_further_segment_begins_where_the_queue_ended(
     assert Segment.decode(answer.body).delta == 7
 
 
-async def test_d24_old_clients_see_a_new_queue_at_once(autojump_clock: MockClock) -> None:
+async def test_old_clients_see_a_new_queue_at_once(autojump_clock: MockClock) -> None:
     async with open_logical_cluster(logical_queue_physical_topics=TOPIC) as cluster:
         await cluster.map_all(queues=1)
         await cluster.migrate(0, "broker2")
@@ -637,7 +637,7 @@ async def test_remarks_of_growth(autojump_clock: MockClock, cluster: LogicalClus
     assert (answer.code, answer.remark) == (1, "queue route data not found")
 
 
-async def test_d35_offsets_that_a_crash_took_are_not_given_out_again_under_a_sealed_end(
+async def test_offsets_that_a_crash_took_are_not_given_out_again_under_a_sealed_end(
     autojump_clock: MockClock,
 ) -> None:
     async with open_logical_cluster() as cluster:

@@ -170,7 +170,7 @@ def mapped() -> Cluster:
 # Protection of incomplete views
 
 
-def test_a26_a_topic_is_physical_until_every_broker_of_it_has_mapped_it() -> None:
+def test_a_topic_is_physical_until_every_broker_of_it_has_mapped_it() -> None:
     cluster = Cluster()
     cluster.register("broker1")
     cluster.register("broker2", None)
@@ -187,14 +187,14 @@ def test_a26_a_topic_is_physical_until_every_broker_of_it_has_mapped_it() -> Non
     ]
 
 
-def test_a26_a_broker_without_queues_of_the_topic_need_not_map_any() -> None:
+def test_a_broker_without_queues_of_the_topic_need_not_map_any() -> None:
     cluster = Cluster().known()
     cluster.register("broker2", None, queues=0)
     cluster.register("broker1", ON_1)
     assert cluster.shown() == {0: [ON_1[0]], 1: [ON_1[1]]}
 
 
-def test_a26_a_broker_that_goes_before_its_queues_are_mapped_is_waited_for() -> None:
+def test_a_broker_that_goes_before_its_queues_are_mapped_is_waited_for() -> None:
     """A client that looks at logical queues alone loses sight of the messages on it."""
     cluster = Cluster()
     cluster.register("broker1")
@@ -212,7 +212,7 @@ def test_a26_a_broker_that_goes_before_its_queues_are_mapped_is_waited_for() -> 
     assert cluster.shown() == ALL
 
 
-def test_a26_a_broker_that_comes_back_without_the_topic_is_not_waited_for() -> None:
+def test_a_broker_that_comes_back_without_the_topic_is_not_waited_for() -> None:
     cluster = Cluster()
     cluster.register("broker1")
     cluster.register("broker2", None)
@@ -222,7 +222,7 @@ def test_a26_a_broker_that_comes_back_without_the_topic_is_not_waited_for() -> N
     assert cluster.shown() == {0: [ON_1[0]], 1: [ON_1[1]]}
 
 
-def test_a26_a_broker_that_an_operator_has_forgotten_is_not_waited_for() -> None:
+def test_a_broker_that_an_operator_has_forgotten_is_not_waited_for() -> None:
     cluster = Cluster()
     cluster.register("broker1")
     cluster.register("broker2", None)
@@ -232,7 +232,7 @@ def test_a26_a_broker_that_an_operator_has_forgotten_is_not_waited_for() -> None
     assert cluster.shown() == {0: [ON_1[0]], 1: [ON_1[1]]}
 
 
-def test_d22_mapping_queue_by_queue_shows_all_of_them_or_none() -> None:
+def test_mapping_queue_by_queue_shows_all_of_them_or_none() -> None:
     cluster = Cluster().known()
     for step in (
         ("broker1", ON_1[:1]),
@@ -246,7 +246,7 @@ def test_d22_mapping_queue_by_queue_shows_all_of_them_or_none() -> None:
     assert cluster.shown() == ALL
 
 
-def test_d22_queues_that_are_added_later_are_shown_when_all_are_mapped() -> None:
+def test_queues_that_are_added_later_are_shown_when_all_are_mapped() -> None:
     cluster = mapped()
     cluster.register("broker1", ON_1, queues=4)
     assert cluster.shown() == ALL
@@ -257,7 +257,7 @@ def test_d22_queues_that_are_added_later_are_shown_when_all_are_mapped() -> None
     assert cluster.shown() == {**ALL, 4: [four], 5: [five]}
 
 
-def test_d28_unmapping_queue_by_queue_shows_all_of_them_or_none() -> None:
+def test_unmapping_queue_by_queue_shows_all_of_them_or_none() -> None:
     cluster = mapped()
     for step in (("broker1", ON_1[1:]), ("broker1", ()), ("broker2", ON_2[1:])):
         cluster.register(*step)
@@ -267,7 +267,7 @@ def test_d28_unmapping_queue_by_queue_shows_all_of_them_or_none() -> None:
     assert cluster.logical.problems() == {}
 
 
-def test_d28_a_topic_can_become_physical_for_good_and_logical_again() -> None:
+def test_a_topic_can_become_physical_for_good_and_logical_again() -> None:
     cluster = mapped()
     cluster.register("broker1")
     cluster.register("broker2")
@@ -275,14 +275,14 @@ def test_d28_a_topic_can_become_physical_for_good_and_logical_again() -> None:
     assert cluster.shown() is None, "nothing of the former queues counts"
 
 
-def test_d27_a_queue_that_moved_to_another_logical_queue_is_in_that_only() -> None:
+def test_a_queue_that_moved_to_another_logical_queue_is_in_that_only() -> None:
     cluster = mapped()
     moved = at("broker1/0", 0, index=4)
     cluster.register("broker1", (moved, ON_1[1]))
     assert cluster.shown() == {1: [ON_1[1]], 2: [ON_2[0]], 3: [ON_2[1]], 4: [moved]}
 
 
-def test_d21_empty_indices_are_not_shown() -> None:
+def test_empty_indices_are_not_shown() -> None:
     cluster = Cluster().known()
     cluster.register("broker1", ON_1, empty=(2, 3))
     cluster.register("broker2", ON_2, empty=(0, 1, 9))
@@ -311,7 +311,7 @@ def test_a_destination_is_hidden_while_the_source_is_there() -> None:
     assert cluster.shown() == ALL
 
 
-def test_a03_a_migration_is_shown_in_whatever_order_it_is_reported() -> None:
+def test_a_migration_is_shown_in_whatever_order_it_is_reported() -> None:
     sealed = (at("broker1/0", 0, 0, 101), ON_1[1])
     to, committed = at("broker2/2", -1, state=WRITE_ONLY), at("broker2/2", 101)
 
@@ -333,7 +333,7 @@ def test_a03_a_migration_is_shown_in_whatever_order_it_is_reported() -> None:
     assert cluster.shown() == {**ALL, 0: [sealed[0], committed]}
 
 
-def test_a02_an_empty_queue_that_migrates_never_has_two_open_ends() -> None:
+def test_an_empty_queue_that_migrates_never_has_two_open_ends() -> None:
     cluster = mapped()
     committed = at("broker2/2", 0)
     cluster.register("broker2", (*ON_2, committed), queues=3)
@@ -357,7 +357,7 @@ def test_a_hole_is_not_shown_while_the_report_that_fills_it_may_come() -> None:
     assert cluster.shown() == {**ALL, 0: [sealed[0], middle, again[2]]}
 
 
-def test_a10_a_middle_segment_that_its_broker_gives_up_leaves_a_hole_that_is_shown() -> None:
+def test_a_middle_segment_that_its_broker_gives_up_leaves_a_hole_that_is_shown() -> None:
     cluster = mapped()
     chain = at("broker1/0", 0, 0, 101), at("broker2/2", 101, 0, 100), at("broker1/2", 201)
     cluster.register("broker1", (chain[0], ON_1[1], chain[2]), queues=3)
@@ -367,7 +367,7 @@ def test_a10_a_middle_segment_that_its_broker_gives_up_leaves_a_hole_that_is_sho
     assert cluster.shown() == {**ALL, 0: [chain[0], chain[2]]}
 
 
-def test_a06_segments_at_the_head_are_swept_and_their_queue_need_not_be_mapped_again() -> None:
+def test_segments_at_the_head_are_swept_and_their_queue_need_not_be_mapped_again() -> None:
     cluster = mapped()
     sealed, tail = at("broker1/0", 0, 0, 101, EXPIRED), at("broker2/2", 101)
     cluster.register("broker1", (sealed, ON_1[1]))
@@ -377,7 +377,7 @@ def test_a06_segments_at_the_head_are_swept_and_their_queue_need_not_be_mapped_a
     assert cluster.logical.problems() == {}
 
 
-def test_a17_a_forced_delta_shows_the_lost_source_as_sealed() -> None:
+def test_a_forced_delta_shows_the_lost_source_as_sealed() -> None:
     cluster = mapped()
     cluster.gone("broker1")
     to = at("broker2/2", -1, state=WRITE_ONLY)
@@ -390,7 +390,7 @@ def test_a17_a_forced_delta_shows_the_lost_source_as_sealed() -> None:
     assert (last.state, last.delta) == (NORMAL, 200)
 
 
-def test_a18_a_source_that_comes_back_shorter_leaves_a_hole_that_is_shown() -> None:
+def test_a_source_that_comes_back_shorter_leaves_a_hole_that_is_shown() -> None:
     for is_lanemq in (True, False):
         cluster = mapped()
         cluster.gone("broker1")
@@ -406,7 +406,7 @@ def test_a18_a_source_that_comes_back_shorter_leaves_a_hole_that_is_shown() -> N
         assert cluster.shown() == {**ALL, 0: [sealed, to]}
 
 
-def test_a17_a_delta_forced_behind_a_sealed_source_is_shown_if_its_broker_says_so() -> None:
+def test_a_delta_forced_behind_a_sealed_source_is_shown_if_its_broker_says_so() -> None:
     cluster = mapped()
     sealed = at("broker1/0", 0, 0, 150)
     cluster.register("broker1", (sealed, ON_1[1]))
@@ -420,7 +420,7 @@ def test_a17_a_delta_forced_behind_a_sealed_source_is_shown_if_its_broker_says_s
     assert cluster.shown() == {**ALL, 0: [sealed, segments[2]]}
 
 
-def test_d19_a_delta_below_what_is_known_is_not_shown() -> None:
+def test_a_delta_below_what_is_known_is_not_shown() -> None:
     cluster = mapped()
     sealed = at("broker1/0", 0, 0, 150)
     cluster.register("broker1", (sealed, ON_1[1]))
@@ -439,7 +439,7 @@ def test_two_destinations_are_shown_as_one_and_told_of() -> None:
     assert "destinations" in cluster.logical.problems()["T"][0]
 
 
-def test_a09_a_queue_that_is_used_again_while_it_is_read_is_shown() -> None:
+def test_a_queue_that_is_used_again_while_it_is_read_is_shown() -> None:
     cluster = mapped()
     chain = at("broker1/0", 0, 0, 101), at("broker2/2", 101, 0, 100), at("broker1/0", 201, 101)
     cluster.register("broker2", (*ON_2, chain[1]), queues=3)
@@ -457,7 +457,7 @@ def test_segments_at_odds_on_one_queue_are_not_shown() -> None:
 # Brokers come and go
 
 
-def test_a25_a_broker_that_is_gone_leaves_its_segments_until_it_says_otherwise() -> None:
+def test_a_broker_that_is_gone_leaves_its_segments_until_it_says_otherwise() -> None:
     cluster = mapped()
     for name, segments in (("broker1", ON_1), ("broker2", ON_2)):
         cluster.gone(name)
@@ -469,7 +469,7 @@ def test_a25_a_broker_that_is_gone_leaves_its_segments_until_it_says_otherwise()
     assert cluster.shown() == ALL, "queue 0 is to be mapped again"
 
 
-def test_a25_a_name_server_that_starts_shows_nothing_in_part() -> None:
+def test_a_name_server_that_starts_shows_nothing_in_part() -> None:
     cluster = mapped()
     cluster.restart()
     cluster.register("broker1", ON_1)
@@ -481,7 +481,7 @@ def test_a25_a_name_server_that_starts_shows_nothing_in_part() -> None:
     assert cluster.shown() == ALL
 
 
-def test_a25_after_the_wait_a_name_server_takes_chains_and_queues_as_it_finds_them() -> None:
+def test_after_the_wait_a_name_server_takes_chains_and_queues_as_it_finds_them() -> None:
     cluster = Cluster()
     # The head was on a broker that is gone, and queue 0 was swept.
     tail = at("broker1/1", 101)
@@ -518,7 +518,7 @@ def test_a_broker_that_goes_back_to_a_version_without_logical_queues_has_none() 
     assert cluster.shown() is None
 
 
-def test_a32_a_topic_that_was_deleted_leaves_no_trace() -> None:
+def test_a_topic_that_was_deleted_leaves_no_trace() -> None:
     cluster = mapped()
     cluster.routes.delete_topic("T")
     cluster.logical.delete_topic("T", cluster=None, now_s=cluster.now_s)
@@ -529,7 +529,7 @@ def test_a32_a_topic_that_was_deleted_leaves_no_trace() -> None:
     assert cluster.shown() == {0: [ON_1[0]], 1: [ON_1[1]]}
 
 
-def test_a32_a_topic_that_brokers_delete_is_forgotten_with_their_whole_registration() -> None:
+def test_a_topic_that_brokers_delete_is_forgotten_with_their_whole_registration() -> None:
     cluster = mapped()
     for name in ("broker1", "broker2"):
         cluster.register(name, (), has_topic=False)
@@ -539,13 +539,13 @@ def test_a32_a_topic_that_brokers_delete_is_forgotten_with_their_whole_registrat
     assert cluster.shown() is None
 
 
-def test_d21_a_topic_that_is_deleted_in_another_cluster_stays() -> None:
+def test_a_topic_that_is_deleted_in_another_cluster_stays() -> None:
     cluster = mapped()
     cluster.logical.delete_topic("T", cluster="elsewhere", now_s=cluster.now_s)
     assert cluster.shown() == ALL
 
 
-def test_d21_a_change_of_one_topic_says_nothing_of_others() -> None:
+def test_a_change_of_one_topic_says_nothing_of_others() -> None:
     cluster = mapped()
     cluster.register("broker1", (), topic="U", whole=False)
     assert cluster.shown() == ALL
@@ -554,7 +554,7 @@ def test_d21_a_change_of_one_topic_says_nothing_of_others() -> None:
     assert cluster.shown() == ALL
 
 
-def test_a31_a_change_of_5_0_0_preview_that_lacks_the_map_takes_the_topic_out() -> None:
+def test_a_change_of_5_0_0_preview_that_lacks_the_map_takes_the_topic_out() -> None:
     cluster = Cluster().known()
     for name, segments in (("broker1", ON_1), ("broker2", ON_2)):
         cluster.register(name, segments, lanemq=False)
@@ -564,7 +564,7 @@ def test_a31_a_change_of_5_0_0_preview_that_lacks_the_map_takes_the_topic_out() 
     assert cluster.shown() is None
 
 
-def test_d30_a_compressed_registration_takes_nothing_away_and_is_put_right_by_a_whole_one() -> None:
+def test_a_compressed_registration_takes_nothing_away_and_is_put_right_by_a_whole_one() -> None:
     cluster = mapped()
     later = (at("broker1/0", 0, 0, 5), ON_1[1])
     cluster.register("broker1", None, compressed=True, counter=50, lanemq=False)
@@ -594,7 +594,7 @@ def test_what_is_registered_with_a_known_version_is_no_news() -> None:
     assert cluster.shown() is None
 
 
-def test_d31_segments_have_the_address_that_their_broker_has_now() -> None:
+def test_segments_have_the_address_that_their_broker_has_now() -> None:
     cluster = mapped()
     cluster.register("broker1", None, broker_id=1, address="slave:1", lanemq=False)
     cluster.gone("broker1")
@@ -660,7 +660,7 @@ def test_old_clients_see_the_same_queues_throughout_a_migration() -> None:
     assert fake_queues(cluster) == before
 
 
-def test_a27_old_clients_stop_writing_to_last_queues_that_are_sealed_for_good() -> None:
+def test_old_clients_stop_writing_to_last_queues_that_are_sealed_for_good() -> None:
     cluster = translated()
     cluster.register("broker2", (ON_2[0], at("broker2/1", 0, 0, 9, index=3)))
     assert fake_queues(cluster) == (4, 4, {0: "10.0.0.1:10921"})
@@ -702,7 +702,7 @@ def test_while_the_only_listener_is_away_clients_are_not_shown_physical_queues()
     assert fake_queues(cluster) is None, "it came back without one"
 
 
-def test_a25_after_a_start_old_clients_are_shown_neither_a_part_nor_physical_queues() -> None:
+def test_after_a_start_old_clients_are_shown_neither_a_part_nor_physical_queues() -> None:
     cluster = translated()
     cluster.restart()
     cluster.register("broker2", ON_2)
@@ -733,7 +733,7 @@ def test_clients_with_the_flag_get_the_listener_as_one_broker_more() -> None:
     assert LOGICAL_QUEUE_BROKER not in cluster.routes.cluster_info().broker_addr_table
 
 
-def test_d43_java_clients_are_told_of_the_topics_that_the_switch_names() -> None:
+def test_java_clients_are_told_of_the_topics_that_the_switch_names() -> None:
     cluster = translated()
 
     def is_told(asker: Asker) -> bool:
@@ -754,7 +754,7 @@ def test_d43_java_clients_are_told_of_the_topics_that_the_switch_names() -> None
     assert is_told(Asker.FLAGGED)
 
 
-def test_a30_a_topic_without_logical_queues_is_what_it_always_was() -> None:
+def test_a_topic_without_logical_queues_is_what_it_always_was() -> None:
     cluster = translated()
     for asker in Asker:
         assert cluster.ask(asker, "TBW102") == cluster.routes.route("TBW102")

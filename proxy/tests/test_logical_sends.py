@@ -71,7 +71,7 @@ def replace_batch(letters: dict[str, str]) -> dict[str, str]:
     return letters | {"m": "true"}
 
 
-async def test_a22_d14_d15_d17_old_clients_are_passed_on_once_and_answered_once(
+async def test_old_clients_are_passed_on_once_and_answered_once(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     source, target = await cluster.migrate(0, "broker2")
@@ -93,7 +93,7 @@ async def test_a22_d14_d15_d17_old_clients_are_passed_on_once_and_answered_once(
         raise AssertionError(extra)
 
 
-async def test_a22_d38_oneway_sends_are_passed_on(
+async def test_oneway_sends_are_passed_on(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     _, target = await cluster.migrate(0, "broker2")
@@ -110,7 +110,7 @@ async def test_a22_d38_oneway_sends_are_passed_on(
     assert counters.forwards_failed == 1
 
 
-async def test_d16_many_forwards_at_once_keep_their_answers_apart(
+async def test_many_forwards_at_once_keep_their_answers_apart(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     _, target = await cluster.migrate(0, "broker2")
@@ -209,7 +209,7 @@ async def test_a_target_that_was_sealed_meanwhile_is_followed_once(
         assert (await cluster.chain("broker1", 0))[-1].broker_name == "broker3"
 
 
-async def test_a23_flagged_clients_get_the_redirect_and_only_they(
+async def test_flagged_clients_get_the_redirect_and_only_they(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     source, target = await cluster.migrate(0, "broker2")
@@ -224,7 +224,7 @@ async def test_a23_flagged_clients_get_the_redirect_and_only_they(
     assert "REDIRECT" not in plain.fields
 
 
-async def test_a00_java_clients_that_are_not_told_of_the_queues_are_passed_on(
+async def test_java_clients_that_are_not_told_of_the_queues_are_passed_on(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     source, _ = await cluster.migrate(0, "broker2")
@@ -260,7 +260,7 @@ def python(frame: Frame) -> Frame:
     )
 
 
-async def test_a27_without_an_open_segment_nobody_is_sent_anywhere(
+async def test_without_an_open_segment_nobody_is_sent_anywhere(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     source = await cluster.normal(0)
@@ -316,7 +316,7 @@ async def test_a_broker_that_may_choose_takes_a_queue_that_is_open(
 
 
 @pytest.mark.parametrize("wait", [{"DELAY": "3"}, {"TIMER_DELAY_SEC": "10"}])
-async def test_a24_a_delayed_message_reaches_the_queue_where_it_goes_on(
+async def test_a_delayed_message_reaches_the_queue_where_it_goes_on(
     autojump_clock: MockClock, cluster: LogicalCluster, wait: dict[str, str]
 ) -> None:
     source = await cluster.normal(0)
@@ -333,7 +333,7 @@ async def test_a24_a_delayed_message_reaches_the_queue_where_it_goes_on(
 @pytest.mark.parametrize(
     "wait", [{"DELAY": "2"}, pytest.param({"TIMER_DELAY_SEC": "5"}, marks=pytest.mark.slow)]
 )
-async def test_a24_a_delayed_message_waits_for_a_broker_that_is_down(
+async def test_a_delayed_message_waits_for_a_broker_that_is_down(
     autojump_clock: MockClock, cluster: LogicalCluster, wait: dict[str, str]
 ) -> None:
     source = await cluster.normal(0)
@@ -356,7 +356,7 @@ async def test_a24_a_delayed_message_waits_for_a_broker_that_is_down(
     assert len(await bodies(cluster, source)) == 10
 
 
-async def test_a24_a_delayed_send_to_a_sealed_queue_is_sent_on_at_once(
+async def test_a_delayed_send_to_a_sealed_queue_is_sent_on_at_once(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     source, target = await cluster.migrate(0, "broker2")
@@ -546,7 +546,7 @@ async def end_of(cluster: LogicalCluster, segment: Segment, half: Frame, state: 
     return await client.call(RequestCode.END_TRANSACTION, header.to_fields())
 
 
-async def test_a24_a_half_message_is_committed_where_its_queue_goes_on(
+async def test_a_half_message_is_committed_where_its_queue_goes_on(
     cluster: LogicalCluster,
 ) -> None:
     source = await cluster.normal(0)
@@ -568,7 +568,7 @@ async def test_a24_a_half_message_is_committed_where_its_queue_goes_on(
     assert len(await bodies(cluster, source)) == 11  # nothing behind the end
 
 
-async def test_a24_a_committed_message_waits_for_a_broker_that_is_down(
+async def test_a_committed_message_waits_for_a_broker_that_is_down(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     source = await cluster.normal(0)

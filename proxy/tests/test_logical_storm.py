@@ -219,7 +219,7 @@ async def check(cluster: LogicalCluster, index: int, producers: list[Producer]) 
 
 
 @pytest.mark.slow
-async def test_a13_migrations_under_load_lose_nothing_and_keep_every_offset(
+async def test_migrations_under_load_lose_nothing_and_keep_every_offset(
     autojump_clock: MockClock,
 ) -> None:
     async with open_logical_cluster(seed=13) as cluster:
@@ -248,7 +248,7 @@ async def test_a13_migrations_under_load_lose_nothing_and_keep_every_offset(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
-async def test_a14_a36_whatever_dies_under_load_the_queue_goes_on_where_it_was(
+async def test_whatever_dies_under_load_the_queue_goes_on_where_it_was(
     autojump_clock: MockClock, seed: int
 ) -> None:
     rng = Random(seed)

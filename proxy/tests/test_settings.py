@@ -47,7 +47,7 @@ brokerIP1=10.1.2.3
         ("FlushDiskType", "flushDiskType"),
         ("brokerip1", "brokerIP1"),
         ("haListenport", "haListenPort"),
-        # row 18 of the ways a store goes wrong: a switch that nobody reads
+        # a switch that nobody reads
         ("rocksdbCQWriteEnabled", "rocksdbCQWriteEnable"),
         ("rocksdbCqDoubleWriteEnable", "rocksdbCQDoubleWriteEnable"),
         ("transferMetadataJsonToRocksDB", "transferMetadataJsonToRocksdb"),
@@ -162,7 +162,7 @@ def test_the_switch_of_double_writing_has_two_names(key: str) -> None:
     assert broker(rocksdbCQWriteEnable="true", rocksdbCQDoubleWriteEnable="true") == config
 
 
-def test_row_18_two_names_of_a_switch_may_not_have_two_values() -> None:
+def test_two_names_of_a_switch_may_not_have_two_values() -> None:
     with pytest.raises(ConfigError, match="two names of one switch"):
         broker(rocksdbCQWriteEnable="true", rocksdbCQDoubleWriteEnable="false")
 

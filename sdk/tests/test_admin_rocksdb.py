@@ -192,7 +192,7 @@ def test_one_broker_is_told_without_any_name_server(brokers: Brokers) -> None:
 
 
 @pytest.mark.parametrize("name", ["checkRocksdbCqWriteProgress", "DiffConsumeQueue"])
-def test_scenario_14_the_result_of_lanemq_is_printed(name: str, brokers: Brokers) -> None:
+def test_the_result_of_lanemq_is_printed(name: str, brokers: Brokers) -> None:
     text = "check all topic finish, all topic is ready, checkSize: 2, currentQueueNum: 2"
     body = CheckRocksdbCqWriteResult(text, CheckStatus.OK, safe_to_switch=True)
     brokers.answers[CHECK] = lambda _, frame: frame.reply(body=body.encode())
@@ -209,7 +209,7 @@ def test_scenario_14_the_result_of_lanemq_is_printed(name: str, brokers: Brokers
     assert brokers.asked == [("broker-a:10911", asked), ("broker-b:10911", asked)]
 
 
-def test_scenario_14_a_topic_is_printed_as_the_broker_says_it(brokers: Brokers) -> None:
+def test_a_topic_is_printed_as_the_broker_says_it(brokers: Brokers) -> None:
     body = CheckRocksdbCqWriteProgressBody("[topic: T, queue:  0] \n  kvEarliest : null")
     brokers.answers[CHECK] = lambda _, frame: frame.reply(body=body.encode())  # 5.3.1
     args = ("checkRocksdbCqWriteProgress", "-n", "n:9876", "-c", "C", "-t", "T")
@@ -217,7 +217,7 @@ def test_scenario_14_a_topic_is_printed_as_the_broker_says_it(brokers: Brokers) 
     assert lines == ["[topic: T, queue:  0] ", "  kvEarliest : null"] * 2
 
 
-def test_scenario_14_brokers_that_only_log_say_so(brokers: Brokers) -> None:
+def test_brokers_that_only_log_say_so(brokers: Brokers) -> None:
     answers = {
         "broker-a:10911": CheckRocksdbCqWriteResult(check_status=CheckStatus.IN_PROGRESS),
         "broker-b:10911": CheckRocksdbCqWriteResult("null[]", CheckStatus.ERROR),

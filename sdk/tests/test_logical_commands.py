@@ -134,7 +134,7 @@ TABLE_A = [
 ]
 
 
-def test_table_a_a_topic_is_made_with_logical_queues(console: Console) -> None:
+def test_a_topic_is_made_with_logical_queues(console: Console) -> None:
     args = ("updateTopic", "-c", "c", "-t", T, "-r", "2", "-w", "2", "-lq", "true")
     assert console.rows(*args) == TABLE_A
     assert not console.value("updateTopicLogicalQueueMapping", "-t", T, "-c", "c")
@@ -175,7 +175,7 @@ def test_nothing_is_mapped_while_a_broker_is_silent(console: Console) -> None:
     assert not broker.chains
 
 
-def test_d36_mappings_are_shown_by_broker_and_merged(mapped: Console) -> None:
+def test_mappings_are_shown_by_broker_and_merged(mapped: Console) -> None:
     query = ("queryTopicLogicalQueueMapping", "-t", T)
     (line,) = mapped.run(*query, "-b", "10.0.1.1:10911")
     found = json.loads(line)
@@ -188,7 +188,7 @@ def test_d36_mappings_are_shown_by_broker_and_merged(mapped: Console) -> None:
     ]
 
 
-def test_d36_a_mapping_with_queues_left_is_not_deleted(mapped: Console) -> None:
+def test_a_mapping_with_queues_left_is_not_deleted(mapped: Console) -> None:
     (line,) = mapped.run("deleteTopicLogicalQueueMapping", "-t", T, "-c", "c", status=1)
     assert "still 2 message queues" in line
     for broker in mapped.cluster.by_name.values():
@@ -199,7 +199,7 @@ def test_d36_a_mapping_with_queues_left_is_not_deleted(mapped: Console) -> None:
     ]
 
 
-def test_d42_the_number_has_n_and_the_name_server_the_long_option(mapped: Console) -> None:
+def test_the_number_has_n_and_the_name_server_the_long_option(mapped: Console) -> None:
     change = ("updateTopicLogicalQueueNum", "-t", T, "-c", "c")
     mapped.fill(3, 5)
     lines = mapped.run(*change, "--num", "3")
@@ -215,7 +215,7 @@ def test_d42_the_number_has_n_and_the_name_server_the_long_option(mapped: Consol
     assert "no name server" in result.output
 
 
-def test_a03_a_migration_prints_its_steps_and_the_chain(mapped: Console) -> None:
+def test_a_migration_prints_its_steps_and_the_chain(mapped: Console) -> None:
     mapped.fill(0, 101)
     lines = mapped.run("migrateTopicLogicalQueue", "-t", T, "-i", "0", "-b", "broker-b")
     assert lines[:4] == [
@@ -273,7 +273,7 @@ LOST = "done, the answer lost"
 @pytest.mark.parametrize("how", [REFUSED, LOST])
 @pytest.mark.parametrize("code", STEPS, ids=lambda code: code.name.lower())
 @pytest.mark.parametrize("again", [MIGRATE, RESUME], ids=["again", "resume"])
-def test_a14_an_interrupted_migration_is_finished(
+def test_an_interrupted_migration_is_finished(
     mapped: Console, code: RequestCode, how: str, again: tuple[str, ...]
 ) -> None:
     mapped.fill(0, 10)
@@ -310,7 +310,7 @@ def test_a_migration_that_was_begun_is_called_off(mapped: Console) -> None:
         assert "logical queue 0 of T is not being migrated" in line
 
 
-def test_a20_the_second_of_two_migrations_is_told_of_the_first(mapped: Console) -> None:
+def test_the_second_of_two_migrations_is_told_of_the_first(mapped: Console) -> None:
     mapped.cluster.by_name["broker-a"].refuse(Code.MIGRATE_TOPIC_LOGICAL_QUEUE_PREPARE, 1)
     mapped.run(*MIGRATE, status=1)
     trio.run(_one_more_broker, mapped)
@@ -320,7 +320,7 @@ def test_a20_the_second_of_two_migrations_is_told_of_the_first(mapped: Console) 
     assert "broker-b" in line
 
 
-def test_d18_the_later_of_two_migrations_leaves_nothing_behind(mapped: Console) -> None:
+def test_the_later_of_two_migrations_leaves_nothing_behind(mapped: Console) -> None:
     source = mapped.cluster.by_name["broker-a"]
     prepare = source.handlers[Code.MIGRATE_TOPIC_LOGICAL_QUEUE_PREPARE]
 
@@ -341,7 +341,7 @@ async def _one_more_broker(console: Console) -> None:
         console.cluster.add_logical_broker()
 
 
-def test_a17_a_source_that_is_gone_needs_the_offset(mapped: Console) -> None:
+def test_a_source_that_is_gone_needs_the_offset(mapped: Console) -> None:
     mapped.fill(0, 10)
     mapped.cluster.by_name["broker-a"].reachable = False
     (line,) = mapped.run(*MIGRATE, status=1)
@@ -352,7 +352,7 @@ def test_a17_a_source_that_is_gone_needs_the_offset(mapped: Console) -> None:
     assert mapped.cluster.chain(T, 0)[-1].delta == 200
 
 
-def test_a11_a_drained_broker_says_when_it_can_be_switched_off(mapped: Console) -> None:
+def test_a_drained_broker_says_when_it_can_be_switched_off(mapped: Console) -> None:
     for index in range(4):
         mapped.fill(index, 101)
     plan = mapped.run("drainBroker", "-b", "broker-b", "--dry-run")
@@ -449,7 +449,7 @@ def test_a_queue_whose_destination_waits_is_not_closed(mapped: Console) -> None:
     assert (mapped.cluster.chain(T, 3).writable, mapped.cluster.chain(T, 3).known_end) == (None, 5)
 
 
-def test_a12_a_new_broker_gets_its_share(mapped: Console) -> None:
+def test_a_new_broker_gets_its_share(mapped: Console) -> None:
     trio.run(_one_more_broker, mapped)
     lines = mapped.run("balanceLogicalQueues")
     assert lines[-1] == "1 migrations would do it; --apply makes them"

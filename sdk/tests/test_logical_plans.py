@@ -53,7 +53,7 @@ def mapped(queues: dict[str, int]) -> TopicView:
 TWO = {"broker1": 2, "broker2": 2}
 
 
-def test_table_a_two_brokers_with_two_queues_each() -> None:
+def test_two_brokers_with_two_queues_each() -> None:
     assert [(s.broker, s.queue_id, s.index) for s in plan_mapping(view(TWO))] == [
         ("broker1", 0, 0),
         ("broker1", 1, 1),
@@ -92,7 +92,7 @@ def destination(found: TopicView, index: int, name: str) -> Destination:
     return plan_destination(found, index, broker)
 
 
-def test_table_b_where_all_queues_are_taken_a_new_one_is_made() -> None:
+def test_where_all_queues_are_taken_a_new_one_is_made() -> None:
     assert destination(mapped(TWO), 0, "broker2").queue_id is None
 
 
@@ -107,11 +107,11 @@ def table_c(state: SegmentState) -> TopicView:
     )
 
 
-def test_table_d1_back_after_expiry_the_queue_is_used_again() -> None:
+def test_back_after_expiry_the_queue_is_used_again() -> None:
     assert destination(table_c(EXPIRED), 0, "broker1").queue_id == 0
 
 
-def test_table_d2_back_before_expiry_a_new_queue_is_made() -> None:
+def test_back_before_expiry_a_new_queue_is_made() -> None:
     assert destination(table_c(READ_ONLY), 0, "broker1").queue_id is None
 
 
@@ -126,13 +126,13 @@ def test_a_queue_that_was_left_empty_is_used_again_for_the_same_logical_queue_al
     assert destination(found, 1, "broker1").queue_id is None
 
 
-def test_a27_a_queue_that_was_closed_empty_is_opened_again() -> None:
+def test_a_queue_that_was_closed_empty_is_opened_again() -> None:
     closed = segment("broker1/1", 1, 0, EXPIRED, offset_max=0)
     found = view(TWO, *_but(mapped(TWO), 1), closed)
     assert plan_number(found, 4) == [OpenSegment("broker1", "10.0.0.1:10911", 1, 1, 0)]
 
 
-def test_a27_a_queue_that_was_closed_empty_is_not_opened_where_messages_can_still_be_read() -> None:
+def test_a_queue_that_was_closed_empty_is_not_opened_where_messages_can_still_be_read() -> None:
     """Its broker refuses that, and the number of queues would never be what was asked for."""
     read = segment("broker1/1", 1, 0, READ_ONLY, offset_max=4)
     closed = segment("broker1/1", 1, 4, EXPIRED, offset_delta=4, offset_max=4)
@@ -140,7 +140,7 @@ def test_a27_a_queue_that_was_closed_empty_is_not_opened_where_messages_can_stil
     assert plan_number(found, 4) == [OpenSegment("broker1", "10.0.0.1:10911", None, 1, 4)]
 
 
-def test_table_c_the_least_offset_is_where_the_readable_part_begins() -> None:
+def test_the_least_offset_is_where_the_readable_part_begins() -> None:
     assert table_c(EXPIRED).chains()[0].min_offset == 101
 
 
@@ -156,7 +156,7 @@ def table_e() -> TopicView:
     )
 
 
-def test_table_e_a_broker_is_emptied() -> None:
+def test_a_broker_is_emptied() -> None:
     chains = {T: mapped(TWO).chains()}
     assert plan_drain(chains, "broker2", ["broker1", "broker2"]) == [
         Move(T, 2, "broker2", "broker1"),
@@ -170,7 +170,7 @@ def test_table_e_a_broker_is_emptied() -> None:
     )
 
 
-def test_table_f_a_removed_broker_leaves_nothing_behind() -> None:
+def test_a_removed_broker_leaves_nothing_behind() -> None:
     gone = view(
         {"broker1": 4},
         *(s for chain in table_e().chains().values() for s in chain if s.broker_name == "broker1"),
@@ -191,7 +191,7 @@ def test_table_g_a_new_broker_gets_its_queues_one_by_one() -> None:
     ]
 
 
-def test_d08_what_was_begun_is_the_destination_and_never_the_source() -> None:
+def test_what_was_begun_is_the_destination_and_never_the_source() -> None:
     begun = segment("broker2/2", 0, -1, WRITE_ONLY)
     found = view({"broker1": 1, "broker2": 3}, segment("broker1/0", 0, 0, NORMAL), begun)
     assert destination(found, 0, "broker2").begun == begun
@@ -213,7 +213,7 @@ def test_copies_count_only_where_their_broker_does_not_answer() -> None:
 # The number of logical queues
 
 
-def test_a27_more_logical_queues_take_free_queues_then_new_ones() -> None:
+def test_more_logical_queues_take_free_queues_then_new_ones() -> None:
     found = view({"broker1": 3, "broker2": 1}, segment("broker1/0", 0, 0, NORMAL))
     assert plan_number(found, 5) == [
         OpenSegment("broker1", "10.0.0.1:10911", 1, 1, 0),
@@ -223,13 +223,13 @@ def test_a27_more_logical_queues_take_free_queues_then_new_ones() -> None:
     ]
 
 
-def test_a27_fewer_close_the_greatest_indices() -> None:
+def test_fewer_close_the_greatest_indices() -> None:
     steps = plan_number(mapped(TWO), 2)
     assert [s.segment.logical_index for s in steps if isinstance(s, SealSegment)] == [3, 2]
 
 
 @pytest.mark.parametrize(("state", "queue_id"), [(EXPIRED, 1), (READ_ONLY, None)])
-def test_a27_d25_d26_a_closed_index_comes_back_first_and_where_it_ended(
+def test_a_closed_index_comes_back_first_and_where_it_ended(
     state: SegmentState, queue_id: int | None
 ) -> None:
     closed = segment("broker1/1", 1, 0, state, offset_max=70)
@@ -237,7 +237,7 @@ def test_a27_d25_d26_a_closed_index_comes_back_first_and_where_it_ended(
     assert plan_number(found, 4) == [OpenSegment("broker1", "10.0.0.1:10911", queue_id, 1, 70)]
 
 
-def test_d26_a_queue_that_is_read_for_another_index_is_not_taken() -> None:
+def test_a_queue_that_is_read_for_another_index_is_not_taken() -> None:
     found = view(
         {"broker1": 1},
         segment("broker1/0", 0, 0, READ_ONLY, offset_max=5),

@@ -96,7 +96,7 @@ def expect_numbers(messages: Sequence[ReceivedMessage], index: int, count: int) 
     assert {m.queue for m in messages} <= {logical(index)}
 
 
-async def test_a01_a_client_sees_logical_queues_and_where_messages_really_are(
+async def test_a_client_sees_logical_queues_and_where_messages_really_are(
     autojump_clock: MockClock,
     logical_cluster: LogicalCluster,
 ) -> None:
@@ -126,7 +126,7 @@ async def test_without_logical_queues_a_client_sees_the_physical_ones(
     assert logical_cluster.bodies_of(T, 0) == [b"x", b"y"]
 
 
-async def test_a02_an_empty_logical_queue_goes_on_at_offset_0(
+async def test_an_empty_logical_queue_goes_on_at_offset_0(
     autojump_clock: MockClock,
     logical_cluster: LogicalCluster,
 ) -> None:
@@ -170,7 +170,7 @@ async def read_all(cluster: LogicalCluster, index: int, count: int) -> list[Rece
     return found
 
 
-async def test_a03_a04_a_producer_with_an_old_route_follows_one_redirect(
+async def test_a_producer_with_an_old_route_follows_one_redirect(
     autojump_clock: MockClock,
     logical_cluster: LogicalCluster,
 ) -> None:
@@ -204,7 +204,7 @@ async def test_a_producer_whose_view_is_a_whole_reuse_behind_writes_to_its_own_q
     assert late == [b"5", b"6", b"7"]
 
 
-async def test_a05_a_held_pull_goes_on_at_the_new_place_at_once(
+async def test_a_held_pull_goes_on_at_the_new_place_at_once(
     autojump_clock: MockClock,
     logical_cluster: LogicalCluster,
 ) -> None:
@@ -221,7 +221,7 @@ async def test_a05_a_held_pull_goes_on_at_the_new_place_at_once(
             assert trio.current_time() - begun_s < 1
 
 
-async def test_a06_a10_what_retention_took_is_passed_over(
+async def test_what_retention_took_is_passed_over(
     autojump_clock: MockClock, logical_cluster: LogicalCluster
 ) -> None:
     async with producing(logical_cluster) as producer:
@@ -242,7 +242,7 @@ async def test_a06_a10_what_retention_took_is_passed_over(
             assert (await consumer.poll())[0].queue_offset == 20
 
 
-async def test_a07_a_queue_that_comes_back_has_its_offsets_counted_on(
+async def test_a_queue_that_comes_back_has_its_offsets_counted_on(
     autojump_clock: MockClock,
     logical_cluster: LogicalCluster,
 ) -> None:
@@ -265,7 +265,7 @@ async def test_a07_a_queue_that_comes_back_has_its_offsets_counted_on(
         assert (message.queue_offset, message.stored.queue_offset) == (250, 150)
 
 
-async def test_a08_a_chain_of_three_is_read_as_one_queue(
+async def test_a_chain_of_three_is_read_as_one_queue(
     autojump_clock: MockClock, logical_cluster: LogicalCluster
 ) -> None:
     async with producing(logical_cluster) as producer:
@@ -307,7 +307,7 @@ async def test_a_redirect_over_other_segments_is_no_proof_that_nothing_is_there(
             assert [message.queue_offset for message in found] == [*range(3, 9)]
 
 
-async def test_a17_with_the_source_down_messages_go_to_the_begun_segment(
+async def test_with_the_source_down_messages_go_to_the_begun_segment(
     autojump_clock: MockClock,
     logical_cluster: LogicalCluster,
 ) -> None:
@@ -328,7 +328,7 @@ async def test_a17_with_the_source_down_messages_go_to_the_begun_segment(
             assert sent.queue_offset == number
 
 
-async def test_a27_a_closed_queue_refuses_messages_and_can_be_read(
+async def test_a_closed_queue_refuses_messages_and_can_be_read(
     autojump_clock: MockClock,
     logical_cluster: LogicalCluster,
 ) -> None:
@@ -344,7 +344,7 @@ async def test_a27_a_closed_queue_refuses_messages_and_can_be_read(
     expect_numbers(await read_all(logical_cluster, 3, 5), 3, 5)
 
 
-async def test_d20_a_client_learns_of_logical_queues_that_are_added(
+async def test_a_client_learns_of_logical_queues_that_are_added(
     autojump_clock: MockClock,
     logical_cluster: LogicalCluster,
 ) -> None:
@@ -356,7 +356,7 @@ async def test_d20_a_client_learns_of_logical_queues_that_are_added(
         assert len(await producer.publish_queues(T)) == 5
 
 
-async def test_d45_a_broker_that_fails_is_left_aside_with_all_its_logical_queues(
+async def test_a_broker_that_fails_is_left_aside_with_all_its_logical_queues(
     autojump_clock: MockClock,
     logical_cluster: LogicalCluster,
 ) -> None:
@@ -369,7 +369,7 @@ async def test_d45_a_broker_that_fails_is_left_aside_with_all_its_logical_queues
         assert logical_cluster.by_name["broker-a"].count(RequestCode.SEND_MESSAGE_V2) <= 1
 
 
-async def test_a34_d32_bounds_and_times_are_those_of_the_chain(
+async def test_bounds_and_times_are_those_of_the_chain(
     autojump_clock: MockClock,
     logical_cluster: LogicalCluster,
 ) -> None:
@@ -432,7 +432,7 @@ def listeners(seen: list[ReceivedMessage]) -> dict[str, Listening]:
 
 
 @pytest.mark.parametrize("kind", ["concurrent", "orderly", "staged"])
-async def test_a11_consumers_keep_their_queues_while_brokers_are_drained_and_added(
+async def test_consumers_keep_their_queues_while_brokers_are_drained_and_added(
     autojump_clock: MockClock, logical_cluster: LogicalCluster, kind: str
 ) -> None:
     seen: list[ReceivedMessage] = []
@@ -472,7 +472,7 @@ async def test_a11_consumers_keep_their_queues_while_brokers_are_drained_and_add
         expect_numbers(mine, index, count + 7)
 
 
-async def test_a35_progress_is_logical_and_found_again_wherever_the_queue_is(
+async def test_progress_is_logical_and_found_again_wherever_the_queue_is(
     autojump_clock: MockClock,
     logical_cluster: LogicalCluster,
 ) -> None:

@@ -50,7 +50,7 @@ events = st.lists(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(events)
-def test_a13_all_that_was_acknowledged_is_consumed_in_order_at_dense_offsets(
+def test_all_that_was_acknowledged_is_consumed_in_order_at_dense_offsets(
     plan: list[Event],
 ) -> None:
     trio.run(run, plan, clock=MockClock(autojump_threshold=0))

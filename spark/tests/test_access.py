@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from lanemq.compat import Cluster, lanemq_cluster
-from lanemq.compat._servers import TEST_SETTINGS
-from lanemq.compat._waiting import PATIENT_S
+from lanemq.compat.servers._clusters import TEST_SETTINGS
+from lanemq.compat.servers._waiting import PATIENT_S
 from lanemq.sdk import Credentials
 from lanemq.sdk.admin import open_admin
 from lanemq.testkit.proxy.certificates import Authority

@@ -11,7 +11,7 @@ import trio
 from click.testing import CliRunner, Result
 
 from lanemq.compat import Cluster, lanemq_cluster, running
-from lanemq.compat._waiting import PATIENT_S
+from lanemq.compat.servers._waiting import PATIENT_S
 from lanemq.sdk import Message, open_producer
 from lanemq.sdk.kv import open_kv_store
 from lanemq.testkit.spark import PATIENT, require_packages

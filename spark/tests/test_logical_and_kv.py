@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from lanemq.compat import lanemq_cluster, logical_cluster, running
-from lanemq.compat._waiting import PATIENT_S
+from lanemq.compat.servers._waiting import PATIENT_S
 from lanemq.sdk import Message, open_producer
 from lanemq.sdk.admin import open_admin
 from lanemq.sdk.kv import open_kv_store

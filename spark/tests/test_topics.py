@@ -18,7 +18,7 @@ import pytest
 import trio
 
 from lanemq.compat import Control
-from lanemq.compat._waiting import PATIENT_S
+from lanemq.compat.servers._waiting import PATIENT_S
 from lanemq.sdk import Message, open_producer
 from lanemq.sdk.admin import open_admin, queues_of
 from lanemq.testing import open_test_server

@@ -64,7 +64,7 @@ def test_a_store_can_be_converted_to_and_fro(name: str, tmp_path: Path) -> None:
     assert_rows_agree(config)
 
 
-async def test_scenario_07_a_rollback_after_stage_3_shifts_no_slot(stand: Stand) -> None:
+async def test_a_rollback_after_stage_3_shifts_no_slot(stand: Stand) -> None:
     await stand.run(BOTH, 300)
     await stand.run(ROCKSDB, 300, first=300)
     done = convert_to_files(stand.root)
@@ -130,7 +130,7 @@ async def test_all_can_be_made_from_the_log(stand: Stand) -> None:
     assert_files_agree(stand.config(FILES))
 
 
-async def test_row_14_shifted_slots_are_put_right(stand: Stand) -> None:
+async def test_shifted_slots_are_put_right(stand: Stand) -> None:
     await stand.run(BOTH, 200)
     queue = stand.root / "consumequeue" / "T" / "1"
     data = b"".join(path.read_bytes() for path in sorted(queue.iterdir()))
@@ -143,7 +143,7 @@ async def test_row_14_shifted_slots_are_put_right(stand: Stand) -> None:
 
 
 @pytest.mark.slow
-async def test_row_11_stale_rows_do_not_replace_units(stand: Stand) -> None:
+async def test_stale_rows_do_not_replace_units(stand: Stand) -> None:
     await stand.run(BOTH, 300)
     shutil.copytree(stand.root / "consumequeue", stand.root / "kept")
     async with stand.open(BOTH) as store:

@@ -90,7 +90,7 @@ async def test_a_hole_in_the_rows_is_filled(stand: Stand) -> None:
 
 
 @pytest.mark.slow
-async def test_row_11_rows_of_a_queue_that_was_deleted_before_are_removed(stand: Stand) -> None:
+async def test_rows_of_a_queue_that_was_deleted_before_are_removed(stand: Stand) -> None:
     await stand.run(BOTH, 300)
     shutil.copytree(stand.root / "consumequeue", stand.root / "kept")
     async with stand.open(BOTH) as store:
@@ -155,7 +155,7 @@ async def test_deleted_topics_stay_deleted(stand: Stand) -> None:
 
 
 @pytest.mark.slow
-async def test_row_13_blanks_before_a_moved_queue_get_no_rows(stand: Stand) -> None:
+async def test_blanks_before_a_moved_queue_get_no_rows(stand: Stand) -> None:
     await stand.run(FILES, 100)
     queue = stand.root / "consumequeue" / "T" / "0"
     # The queue's first 25 messages are gone, and stand for nothing in its files.
@@ -168,7 +168,7 @@ async def test_row_13_blanks_before_a_moved_queue_get_no_rows(stand: Stand) -> N
 
 
 @pytest.mark.slow
-async def test_row_16_a_broken_database_is_moved_aside(stand: Stand) -> None:
+async def test_a_broken_database_is_moved_aside(stand: Stand) -> None:
     await stand.run(BOTH, 100)
     (stand.root / "consumequeue" / "CURRENT").write_text("MANIFEST-999999\n")
     done = convert_to_rocksdb(stand.root)

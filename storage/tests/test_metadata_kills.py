@@ -152,7 +152,7 @@ class Kills:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("prepare", [fresh, half_converted, went_back])
-def test_scenario_19_a_kill_at_each_step_of_a_conversion_ends_in_the_same_state(
+def test_a_kill_at_each_step_of_a_conversion_ends_in_the_same_state(
     prepare: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, copies, whole = tmp_path / "root", tmp_path / "copies", tmp_path / "whole"
@@ -199,7 +199,7 @@ def check_torn_batches(tmp_path: Path, step: int) -> int:
 
 
 @pytest.mark.slow
-def test_scenario_19_a_batch_may_be_torn_anywhere(tmp_path: Path) -> None:
+def test_a_batch_may_be_torn_anywhere(tmp_path: Path) -> None:
     assert check_torn_batches(tmp_path, step=17) > 80
 
 

@@ -103,7 +103,7 @@ def test_every_row_of_5_3_3_is_written_as_it_was(kind: Any, tmp_path: Path) -> N
         opened.close()
 
 
-async def test_row_04_tables_that_5_3_3_made_in_rocksdb_do_not_vanish(tmp_path: Path) -> None:
+async def test_tables_that_5_3_3_made_in_rocksdb_do_not_vanish(tmp_path: Path) -> None:
     """5.3.3 itself would start with the files: seven topics and three groups less."""
     root = unpacked(ROCKSDB, tmp_path)
     with pytest.raises(StartRefused, match=r"sdx_orders.*sd_group_a2, sdx_group_a.*sdx_events@"):
@@ -120,7 +120,7 @@ async def test_row_04_tables_that_5_3_3_made_in_rocksdb_do_not_vanish(tmp_path: 
         assert all_of(opened) == in_rocksdb
 
 
-async def test_row_05_offsets_that_5_3_3_did_not_take_over_are_there(tmp_path: Path) -> None:
+async def test_offsets_that_5_3_3_did_not_take_over_are_there(tmp_path: Path) -> None:
     """The same store before 5.3.3 changed to RocksDB: there its groups began again at 0."""
     root = unpacked("dualwrite-5.3.3-clean", tmp_path)
     assert json_of(root, OFFSETS.file)["dataVersion"]["counter"] == 0

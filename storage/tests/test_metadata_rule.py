@@ -137,7 +137,7 @@ def test_the_direction_of_a_start_with_rocksdb(
     assert direction(kind, *sides, later).direction is expected
 
 
-def test_row_4_a_json_file_that_was_seen_before_never_counts_again() -> None:
+def test_a_json_file_that_was_seen_before_never_counts_again() -> None:
     last = Marker(7, JSON_DIGEST, contents_sha256({"T": A}, b"{}"))
     older = Marker(8, "sha of another file").after(last)
     for marker in (last, older):
@@ -185,7 +185,7 @@ def test_what_was_passed_over_is_added_when_the_settings_allow_it() -> None:
         ({"T": A}, {"T": B}, exported({"T": A}), 3, Later.JSON, Loss.ROWS),
     ],
 )
-def test_row_4_when_a_start_with_files_would_lose_something(
+def test_when_a_start_with_files_would_lose_something(
     json: dict[str, bytes],
     rocks: dict[str, bytes],
     marker: Marker | None,

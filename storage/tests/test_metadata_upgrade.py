@@ -206,7 +206,7 @@ async def test_members_beside_the_topics_are_kept_in_rocksdb_and_come_back(tmp_p
         assert opened.topics.member("map") == {}
 
 
-async def test_row_01_rows_without_a_version_are_merged_again_in_one_batch(tmp_path: Path) -> None:
+async def test_rows_without_a_version_are_merged_again_in_one_batch(tmp_path: Path) -> None:
     write_json(tmp_path, TOPICS, {"T": topic("T"), "U": topic("U")}, counter(2))
     write_rows(tmp_path, TOPICS, {"T": topic("T")})
     async with tables(tmp_path, store_type=ROCKSDB) as opened:
@@ -214,7 +214,7 @@ async def test_row_01_rows_without_a_version_are_merged_again_in_one_batch(tmp_p
     assert version_of(tmp_path, TOPICS) == 3
 
 
-async def test_row_02_json_that_went_on_after_a_start_that_failed_counts(tmp_path: Path) -> None:
+async def test_json_that_went_on_after_a_start_that_failed_counts(tmp_path: Path) -> None:
     """5.3.3's start converted, could not lock the queues, and the running broker went on."""
     path = write_rows(tmp_path, OFFSETS, {"T@g": {0: 640}, "U@g": {0: 1}}, 4)
     written(path, EARLIER_S)
@@ -224,7 +224,7 @@ async def test_row_02_json_that_went_on_after_a_start_that_failed_counts(tmp_pat
         assert opened.consumer_offsets.queues("g", "U") == {0: 1}
 
 
-async def test_row_03_a_rollback_and_forward_takes_over_each_change_and_logs_it(
+async def test_a_rollback_and_forward_takes_over_each_change_and_logs_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_json(tmp_path, TOPICS, {"T": topic("T"), "U": topic("U")}, counter(2))
@@ -245,7 +245,7 @@ async def test_row_03_a_rollback_and_forward_takes_over_each_change_and_logs_it(
     assert [line.split()[1] for line in taken if "/topics:" in line] == ["T", "U"]
 
 
-async def test_row_04_stale_json_is_passed_over_with_a_warning(
+async def test_stale_json_is_passed_over_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     written(write_rows(tmp_path, TOPICS, {"T": topic("T"), "U": topic("U")}, 9), LATER_S)
@@ -274,7 +274,7 @@ async def newer_in_rocksdb(root: Path) -> Path:
     return root
 
 
-async def test_row_04_a_start_with_files_is_refused_while_rocksdb_is_newer(tmp_path: Path) -> None:
+async def test_a_start_with_files_is_refused_while_rocksdb_is_newer(tmp_path: Path) -> None:
     root = await newer_in_rocksdb(tmp_path / "root")
     before = everything(root)
     for double_write in (False, True):
@@ -289,7 +289,7 @@ async def test_row_04_a_start_with_files_is_refused_while_rocksdb_is_newer(tmp_p
     assert everything(root) == before
 
 
-async def test_row_04_a_refused_store_is_left_as_it_was(tmp_path: Path) -> None:
+async def test_a_refused_store_is_left_as_it_was(tmp_path: Path) -> None:
     root = await newer_in_rocksdb(tmp_path / "root")
     before = everything(root)
     with pytest.raises(StartRefused):
@@ -298,7 +298,7 @@ async def test_row_04_a_refused_store_is_left_as_it_was(tmp_path: Path) -> None:
     assert {name for name in everything(root) if name != "lock"} == set(before)
 
 
-async def test_row_04_once_exported_or_forced_it_starts(
+async def test_once_exported_or_forced_it_starts(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = await newer_in_rocksdb(tmp_path / "root")
@@ -325,7 +325,7 @@ async def test_row_04_once_exported_or_forced_it_starts(
 
 
 @pytest.mark.parametrize("version", [None, counter(0)], ids=["of 4.9", "counter 0"])
-async def test_row_05_scenario_08_offsets_that_5_3_3_never_converts_are_taken_over(
+async def test_offsets_that_5_3_3_never_converts_are_taken_over(
     tmp_path: Path, version: object
 ) -> None:
     queues = {"0": 640, "1": 800, "2": 768, "3": 800}
@@ -341,7 +341,7 @@ async def test_row_05_scenario_08_offsets_that_5_3_3_never_converts_are_taken_ov
     assert version_of(tmp_path, OFFSETS) == 1
 
 
-async def test_row_05_a_backup_alone_is_taken_over_with_its_version(tmp_path: Path) -> None:
+async def test_a_backup_alone_is_taken_over_with_its_version(tmp_path: Path) -> None:
     """5.3.3 reads the version from the file itself only, and converts nothing."""
     path = write_json(tmp_path, TOPICS, {"T": topic("T")}, counter(2))
     path.rename(path.with_name("topics.json.bak"))
@@ -370,7 +370,7 @@ async def test_in_doubt_the_smaller_offset_counts(tmp_path: Path) -> None:
         assert opened.consumer_offsets.get("asleep", "T", 0) == 7
 
 
-async def test_row_12_a_topic_deleted_with_rocksdb_is_gone_from_the_export(tmp_path: Path) -> None:
+async def test_a_topic_deleted_with_rocksdb_is_gone_from_the_export(tmp_path: Path) -> None:
     write_json(tmp_path, TOPICS, {"T": topic("T"), "U": topic("U")}, counter(2))
     async with tables(tmp_path, store_type=ROCKSDB) as opened:
         opened.topics.remove("U")
@@ -378,7 +378,7 @@ async def test_row_12_a_topic_deleted_with_rocksdb_is_gone_from_the_export(tmp_p
         assert opened.topics.names == ("T",)
 
 
-async def test_row_12_without_an_export_a_deleted_topic_is_named(tmp_path: Path) -> None:
+async def test_without_an_export_a_deleted_topic_is_named(tmp_path: Path) -> None:
     write_json(tmp_path, TOPICS, {"T": topic("T"), "U": topic("U")}, counter(2))
     async with tables(tmp_path, store_type=ROCKSDB, export_json_on_close=False) as opened:
         opened.topics.remove("U")
@@ -389,7 +389,7 @@ async def test_row_12_without_an_export_a_deleted_topic_is_named(tmp_path: Path)
 
 
 @pytest.mark.parametrize("settings", [{}, {"store_type": ROCKSDB}], ids=["files", "RocksDB"])
-async def test_row_15_a_configuration_of_v2_needs_a_choice(
+async def test_a_configuration_of_v2_needs_a_choice(
     tmp_path: Path, settings: dict[str, Any]
 ) -> None:
     write_json(tmp_path, TOPICS, {"T": topic("T")}, counter(2))
@@ -407,7 +407,7 @@ async def test_row_15_a_configuration_of_v2_needs_a_choice(
         StoreConfig(root=tmp_path, config_manager_version="v2")
 
 
-async def test_scenario_09_a_second_start_merges_nothing(
+async def test_a_second_start_merges_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     names = [f"T{number}" for number in range(15)]
@@ -422,7 +422,7 @@ async def test_scenario_09_a_second_start_merges_nothing(
     assert "is taken over" not in caplog.text
 
 
-async def test_scenario_10_one_change_after_a_rollback_is_not_lost(tmp_path: Path) -> None:
+async def test_one_change_after_a_rollback_is_not_lost(tmp_path: Path) -> None:
     write_json(tmp_path, TOPICS, {"T": topic("T")}, counter(2))
     async with tables(tmp_path, store_type=ROCKSDB, export_json_on_close=False):
         pass
@@ -433,7 +433,7 @@ async def test_scenario_10_one_change_after_a_rollback_is_not_lost(tmp_path: Pat
         assert set(opened.topics.names) == {"T", "made meanwhile"}
 
 
-async def test_scenario_10_also_where_5_3_3_did_all_of_it(tmp_path: Path) -> None:
+async def test_also_where_5_3_3_did_all_of_it(tmp_path: Path) -> None:
     written(write_rows(tmp_path, TOPICS, {"T": topic("T")}, 3), EARLIER_S)
     path = write_json(tmp_path, TOPICS, {"T": topic("T"), "U": topic("U")}, counter(3))
     written(path, LATER_S)
@@ -442,7 +442,7 @@ async def test_scenario_10_also_where_5_3_3_did_all_of_it(tmp_path: Path) -> Non
     assert version_of(tmp_path, TOPICS) == 4
 
 
-async def test_scenario_11_an_export_has_all_and_the_backup_has_the_older_file(
+async def test_an_export_has_all_and_the_backup_has_the_older_file(
     tmp_path: Path,
 ) -> None:
     root, killed = tmp_path / "root", tmp_path / "killed"
@@ -474,7 +474,7 @@ async def test_a_second_export_keeps_the_first_as_the_backup(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("settings", [{}, {"rocksdb_double_write": True}, {"store_type": ROCKSDB}])
-async def test_scenario_12_a_second_start_in_any_stage_changes_no_byte(
+async def test_a_second_start_in_any_stage_changes_no_byte(
     tmp_path: Path, settings: dict[str, Any]
 ) -> None:
     write_json(tmp_path, TOPICS, {"T": topic("T")}, counter(2))
@@ -503,7 +503,7 @@ async def test_a_database_that_another_process_writes_is_not_touched(tmp_path: P
         assert opened.topics.names == ("T",)
 
 
-async def test_scenario_20_offsets_are_left_where_the_settings_say_so(
+async def test_offsets_are_left_where_the_settings_say_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_json(tmp_path, TOPICS, {"T": topic("T")}, counter(2))
@@ -555,7 +555,7 @@ def test_the_kinds_are_those_of_5_3_3() -> None:
 
 
 @pytest.mark.parametrize("made", [["default"], ["default", "kvDataVersion"]])
-async def test_scenario_19_a_database_whose_making_was_interrupted_is_finished(
+async def test_a_database_whose_making_was_interrupted_is_finished(
     made: list[str], tmp_path: Path
 ) -> None:
     options = Options(raw_mode=True)

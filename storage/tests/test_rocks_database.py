@@ -135,7 +135,7 @@ def test_a_hole_hides_nothing_that_lies_before_it(
     assert view.end == 10
 
 
-def test_row_08_an_overhang_is_cut_down_to_the_last_row_that_stays(rows: QueueRows) -> None:
+def test_an_overhang_is_cut_down_to_the_last_row_that_stays(rows: QueueRows) -> None:
     put(rows, range(20))
     put(rows, range(4), queue_id=1)
     put(rows, range(30, 33), queue_id=2)
@@ -348,7 +348,7 @@ def broken_database(directory: Path) -> None:
         table.unlink()
 
 
-def test_row_16_a_broken_database_is_moved_aside_and_topics_stay(tmp_path: Path) -> None:
+def test_a_broken_database_is_moved_aside_and_topics_stay(tmp_path: Path) -> None:
     directory = tmp_path / "consumequeue"
     broken_database(directory)
     queue = directory / "T" / "0"

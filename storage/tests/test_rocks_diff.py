@@ -73,7 +73,7 @@ def test_equal_queues_are_ready_and_safe() -> None:
     assert (found.rows_first, found.rows_last) == (unit(3), unit(9))
 
 
-def test_row_06_a_hole_is_named_by_its_first_offset() -> None:
+def test_a_hole_is_named_by_its_first_offset() -> None:
     found = diff(view(simple(range(10))), view(simple(range(10), 5, 6)))
     assert not found.is_ready
     assert not found.is_safe_to_switch
@@ -96,7 +96,7 @@ def test_a_unit_of_another_message_is_a_difference() -> None:
     assert diff(view(simple(range(10))), rows).difference == Difference(4, unit(4), unit(4, 9_999))
 
 
-def test_row_07_rows_that_begin_late_are_ready_but_not_safe_to_switch_to() -> None:
+def test_rows_that_begin_late_are_ready_but_not_safe_to_switch_to() -> None:
     found = diff(view(simple(range(10))), view(simple(range(4, 10))))
     assert found.is_ready
     assert found.kv_starts_at == 4
@@ -110,7 +110,7 @@ def test_rows_that_begin_late_are_safe_where_every_group_is_further() -> None:
     assert not diff(files, rows, committed=3).is_safe_to_switch
 
 
-def test_row_13_blanks_have_no_rows_and_are_not_missed() -> None:
+def test_blanks_have_no_rows_and_are_not_missed() -> None:
     files = dict.fromkeys(range(5), BLANK) | simple(range(5, 12)) | {8: BLANK, 9: BLANK}
     found = diff(view(files), view(simple(range(5, 12), 8, 9)))
     assert found.is_safe_to_switch

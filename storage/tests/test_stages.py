@@ -25,7 +25,7 @@ def stand(tmp_path: Path) -> Stand:
     return Stand(tmp_path / "store")
 
 
-async def test_scenario_01_a_file_store_opened_in_stage_1_changes_nothing_but_its_own_notes(
+async def test_a_file_store_opened_in_stage_1_changes_nothing_but_its_own_notes(
     stand: Stand,
 ) -> None:
     await stand.run(1, 100)
@@ -48,7 +48,7 @@ async def test_scenario_01_a_file_store_opened_in_stage_1_changes_nothing_but_it
     assert bounds == {queue: (0, len(rows)) for queue, rows in wanted.items()}
 
 
-async def test_scenario_02_double_writing_begins_at_the_offset_that_a_queue_has_reached(
+async def test_double_writing_begins_at_the_offset_that_a_queue_has_reached(
     stand: Stand,
 ) -> None:
     await stand.run(1, 60)
@@ -69,7 +69,7 @@ async def test_scenario_02_double_writing_begins_at_the_offset_that_a_queue_has_
 
 
 @pytest.mark.parametrize("stage", [2, 3])
-async def test_scenarios_03_and_04_rows_that_a_kill_left_in_memory_come_back(
+async def test_rows_that_a_kill_left_in_memory_come_back(
     stand: Stand, tmp_path: Path, stage: int
 ) -> None:
     await stand.run(2, 10)
@@ -88,7 +88,7 @@ async def test_scenarios_03_and_04_rows_that_a_kill_left_in_memory_come_back(
     assert_rows_agree(stand.config(stage))
 
 
-async def test_scenario_05_a_direct_step_from_files_to_rocksdb_keeps_the_first_record(
+async def test_a_direct_step_from_files_to_rocksdb_keeps_the_first_record(
     stand: Stand,
 ) -> None:
     await stand.run(1, 300)
@@ -102,7 +102,7 @@ async def test_scenario_05_a_direct_step_from_files_to_rocksdb_keeps_the_first_r
     assert sum(len(queue) for queue in rows.values()) == 300
 
 
-async def test_scenario_06_double_writing_on_off_and_on_again_leaves_no_gap(
+async def test_double_writing_on_off_and_on_again_leaves_no_gap(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await stand.run(2, 100)
@@ -131,7 +131,7 @@ async def test_scenario_06_double_writing_on_off_and_on_again_leaves_no_gap(
     assert_files_agree(stand.config(2))
 
 
-async def test_scenario_07_back_in_stage_1_every_unit_is_in_its_slot(stand: Stand) -> None:
+async def test_back_in_stage_1_every_unit_is_in_its_slot(stand: Stand) -> None:
     await stand.run(1, 160)
     await stand.run(3, 75, first=160)
     assert sum(map(len, stored_files(stand.config(1)).values())) == 160

@@ -24,7 +24,7 @@ async def run(directory: Path, kills: int, *stages: int) -> None:
     assert_rows_agree(stand.config(2))
 
 
-async def test_scenario_03_and_row_06_two_hundred_kills_in_double_writing_lose_nothing(
+async def test_two_hundred_kills_in_double_writing_lose_nothing(
     tmp_path: Path,
 ) -> None:
     await run(tmp_path / "store", 200, 2)

@@ -53,9 +53,7 @@ def delete_watermark(rows: QueueRows) -> None:
 
 
 @pytest.mark.parametrize("stage", [2, 3])
-async def test_row_06_rows_missing_in_the_middle_are_counted_and_written(
-    stand: Stand, stage: int
-) -> None:
+async def test_rows_missing_in_the_middle_are_counted_and_written(stand: Stand, stage: int) -> None:
     await stand.run(2, 200)
     change_rows(stand, lambda rows: rows.delete_units("T", 1, 30, 40))
     as_left_by_another(stand)
@@ -63,7 +61,7 @@ async def test_row_06_rows_missing_in_the_middle_are_counted_and_written(
     assert_rows_agree(stand.config(stage))
 
 
-async def test_row_06_rows_missing_at_the_end_of_a_queue_are_seen_beside_its_file(
+async def test_rows_missing_at_the_end_of_a_queue_are_seen_beside_its_file(
     stand: Stand,
 ) -> None:
     await stand.run(2, 200)
@@ -82,7 +80,7 @@ async def test_row_06_rows_missing_at_the_end_of_a_queue_are_seen_beside_its_fil
     assert_rows_agree(stand.config(2))
 
 
-async def test_row_07_history_is_filled_in_behind_rows_that_begin_late(stand: Stand) -> None:
+async def test_history_is_filled_in_behind_rows_that_begin_late(stand: Stand) -> None:
     await stand.run(1, 100)
     await stand.run(2, 100, first=100, rocksdb_backfill=False)
     assert min(stored_rows(stand.config(2))[0]["T", 0]) == 50
@@ -92,7 +90,7 @@ async def test_row_07_history_is_filled_in_behind_rows_that_begin_late(stand: St
         assert stand.bodies(store) == list(range(0, 300, 2))
 
 
-async def test_row_07_history_goes_on_where_it_was_interrupted(
+async def test_history_goes_on_where_it_was_interrupted(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lanemq.storage.queues.rocks._follower.BATCH_ROWS", 20)
@@ -112,7 +110,7 @@ async def test_row_07_history_goes_on_where_it_was_interrupted(
 
 
 @pytest.mark.parametrize("is_foreign", [False, True])
-async def test_row_07_a_start_with_rocksdb_alone_that_would_lose_messages_is_refused(
+async def test_a_start_with_rocksdb_alone_that_would_lose_messages_is_refused(
     stand: Stand, caplog: pytest.LogCaptureFixture, is_foreign: bool
 ) -> None:
     await stand.run(1, 100)
@@ -138,7 +136,7 @@ async def test_row_07_a_start_with_rocksdb_alone_that_would_lose_messages_is_ref
 
 
 @pytest.mark.parametrize("stage", [2, 3])
-async def test_rows_08_and_10_and_scenario_13_what_the_log_lost_goes_from_both_indexes(
+async def test_10_and_scenario_13_what_the_log_lost_goes_from_both_indexes(
     stand: Stand, stage: int
 ) -> None:
     await stand.run(2, 60)
@@ -168,9 +166,7 @@ async def test_rows_08_and_10_and_scenario_13_what_the_log_lost_goes_from_both_i
 
 
 @pytest.mark.parametrize("stage", [2, 3])
-async def test_row_08_several_rows_of_several_queues_behind_the_log(
-    stand: Stand, stage: int
-) -> None:
+async def test_several_rows_of_several_queues_behind_the_log(stand: Stand, stage: int) -> None:
     await stand.run(2, 60)
     stand.erase_log(wanted_rows(stand.config(2))["T", 1][20][0] + 5)
     (stand.root / "abort").touch()
@@ -181,7 +177,7 @@ async def test_row_08_several_rows_of_several_queues_behind_the_log(
 
 
 @pytest.mark.parametrize("stage", [2, 3])
-async def test_row_08_rows_behind_a_log_that_was_cut_and_grew_while_rocksdb_was_closed(
+async def test_rows_behind_a_log_that_was_cut_and_grew_while_rocksdb_was_closed(
     stand: Stand, stage: int, tmp_path: Path
 ) -> None:
     await stand.run(2, 60)
@@ -199,9 +195,7 @@ async def test_row_08_rows_behind_a_log_that_was_cut_and_grew_while_rocksdb_was_
 
 
 @pytest.mark.parametrize("stage", [2, 3])
-async def test_row_09_without_a_watermark_all_rows_are_written_again(
-    stand: Stand, stage: int
-) -> None:
+async def test_without_a_watermark_all_rows_are_written_again(stand: Stand, stage: int) -> None:
     await stand.run(2, 60)
     change_rows(stand, delete_watermark)
     change_rows(stand, lambda rows: rows.delete_units("T", 0, 3, 5))
@@ -210,9 +204,7 @@ async def test_row_09_without_a_watermark_all_rows_are_written_again(
 
 
 @pytest.mark.parametrize("is_foreign", [False, True])
-async def test_row_10_a_watermark_behind_the_log_is_set_to_its_end(
-    stand: Stand, is_foreign: bool
-) -> None:
+async def test_a_watermark_behind_the_log_is_set_to_its_end(stand: Stand, is_foreign: bool) -> None:
     await stand.run(2, 60)
 
     def run_ahead(rows: QueueRows) -> None:
@@ -228,7 +220,7 @@ async def test_row_10_a_watermark_behind_the_log_is_set_to_its_end(
     assert_rows_agree(stand.config(2))
 
 
-async def test_row_11_rows_of_a_topic_that_another_broker_deleted_and_made_again_go(
+async def test_rows_of_a_topic_that_another_broker_deleted_and_made_again_go(
     stand: Stand,
 ) -> None:
     await stand.run(2, 60)
@@ -245,7 +237,7 @@ async def test_row_11_rows_of_a_topic_that_another_broker_deleted_and_made_again
         assert stand.bodies(store) == list(range(0, 11, 2))
 
 
-async def test_row_13_units_of_messages_that_are_gone_have_no_rows(stand: Stand) -> None:
+async def test_units_of_messages_that_are_gone_have_no_rows(stand: Stand) -> None:
     await stand.run(1, 400)
     log = sorted((stand.root / "commitlog").iterdir())
     log[0].unlink()
@@ -275,7 +267,7 @@ def shift(stand: Stand, queue_id: int, lost: int) -> None:
 
 @pytest.mark.parametrize("later", [0, 30])
 @pytest.mark.parametrize("stage", [1, 2])
-async def test_row_14_units_in_wrong_slots_are_put_right(
+async def test_units_in_wrong_slots_are_put_right(
     stand: Stand, stage: int, later: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     await stand.run(2, 160)
@@ -293,7 +285,7 @@ async def test_row_14_units_in_wrong_slots_are_put_right(
 
 @pytest.mark.parametrize("lost", ["CURRENT", "*.sst"])
 @pytest.mark.parametrize("stage", [2, 3])
-async def test_row_16_a_broken_rocksdb_is_moved_aside_and_made_anew(
+async def test_a_broken_rocksdb_is_moved_aside_and_made_anew(
     stand: Stand, stage: int, lost: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await stand.run(2, 100)
@@ -314,7 +306,7 @@ async def test_row_16_a_broken_rocksdb_is_moved_aside_and_made_anew(
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
-async def test_row_17_a_last_log_file_of_zeros_is_normal(stand: Stand, stage: int) -> None:
+async def test_a_last_log_file_of_zeros_is_normal(stand: Stand, stage: int) -> None:
     await stand.run(2, 100)
     last = sorted((stand.root / "commitlog").iterdir())[-1]
     spare = last.with_name(f"{int(last.name) + (1 << 14):020d}")
@@ -324,7 +316,7 @@ async def test_row_17_a_last_log_file_of_zeros_is_normal(stand: Stand, stage: in
         assert_rows_agree(stand.config(stage))
 
 
-async def test_scenario_16_expired_rows_are_not_seen_and_go(stand: Stand) -> None:
+async def test_expired_rows_are_not_seen_and_go(stand: Stand) -> None:
     await stand.run(2, 600)
     for stage in (2, 3):
         async with stand.open(stage, delete_pause_s=0.0) as store:
@@ -349,7 +341,7 @@ async def test_scenario_16_expired_rows_are_not_seen_and_go(stand: Stand) -> Non
 
 @pytest.mark.parametrize("stages", [(2, 2), (2, 3), (1, 3), (1, 2), (3, 1), (3, 2), (3, 3), (1, 1)])
 @pytest.mark.parametrize("crashes", [False, True])
-async def test_scenario_17_a_topic_deleted_and_made_again_begins_at_zero_in_any_stage(
+async def test_a_topic_deleted_and_made_again_begins_at_zero_in_any_stage(
     stand: Stand, stages: tuple[int, int], crashes: bool, tmp_path: Path
 ) -> None:
     before, after = stages
@@ -379,7 +371,7 @@ async def test_scenario_17_a_topic_deleted_and_made_again_begins_at_zero_in_any_
 
 
 @pytest.mark.parametrize("stages", [(2, 1), (1, 2), (1, 3), (3, 1)])
-async def test_scenario_18_a_message_for_two_light_queues_has_three_units_in_each_index(
+async def test_a_message_for_two_light_queues_has_three_units_in_each_index(
     stand: Stand, stages: tuple[int, int]
 ) -> None:
     lights = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}

@@ -82,7 +82,7 @@ def test_diff_says_what_is_missing_and_both_ways_on(unpacked_stores: Path) -> No
 
 
 @pytest.mark.slow
-def test_row_06_and_07_diff_names_the_first_offset_that_is_missing(recorded: Recorded) -> None:
+def test_07_diff_names_the_first_offset_that_is_missing(recorded: Recorded) -> None:
     root = recorded(BOTH_STORE)
     database = QueueDatabase(root / "consumequeue")
     rows = QueueRows(database)

@@ -81,7 +81,7 @@ def test_a_crash_is_told_with_what_the_next_start_does(unpacked_stores: Path) ->
 
 
 @pytest.mark.slow
-def test_row_07_rocksdb_without_the_history_is_told_before_a_switch(recorded: Recorded) -> None:
+def test_rocksdb_without_the_history_is_told_before_a_switch(recorded: Recorded) -> None:
     root = recorded(BOTH_STORE)
     assert inspect_store(root).findings == []
     database = QueueDatabase(root / "consumequeue")
@@ -94,7 +94,7 @@ def test_row_07_rocksdb_without_the_history_is_told_before_a_switch(recorded: Re
 
 
 @pytest.mark.parametrize("missing", ["CURRENT", "*.sst"])
-def test_row_16_an_incomplete_rocksdb_is_told_and_the_rest_is_shown(
+def test_an_incomplete_rocksdb_is_told_and_the_rest_is_shown(
     missing: str, recorded: Recorded
 ) -> None:
     root = recorded(ROCKSDB_STORE)
@@ -106,7 +106,7 @@ def test_row_16_an_incomplete_rocksdb_is_told_and_the_rest_is_shown(
     assert found.log.end == expected_of(ROCKSDB_STORE)["commitLogWalk"]["end"]
 
 
-def test_row_05_offsets_that_were_never_merged_are_told(recorded: Recorded) -> None:
+def test_offsets_that_were_never_merged_are_told(recorded: Recorded) -> None:
     root = recorded(ROCKSDB_STORE)
     offsets = root / "config/consumerOffset.json"
     text = offsets.read_text()
@@ -116,7 +116,7 @@ def test_row_05_offsets_that_were_never_merged_are_told(recorded: Recorded) -> N
     assert "never-merged" in kinds(found, Severity.NOTE)
 
 
-def test_row_15_tables_of_another_kind_are_a_problem(recorded: Recorded) -> None:
+def test_tables_of_another_kind_are_a_problem(recorded: Recorded) -> None:
     root = recorded(FILE_STORE)
     (root / "config/rdb").mkdir()
     (root / "config/rdb/CURRENT").write_text("MANIFEST-000005\n")

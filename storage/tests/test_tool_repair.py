@@ -101,7 +101,7 @@ def test_queue_files_come_back_byte_for_byte(
     assert [action.part.value for action in report.actions] == ["queue files"]
 
 
-def test_row_14_only_the_queue_with_shifted_slots_is_touched_and_its_old_file_is_kept(
+def test_only_the_queue_with_shifted_slots_is_touched_and_its_old_file_is_kept(
     recorded: Recorded,
 ) -> None:
     root = recorded(FILE_STORE)
@@ -141,7 +141,7 @@ def rows_of(root: Path) -> dict[tuple[str, int], list[tuple[int, bytes]]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("missing", ["CURRENT", "*.sst"])
 @pytest.mark.parametrize("name", [BOTH_STORE, ROCKSDB_STORE])
-def test_row_16_an_incomplete_rocksdb_is_set_aside_and_made_anew(
+def test_an_incomplete_rocksdb_is_set_aside_and_made_anew(
     name: str, missing: str, recorded: Recorded
 ) -> None:
     root = recorded(name)
@@ -157,7 +157,7 @@ def test_row_16_an_incomplete_rocksdb_is_set_aside_and_made_anew(
 
 
 @pytest.mark.slow
-def test_row_06_a_hole_in_rocksdb_is_filled(recorded: Recorded) -> None:
+def test_a_hole_in_rocksdb_is_filled(recorded: Recorded) -> None:
     root = recorded(BOTH_STORE)
     rows = rows_of(root)
     database = QueueDatabase(root / "consumequeue")

@@ -228,7 +228,7 @@ def test_a_deleted_queue_file_is_told(recorded: Recorded) -> None:
     assert "lanemq store repair" in found.way_on
 
 
-def test_row_14_shifted_slots_are_told_with_the_first(recorded: Recorded) -> None:
+def test_shifted_slots_are_told_with_the_first(recorded: Recorded) -> None:
     root = recorded(FILE_STORE)
     units = units_of(root, TOPIC, 1)
     path = first_file(root / "consumequeue" / TOPIC / "1")
@@ -289,7 +289,7 @@ def tamper(root: Path) -> QueueRows:
     return QueueRows(QueueDatabase(root / "consumequeue"))
 
 
-def test_row_06_a_hole_in_rocksdb_is_told_with_its_first_offset(recorded: Recorded) -> None:
+def test_a_hole_in_rocksdb_is_told_with_its_first_offset(recorded: Recorded) -> None:
     root = recorded(BOTH_STORE)
     rows = tamper(root)
     rows.delete_units(BOTH_TOPIC, 2, 40, 43)
@@ -300,7 +300,7 @@ def test_row_06_a_hole_in_rocksdb_is_told_with_its_first_offset(recorded: Record
 
 
 @pytest.mark.slow
-def test_row_07_rocksdb_that_starts_late_is_a_note_while_files_are_read(
+def test_rocksdb_that_starts_late_is_a_note_while_files_are_read(
     recorded: Recorded,
 ) -> None:
     root = recorded(BOTH_STORE)
@@ -313,7 +313,7 @@ def test_row_07_rocksdb_that_starts_late_is_a_note_while_files_are_read(
 
 
 @pytest.mark.slow
-def test_row_08_an_overhang_of_rocksdb_is_told(recorded: Recorded) -> None:
+def test_an_overhang_of_rocksdb_is_told(recorded: Recorded) -> None:
     root = recorded(BOTH_STORE)
     end = verify_store(root).log_end
     rows = tamper(root)
@@ -328,7 +328,7 @@ def test_row_08_an_overhang_of_rocksdb_is_told(recorded: Recorded) -> None:
 
 
 @pytest.mark.slow
-def test_row_10_a_watermark_behind_the_log_is_told(recorded: Recorded) -> None:
+def test_a_watermark_behind_the_log_is_told(recorded: Recorded) -> None:
     root = recorded(BOTH_STORE)
     rows = tamper(root)
     batch = rows.batch()
@@ -352,7 +352,7 @@ def test_a_wrong_row_for_the_end_of_a_queue_is_told(recorded: Recorded) -> None:
 
 
 @pytest.mark.parametrize("missing", ["CURRENT", "*.sst"])
-def test_row_16_a_rocksdb_that_lacks_a_file_is_told_and_the_rest_is_checked(
+def test_a_rocksdb_that_lacks_a_file_is_told_and_the_rest_is_checked(
     missing: str, recorded: Recorded
 ) -> None:
     root = recorded(BOTH_STORE)

@@ -19,76 +19,76 @@ def segment(delta: int, begin: int, end: int, state: SegmentState | None = None)
     return Segment(QUEUE, 0, delta, state, begin, end)
 
 
-def test_row_01_physical_offsets_of_a_first_segment_are_the_logical_ones() -> None:
+def test_physical_offsets_of_a_first_segment_are_the_logical_ones() -> None:
     first = segment(0, 0, 101)
     assert (first.to_logical(0), first.to_logical(100)) == (0, 100)
 
 
-def test_row_02_the_end_is_exclusive() -> None:
+def test_the_end_is_exclusive() -> None:
     first = segment(0, 0, 101)
     assert first.contains_logical(100)
     assert not first.contains_logical(101)
 
 
-def test_row_03_the_successor_begins_where_a_segment_ends() -> None:
+def test_the_successor_begins_where_a_segment_ends() -> None:
     assert (segment(0, 0, 101).count, segment(0, 0, 101).next_delta) == (101, 101)
 
 
-def test_row_04_a_second_segment_counts_on() -> None:
+def test_a_second_segment_counts_on() -> None:
     second = segment(101, 0, -1)
     assert (second.to_physical(101), second.to_physical(150)) == (0, 49)
 
 
-def test_row_05_a_sealed_second_segment_has_an_end_of_its_own() -> None:
+def test_a_sealed_second_segment_has_an_end_of_its_own() -> None:
     second = segment(101, 0, 100)
     assert second.end_offset == 201
     assert second.contains_logical(200)
     assert not second.contains_logical(201)
 
 
-def test_row_06_a_queue_that_is_used_again_begins_behind_its_old_messages() -> None:
+def test_a_queue_that_is_used_again_begins_behind_its_old_messages() -> None:
     third = segment(201, 101, -1)
     assert (third.to_logical(101), third.to_physical(250)) == (201, 150)
 
 
-def test_row_07_the_least_offset_of_the_queue_is_not_that_of_the_segment() -> None:
+def test_the_least_offset_of_the_queue_is_not_that_of_the_segment() -> None:
     third = segment(201, 101, -1)
     assert third.to_logical(0) == 100, "a logical offset that belongs to another segment"
     assert third.to_logical(third.clamp_min(0)) == 201
 
 
-def test_row_08_without_a_delta_logical_offsets_are_not_known() -> None:
+def test_without_a_delta_logical_offsets_are_not_known() -> None:
     assert segment(-1, 0, -1).to_logical(5) == -1
 
 
-def test_row_09_physical_offsets_mean_nothing_without_a_delta() -> None:
+def test_physical_offsets_mean_nothing_without_a_delta() -> None:
     assert segment(-1, 7, -1).to_physical(0) == 8
 
 
-def test_row_10_a_seal_fixes_end_count_and_the_successors_delta() -> None:
+def test_a_seal_fixes_end_count_and_the_successors_delta() -> None:
     sealed = segment(500, 10, -1).sealed(100, first_time_ms=1, last_time_ms=2)
     assert (sealed.offset_max, sealed.count, sealed.next_delta) == (100, 90, 590)
     assert (sealed.state, sealed.first_time_ms, sealed.last_time_ms) == (READ_ONLY, 1, 2)
 
 
-def test_row_11_a_segment_that_was_sealed_empty_has_its_successors_delta() -> None:
+def test_a_segment_that_was_sealed_empty_has_its_successors_delta() -> None:
     empty = segment(6, 3, 3)
     assert (empty.count, empty.next_delta) == (0, 6)
 
 
-def test_row_12_messages_behind_the_end_are_not_kept() -> None:
+def test_messages_behind_the_end_are_not_kept() -> None:
     sealed = segment(0, 0, 460)
     assert sealed.keeps(459)
     assert not sealed.keeps(460)
 
 
-def test_row_13_a_pull_is_cut_at_the_end() -> None:
+def test_a_pull_is_cut_at_the_end() -> None:
     assert segment(0, 0, 101).clamp_count(90, 32) == 11
     assert segment(0, 0, 101).clamp_count(200, 32) == 0
     assert segment(0, 0, -1).clamp_count(90, 32) == 32
 
 
-def test_row_14_the_end_of_a_segment_is_read_in_the_next_one() -> None:
+def test_the_end_of_a_segment_is_read_in_the_next_one() -> None:
     first = segment(0, 0, 101)
     second = Segment(MessageQueue("T", "broker2", 2), 0, 101)
     chain = Chain(0, [second, first])
@@ -101,11 +101,11 @@ def test_row_14_the_end_of_a_segment_is_read_in_the_next_one() -> None:
     assert (located.segment, located.queue_offset, located.is_legal) == (second, 0, True)
 
 
-def test_row_15_and_d04_one_message_is_not_none() -> None:
+def test_one_message_is_not_none() -> None:
     assert segment(0, 0, -1).sealed(1).state is READ_ONLY
 
 
-def test_row_16_a_segment_sealed_empty_is_expired() -> None:
+def test_a_segment_sealed_empty_is_expired() -> None:
     sealed = segment(0, 0, -1).sealed(0)
     assert (sealed.state, sealed.next_delta) == (EXPIRED, 0)
 

@@ -17,14 +17,14 @@ from ._command import (
     run_bench,
     sending_options,
 )
-from ._convert import convert
-from ._kv_command import kv_bench
-from ._logical_commands import listeners, logical, migrate
-from ._queues_command import million_queues
 from ._results import BrokerBench, SdkBench
-from ._sdk import OURS, bench_sdk
-from ._spark import spark
 from ._wire import wire
+from .clients._sdk import OURS, bench_sdk
+from .kv._command import kv_bench
+from .logical._commands import listeners, logical, migrate
+from .spark._spark import spark
+from .stores._convert import convert
+from .stores._queues_command import million_queues
 
 
 @click.group()

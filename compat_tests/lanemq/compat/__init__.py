@@ -1,11 +1,5 @@
 """The compat harness: real clients, real servers, one set of scenarios, one matrix."""
 
-from ._apache import APACHE_VERSIONS, apache_broker, apache_name_server, mqadmin
-from ._cell import Cell
-from ._clients import CLIENTS, open_client
-from ._control import Control
-from ._daemon import Daemon
-from ._driver import Driver, open_driver
 from ._errors import (
     BuildFailed,
     CommandRefused,
@@ -15,12 +9,14 @@ from ._errors import (
     PeersMissing,
     ServerFailed,
 )
-from ._log_walk import walk_log
-from ._logical_servers import LogicalControl, logical_cluster
-from ._matrix import Selection, run_matrix
-from ._messages import Delivery, Outgoing, Pulled, Received, Sent
-from ._named_servers import SERVER_NAMES, run_server
-from ._peers import (
+from .cells._cell import Cell
+from .clients._driver import Driver, open_driver
+from .clients._families import CLIENTS, open_client
+from .clients._messages import Delivery, Outgoing, Pulled, Received, Sent
+from .matrix._matrix import Selection, run_matrix
+from .matrix._results import CellResult
+from .peers._build import built, run_tool
+from .peers._programs import (
     go_driver,
     java_driver,
     java_libraries,
@@ -30,10 +26,8 @@ from ._peers import (
     peers_available,
     peers_required,
 )
-from ._ports import free_port
-from ._results import CellResult
-from ._rows_walk import Row, Rows, walk_rows
-from ._servers import (
+from .servers._apache import APACHE_VERSIONS, apache_broker, apache_name_server, mqadmin
+from .servers._clusters import (
     Cluster,
     apache_cluster,
     lanemq_broker,
@@ -41,9 +35,16 @@ from ._servers import (
     lanemq_name_server,
     running,
 )
-from ._stages import recorded_store, stage_settings
-from ._stand import StoreStand
-from ._store_view import Committed, StoreView, view_store
+from .servers._control import Control
+from .servers._daemon import Daemon
+from .servers._logical import LogicalControl, logical_cluster
+from .servers._named import SERVER_NAMES, run_server
+from .servers._ports import free_port
+from .stores._log_walk import walk_log
+from .stores._rows_walk import Row, Rows, walk_rows
+from .stores._stages import recorded_store, stage_settings
+from .stores._stand import StoreStand
+from .stores._view import Committed, StoreView, view_store
 
 __all__ = [
     "APACHE_VERSIONS",
@@ -77,6 +78,7 @@ __all__ = [
     "apache_broker",
     "apache_cluster",
     "apache_name_server",
+    "built",
     "free_port",
     "go_driver",
     "java_driver",
@@ -96,6 +98,7 @@ __all__ = [
     "recorded_store",
     "run_matrix",
     "run_server",
+    "run_tool",
     "running",
     "stage_settings",
     "view_store",

@@ -10,17 +10,17 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ._clients import CLIENTS
-from ._demo import run_demo
 from ._errors import CompatError
-from ._matrix import JOBS, Selection, run_cells, run_matrix
-from ._named_servers import SERVER_NAMES
-from ._peers import missing_tools
-from ._report_file import write_report
-from ._results import CellResult
-from ._servers import Cluster
-from ._show import show_matrix
+from .clients._families import CLIENTS
+from .demo._demo import run_demo
+from .matrix._matrix import JOBS, Selection, run_cells, run_matrix
+from .matrix._report_file import write_report
+from .matrix._results import CellResult
+from .matrix._show import show_matrix
+from .peers._programs import missing_tools
 from .scenarios import SCENARIOS
+from .servers._clusters import Cluster
+from .servers._named import SERVER_NAMES
 
 
 def _split(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import importlib.util
 import shutil
 from typing import Final
 
-from lanemq.compat._waiting import PATIENT_S, until
+from lanemq.compat.servers._waiting import PATIENT_S, until
 from lanemq.sdk import ClientOptions, ProducerOptions
 from lanemq.sdk.admin import AdminClient, queues_of
 

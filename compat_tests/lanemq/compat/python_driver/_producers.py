@@ -24,7 +24,7 @@ from lanemq.sdk import (
 )
 from lanemq.sdk.admin import AdminClient, open_admin
 
-from .._messages import Reply
+from ..clients._messages import Reply
 from ._session import Command, Session
 from ._shapes import CALL_S, SEND_S, Arguments, client_options, delivered, outgoing, received, sent
 

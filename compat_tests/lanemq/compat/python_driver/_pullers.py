@@ -15,7 +15,7 @@ from lanemq.sdk.consumer._group_calls import GroupCalls
 from lanemq.sdk.consumer._queue_calls import FOUND, NO_MATCH, NOT_FOUND, OFFSET_ILLEGAL, PullTerms
 from lanemq.wire.bodies import MASTER_ID, SubscriptionData
 
-from .._messages import Pulled
+from ..clients._messages import Pulled
 from ._session import Command, Session
 from ._shapes import Arguments, client_options, delivered
 

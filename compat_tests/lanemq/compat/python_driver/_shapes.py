@@ -17,7 +17,7 @@ from lanemq.sdk import (
 )
 from lanemq.wire.message import StoredMessage
 
-from .._messages import Outgoing, Received, Sent
+from ..clients._messages import Outgoing, Received, Sent
 
 SEND_S = 15.0  # many clients share a small machine
 CALL_S = 15.0

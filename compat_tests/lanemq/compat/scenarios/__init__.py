@@ -1,6 +1,6 @@
 """All scenarios, by theme. Importing this package registers them."""
 
-from .._scenario import SCENARIOS
+from ..cells._scenario import SCENARIOS
 from . import (
     consuming,
     groups,

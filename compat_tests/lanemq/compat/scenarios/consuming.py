@@ -1,8 +1,8 @@
 """Push consumers: concurrent, broadcasting, resuming."""
 
-from .._cell import Cell
-from .._messages import Outgoing
-from .._scenario import expect_equal, scenario
+from ..cells._cell import Cell
+from ..cells._scenario import expect_equal, scenario
+from ..clients._messages import Outgoing
 
 
 @scenario("consume-concurrently")

@@ -4,13 +4,13 @@ from itertools import count
 
 import trio
 
-from .._cell import Cell
-from .._cell_consumers import Consumer
-from .._cell_producers import Producer
 from .._errors import ScenarioFailed
-from .._facts import ignores_group_changes
-from .._messages import Outgoing
-from .._scenario import expect_equal, scenario
+from ..cells._cell import Cell
+from ..cells._consumers import Consumer
+from ..cells._facts import ignores_group_changes
+from ..cells._producers import Producer
+from ..cells._scenario import expect_equal, scenario
+from ..clients._messages import Outgoing
 
 TOLD_S = 19.0
 """Seconds for the server's notice, below the 20 s after which clients look by themselves."""

@@ -1,8 +1,8 @@
 """Mixed languages: what one client sends another understands."""
 
-from .._cell import Cell
-from .._messages import Outgoing
-from .._scenario import expect_equal, scenario
+from ..cells._cell import Cell
+from ..cells._scenario import expect_equal, scenario
+from ..clients._messages import Outgoing
 
 PARTNER = {"python": "java-4.9.7"}
 """The partner of a client; everybody else's is Python."""

@@ -2,12 +2,12 @@
 
 from collections import defaultdict
 
-from .._cell import Cell
-from .._cell_consumers import Consumer
 from .._errors import NotApplicable
-from .._facts import breaks_suspended_order, has_no_stages
-from .._messages import Outgoing
-from .._scenario import expect_equal, scenario
+from ..cells._cell import Cell
+from ..cells._consumers import Consumer
+from ..cells._facts import breaks_suspended_order, has_no_stages
+from ..cells._scenario import expect_equal, scenario
+from ..clients._messages import Outgoing
 from .groups import until_consumed
 
 

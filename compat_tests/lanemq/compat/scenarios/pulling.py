@@ -2,12 +2,12 @@
 
 import trio
 
-from .._cell import COMMITTED_S, Cell
-from .._cell_consumers import Puller
 from .._errors import NotApplicable
-from .._facts import asks_what_server_lacks, moves_queues
-from .._messages import Outgoing, Pulled
-from .._scenario import expect, expect_equal, scenario
+from ..cells._cell import COMMITTED_S, Cell
+from ..cells._consumers import Puller
+from ..cells._facts import asks_what_server_lacks, moves_queues
+from ..cells._scenario import expect, expect_equal, scenario
+from ..clients._messages import Outgoing, Pulled
 
 MOVED_S = 10.0
 """A queue that is being moved is open again within this."""

@@ -6,11 +6,11 @@ from typing import TypeVar
 
 import trio
 
-from .._cell import Cell
 from .._errors import CommandRefused, NotApplicable, ScenarioFailed
-from .._facts import asks_all_brokers
-from .._messages import Outgoing
-from .._scenario import expect_equal, scenario
+from ..cells._cell import Cell
+from ..cells._facts import asks_all_brokers
+from ..cells._scenario import expect_equal, scenario
+from ..clients._messages import Outgoing
 
 INDEX_S = 60.0
 """Seconds that the index may be behind: Apache's broker answers a send before it is written."""

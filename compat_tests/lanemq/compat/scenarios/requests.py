@@ -1,8 +1,8 @@
 """Requests: messages that are replied to."""
 
-from .._cell import Cell
-from .._messages import Outgoing
-from .._scenario import expect, expect_equal, scenario
+from ..cells._cell import Cell
+from ..cells._scenario import expect, expect_equal, scenario
+from ..clients._messages import Outgoing
 from .mixing import PARTNER
 
 REPLY_S = 50.0

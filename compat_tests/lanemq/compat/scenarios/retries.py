@@ -1,10 +1,10 @@
 """Messages that a listener fails: back after a delay, at last among the dead letters."""
 
-from .._cell import Cell
-from .._cell_producers import Producer
-from .._facts import shows_retry_topic
-from .._messages import Outgoing, Received, Sent
-from .._scenario import expect, expect_equal, scenario
+from ..cells._cell import Cell
+from ..cells._facts import shows_retry_topic
+from ..cells._producers import Producer
+from ..cells._scenario import expect, expect_equal, scenario
+from ..clients._messages import Outgoing, Received, Sent
 
 RETRIES = 2
 

@@ -4,12 +4,12 @@ from collections import defaultdict
 
 import trio
 
-from .._cell import Cell
-from .._cell_producers import Producer
 from .._errors import CommandRefused, NotApplicable
-from .._facts import creates_no_topics, insists_on_route, sends_unreadable_batches
-from .._messages import Outgoing, Sent
-from .._scenario import expect, expect_equal, scenario
+from ..cells._cell import Cell
+from ..cells._facts import creates_no_topics, insists_on_route, sends_unreadable_batches
+from ..cells._producers import Producer
+from ..cells._scenario import expect, expect_equal, scenario
+from ..clients._messages import Outgoing, Sent
 
 
 def _check_sent(results: list[Sent], *, queues: int) -> None:

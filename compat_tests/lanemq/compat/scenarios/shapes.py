@@ -2,11 +2,11 @@
 
 import random
 
-from .._cell import Cell
 from .._errors import CommandRefused
-from .._facts import trusts_tag_hashes
-from .._messages import Outgoing, Received
-from .._scenario import expect, expect_equal, scenario
+from ..cells._cell import Cell
+from ..cells._facts import trusts_tag_hashes
+from ..cells._scenario import expect, expect_equal, scenario
+from ..clients._messages import Outgoing, Received
 
 MEBIBYTE = 1 << 20
 LIMIT_BYTES = 4 * MEBIBYTE

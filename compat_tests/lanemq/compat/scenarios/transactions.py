@@ -2,11 +2,11 @@
 
 from itertools import count
 
-from .._cell import Cell
 from .._errors import NotApplicable
-from .._facts import is_refused_transactions
-from .._messages import Outgoing
-from .._scenario import expect, expect_equal, scenario
+from ..cells._cell import Cell
+from ..cells._facts import is_refused_transactions
+from ..cells._scenario import expect, expect_equal, scenario
+from ..clients._messages import Outgoing
 
 CHECKED_S = 60.0
 """Seconds until a producer is asked: the clusters here ask every second."""

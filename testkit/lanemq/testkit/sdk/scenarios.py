@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from lanemq.compat._waiting import CALL_S, PATIENT_CLIENT
+from lanemq.compat.servers._waiting import CALL_S, PATIENT_CLIENT
 from lanemq.sdk._errors import (
     BrokerUnreachable,
     ClientClosed,

@@ -1,0 +1,1 @@
+"""Keys of lanemq's broker beside those of etcd, and very many of them."""

@@ -1,0 +1,1 @@
+"""Logical queues: the cost of translation, several listeners, pauses of migrations."""

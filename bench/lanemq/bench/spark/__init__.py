@@ -1,0 +1,1 @@
+"""Spark on stores and topics, beside loops and clients without it."""

@@ -1,0 +1,1 @@
+"""Stores at rest and at their start: conversions, a million queues."""

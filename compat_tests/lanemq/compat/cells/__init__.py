@@ -1,0 +1,1 @@
+"""A cell of the matrix, and the scenarios' way to its client and cluster."""

@@ -1,0 +1,1 @@
+"""Logical queues under real clients: brokers, an administrator, load."""

@@ -1,0 +1,1 @@
+"""Runs of scenarios over clients and servers, and their reports."""

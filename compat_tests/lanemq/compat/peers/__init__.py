@@ -1,0 +1,1 @@
+"""Real software: fetched, built once, and run as small programs."""

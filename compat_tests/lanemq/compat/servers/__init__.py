@@ -1,0 +1,1 @@
+"""Clusters to test against, of either maker, in processes of their own."""

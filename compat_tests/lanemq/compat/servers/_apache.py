@@ -1,0 +1,172 @@
+"""Apache RocketMQ name servers and brokers as daemons: command lines and configuration."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..peers._programs import JAVA_LIGHT, java_libraries
+from ._control import Control
+from ._daemon import Daemon
+
+APACHE_VERSIONS = ("4.9.7", "5.3.3")
+CLUSTER_NAME = "DefaultCluster"
+
+# What a JDK 17 keeps closed and the brokers use.
+EXPORTS = (
+    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+)
+
+# Small files, so that a test store costs megabytes. A store can only be opened with the sizes
+# it was made with, so all test brokers, lanemq's too, have these.
+SMALL_FILES = {
+    "mappedFileSizeCommitLog": str(64 << 20),
+    "mappedFileSizeConsumeQueue": str(20 * 30_000),
+    "maxHashSlotNum": "100000",
+    "maxIndexNum": "400000",
+}
+# Patient queues, because a busy two-core machine is not an overloaded broker.
+TEST_STORE = {
+    **SMALL_FILES,
+    "diskMaxUsedSpaceRatio": "98",
+    "waitTimeMillsInSendQueue": "10000",
+    "osPageCacheBusyTimeOutMills": "10000",
+    "brokerFastFailureEnable": "false",
+    "timerWheelEnable": "false",
+    "enablePropertyFilter": "true",
+}
+
+_LOGBACK = """<configuration>
+  <appender name="out" class="{package}ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d{{HH:mm:ss.SSS}} %-5level %logger %msg%n</pattern></encoder>
+  </appender>
+  {loggers}
+  <root level="WARN"><appender-ref ref="out"/></root>
+</configuration>
+"""
+
+
+def apache_name_server(version: str, folder: Path, *, port: int, heap: str = "128m") -> Daemon:
+    """Describe an Apache name server on ``127.0.0.1:port``; not started yet."""
+    home = _home(folder)
+    configuration = folder / "namesrv.conf"
+    configuration.write_text(_properties({"listenPort": str(port)}))
+    control = Control(f"127.0.0.1:{port}")
+    main = "org.apache.rocketmq.namesrv.NamesrvStartup"
+    return Daemon(
+        f"apache-namesrv-{version}",
+        _java(version, home, main, heap=heap, arguments=("-c", str(configuration))),
+        folder=folder,
+        ready=control.answers,
+    )
+
+
+def apache_broker(
+    version: str,
+    folder: Path,
+    *,
+    port: int,
+    name_server: str | None,
+    store: Path,
+    name: str = "broker-a",
+    settings: Mapping[str, str] = TEST_STORE,
+    heap: str = "384m",
+    light: bool = True,
+    talkative: Sequence[str] = (),
+) -> Daemon:
+    """Describe an Apache broker on ``127.0.0.1:port``; not started yet.
+
+    It also takes ``port + 1`` and ``port - 2``. ``settings`` are keys of broker.conf beside
+    those that say where it is. ``light`` chooses a compiler and a collector for short runs,
+    and only warnings in the log, but everything from the loggers in ``talkative``; without it
+    the JVM and the broker log as they come. Without a ``name_server`` the broker registers
+    nowhere, and is ready when it answers.
+    """
+    home = _home(folder, talkative)
+    configuration = folder / "broker.conf"
+    placed = {
+        "brokerClusterName": CLUSTER_NAME,
+        "brokerName": name,
+        "brokerId": "0",
+        "brokerIP1": "127.0.0.1",
+        "listenPort": str(port),
+        **({} if name_server is None else {"namesrvAddr": name_server}),
+        "storePathRootDir": str(store),
+        "storePathCommitLog": str(store / "commitlog"),
+        "autoCreateTopicEnable": "true",
+    }
+    configuration.write_text(_properties({**placed, **settings}))
+    address = f"127.0.0.1:{port}"
+
+    async def ready() -> bool:
+        if name_server is None:
+            return await Control(address).answers()
+        # The name server may still have the old registration of a broker that was killed.
+        return await Control(address).listens() and await Control(name_server).serves(
+            "TBW102", address
+        )
+
+    main = "org.apache.rocketmq.broker.BrokerStartup"
+    arguments = ("-c", str(configuration))
+    return Daemon(
+        f"apache-broker-{version}",
+        _java(version, home, main, heap=heap, arguments=arguments, light=light),
+        folder=folder,
+        ready=ready,
+        environment={} if name_server is None else {"NAMESRV_ADDR": name_server},
+    )
+
+
+def mqadmin(version: str, folder: Path) -> list[str]:
+    """Return the command line of the real mqadmin of one release, to be followed by a command.
+
+    ``folder`` is where it looks for its home and writes its log.
+    """
+    main = "org.apache.rocketmq.tools.command.MQAdminStartup"
+    return _java(version, _home(folder), main, heap="192m", arguments=())
+
+
+def _java(
+    version: str,
+    home: Path,
+    main: str,
+    *,
+    heap: str,
+    arguments: tuple[str, ...],
+    light: bool = True,
+) -> list[str]:
+    jars = java_libraries(f"server-{version}")
+    # 5.x looks for rmq.logback.xml on the class path before it takes its own.
+    classpath = f"{home / 'conf'}:{jars}/*" if light else f"{jars}/*"
+    return [
+        "java",
+        *(JAVA_LIGHT if light else ()),
+        *EXPORTS,
+        f"-Xms{heap}",
+        f"-Xmx{heap}",
+        f"-Drocketmq.home.dir={home}",
+        f"-Duser.home={home}",
+        "-cp",
+        classpath,
+        main,
+        *arguments,
+    ]
+
+
+def _home(folder: Path, talkative: Sequence[str] = ()) -> Path:
+    """Make the home directory that RocketMQ insists on: it holds only how to log."""
+    loggers = "".join(f'<logger name="{name}" level="INFO"/>' for name in talkative)
+    home = folder / "home"
+    conf = home / "conf"
+    conf.mkdir(parents=True, exist_ok=True)
+    for part in ("namesrv", "broker", "tools"):
+        (conf / f"logback_{part}.xml").write_text(_LOGBACK.format(package="", loggers=loggers))
+    shaded = _LOGBACK.format(package="org.apache.rocketmq.logging.", loggers=loggers)
+    (conf / "rmq.logback.xml").write_text(shaded)
+    return home
+
+
+def _properties(settings: Mapping[str, str]) -> str:
+    return "".join(f"{key}={value}\n" for key, value in settings.items())
