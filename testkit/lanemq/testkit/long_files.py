@@ -32,6 +32,7 @@ LONG_S: Final = {
     "compat_tests/tests/test_logical_queues.py": 350,
     "compat_tests/tests/test_logical_queues_failures.py": 130,
     "compat_tests/tests/test_logical_queues_views.py": 150,
+    "compat_tests/tests/test_matrix.py": 370,
     "compat_tests/tests/test_mqadmin.py": 60,
     "compat_tests/tests/test_requests.py": 70,
     "compat_tests/tests/test_sdk_faces.py": 50,
