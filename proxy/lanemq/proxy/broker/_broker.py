@@ -187,7 +187,7 @@ class Broker:
             self.handlers,
             name=f"broker {config.broker_name}",
             after_batch=[self.context.write],
-            after_replies=[self.context.settle],
+            after_replies=[self.context.dispatch],
             limits=config.limits(),
             budget=self.context.budget,
             guard=self.context.guard,

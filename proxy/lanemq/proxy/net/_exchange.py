@@ -72,7 +72,7 @@ class Exchange:
         """The number of its reads in a row before that (up to a bound)."""
         self._flushes_soon = False
 
-    def settle(self) -> None:
+    def finish_batch(self) -> None:
         """Run the ``after_replies`` hooks, and send their answers."""
         self.in_batch = True
         try:

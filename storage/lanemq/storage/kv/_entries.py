@@ -77,7 +77,7 @@ class Entries:
             self.recent.clear()
         self._pruned = b""
 
-    def settle(self) -> None:
+    def update_sum(self) -> None:
         """Bring the sum of entries up to date with the changes of a batch."""
         rows, before, meta = self._batch.rows, self._before, self.meta
         if self.recent is not None:

@@ -140,7 +140,7 @@ class Reconciler:
         """Complete a topic's migrations as far as possible."""
         mapping = self._logical.mappings.get(topic)
         for own, rival in rivals(mapping, LogicalQueues()) if mapping is not None else ():
-            await self._rivals.settled(own, rival)
+            await self._rivals.close_if_superseded(own, rival)
         mapping = self._logical.mappings.get(topic)
         for chain in mapping.chains.values() if mapping is not None else ():
             assert mapping is not None
@@ -276,7 +276,7 @@ class Reconciler:
         for own, rival in rivals(mapping, view):
             listed = view.get(own.logical_index)
             is_listed = listed is not None and listed.find(rival.key) is not None
-            if not await self._rivals.settled(own, rival) and is_listed:
+            if not await self._rivals.close_if_superseded(own, rival) and is_listed:
                 unanswered[topic, own.queue_id] = rival
         for own, target in destinations(mapping, view):
             try:

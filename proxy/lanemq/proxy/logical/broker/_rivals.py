@@ -51,16 +51,16 @@ class Rivals:
             view=LogicalView.of_broker(broker),
         )
 
-    async def settled(self, own: Segment, rival: Segment) -> bool:
-        """Return whether ``rival`` said what became of ``own``, and that was done."""
+    async def close_if_superseded(self, own: Segment, rival: Segment) -> bool:
+        """Close ``own`` if ``rival`` superseded it; False where that cannot be found out."""
         try:
-            await self._settle(own, rival)
+            await self._close_superseded(own, rival)
         except Refused as error:
             LOGGER.info("%s does not say whether it took over: %s", rival, error.remark)
             return False
         return True
 
-    async def _settle(self, own: Segment, rival: Segment) -> None:
+    async def _close_superseded(self, own: Segment, rival: Segment) -> None:
         """Close an own open segment, if another one of the same queue is the rightful one."""
         account = await self._view.chain_at(rival)
         logical, topic = self._logical, own.topic
