@@ -14,7 +14,7 @@ from lanemq.storage import NewMessage, StoreConfig, open_store
 from lanemq.storage.bulk import TablesPlan, convert_to_rocksdb
 from lanemq.storage.derive._units import Derivation
 from lanemq.storage.log._records import Record, check_record
-from lanemq.storage.queues._places import Places
+from lanemq.storage.queues._queue_positions import Places
 from lanemq.storage.queues._tags import TagsCodes
 from lanemq.storage.tools import Part, RowsView, verify_store
 from lanemq.testkit.spark import require_packages

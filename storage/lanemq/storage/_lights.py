@@ -12,7 +12,7 @@ from typing import Final, Protocol, final
 from lanemq.wire import LMQ_PREFIX
 
 from .log._records import Record
-from .queues._places import LMQ_QUEUE_ID, NAMES, light_places
+from .queues._queue_positions import LMQ_QUEUE_ID, NAMES, light_places
 
 LOGGER: Final = logging.getLogger(__name__)
 OFF: Final = "enableLmq and enableMultiDispatch are not both true"

@@ -22,7 +22,7 @@ from .log._flusher import Flusher
 from .log._reader import Reader
 from .log._retention import Retention
 from .log._segments import Segments
-from .queues._places import Places
+from .queues._queue_positions import Places
 from .queues._queues import Queues, QueueTable
 from .queues._tags import TagsCodes
 from .queues.rocks._follower import RocksFollower

@@ -8,14 +8,14 @@ from lanemq.wire import LMQ_PREFIX
 
 from .._errors import MessageIllegal, StoreCorrupted
 from ..derive._units import Derivation
-from ..queues._places import Places
+from ..queues._queue_positions import Places
 from ..queues._queues import check_names
 from ..queues._tags import TagsCodes
 from ..queues.files._consume_queue import FileConsumeQueue
 from ..queues.rocks._queue_rows import QueueRows
 from ..queues.rocks._rows_of_queue import RowsOfQueue
 from ..tools._findings import Progress
-from ..tools._known_places import KnownPlaces
+from ..tools._known_messages import KnownPlaces
 from ..tools._units import RowsUnits
 from ..tools.reading._scan import LogScan
 from ..tools.rebuild._losses import Loss, OpenUnits

@@ -9,12 +9,12 @@ from typing import final
 
 from .._errors import StoreCorrupted
 from ..derive._units import Derivation, DerivedUnit
-from ..queues._places import Places
+from ..queues._queue_positions import Places
 from ..queues._tags import TagsCodes
 from ..queues.rocks._queue_rows import OFFSET_MAX, QueueRows
 from ..rocks import QueueDatabase, is_present
 from ..tools._findings import Progress
-from ..tools._known_places import KnownPlaces
+from ..tools._known_messages import KnownPlaces
 from ..tools._units import RowsUnits
 from ..tools._workers import Workers
 from ..tools.rebuild._losses import Loss, OpenUnits

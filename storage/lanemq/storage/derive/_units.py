@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, Protocol, final
 
 from ..log._records import Record
-from ..queues._places import Places
+from ..queues._queue_positions import Places
 from ..queues._tags import TagsCodes
 
 EVERYWHERE: Final = Places(multi_dispatch=True, deleted={})

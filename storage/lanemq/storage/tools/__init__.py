@@ -3,7 +3,7 @@
 Tools that only look change nothing, not even on a writable disk.
 """
 
-from ..queues._places import light_places
+from ..queues._queue_positions import light_places
 from ._diff import StoreDiff, diff_store
 from ._dump import Dump, Lost, Selection, open_dump
 from ._errors import NotAStore

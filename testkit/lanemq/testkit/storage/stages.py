@@ -17,7 +17,7 @@ from lanemq.storage._store import Store
 from lanemq.storage.log._messages import GetStatus, NewMessage
 from lanemq.storage.log._records import LogWalk
 from lanemq.storage.log._segments import Segments
-from lanemq.storage.queues._places import Places
+from lanemq.storage.queues._queue_positions import Places
 from lanemq.storage.queues._tags import TagsCodes
 from lanemq.storage.queues._units import iter_units
 from lanemq.wire.message import decode_messages, encode_properties

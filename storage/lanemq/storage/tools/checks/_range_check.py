@@ -11,7 +11,7 @@ from ...derive._sequence import Sequences
 from ...derive._units import DerivedUnit
 from ...log._damage import CONTRADICTED
 from ...log._records import INNER_BATCH
-from ...queues._places import NAMES, light_places
+from ...queues._queue_positions import NAMES, light_places
 from ...queues._tags import TagsCodes
 from .._rows import Fields, RowScan
 from ..reading._directory import StoreDirectory

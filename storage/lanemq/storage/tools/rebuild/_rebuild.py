@@ -18,7 +18,7 @@ from ...queues.rocks._rows import OffsetRow
 from ...rocks import QueueDatabase
 from ...start._redo import KeyRedo
 from .._findings import Progress
-from .._known_places import KnownPlaces
+from .._known_messages import KnownPlaces
 from ..checks._verify import Verified
 from ..reading._delay_levels import DelayLevels, find_delay_levels
 from ..reading._directory import StoreDirectory
