@@ -22,7 +22,7 @@ from .log._flusher import Flusher
 from .log._reader import Reader
 from .log._retention import Retention
 from .log._segments import Segments
-from .queues._queue_positions import Places
+from .queues._queue_positions import QueuePositions
 from .queues._queues import Queues, QueueTable
 from .queues._tags import TagsCodes
 from .queues.rocks._follower import RocksFollower
@@ -76,8 +76,7 @@ class Parts:
         self.index = self._new_index(clock_ms) if config.index_enabled else None
         self.progress = Progress(WatermarkFile(files, root), config.stage)
         self._tags = TagsCodes(parse_delay_levels(config.delay_levels))
-        places = Places(multi_dispatch=config.multi_dispatch, deleted=self.progress.deleted)
-        self._derivation = Derivation(places, self._tags)
+        self._derivation = self._new_derivation()
         self._known_by_files = KnownByFiles(self.file_queues)
         self.rocks = self._new_rocks(rows) if rows is not None else None
         self._shared = self._shared_parts()
@@ -127,6 +126,11 @@ class Parts:
         self.tables = ConfigTables(config, files, clock_ms)
         self.housekeeping = self._new_housekeeping()
         """The tasks that ``open_store`` runs."""
+
+    def _new_derivation(self) -> Derivation:
+        deleted = self.progress.deleted
+        positions = QueuePositions(multi_dispatch=self.config.multi_dispatch, deleted=deleted)
+        return Derivation(positions, self._tags)
 
     def _shared_parts(self) -> StoreParts:
         queues: QueueTable | RocksQueueTable = self.file_queues

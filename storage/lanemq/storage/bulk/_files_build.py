@@ -8,14 +8,14 @@ from lanemq.wire import LMQ_PREFIX
 
 from .._errors import MessageIllegal, StoreCorrupted
 from ..derive._units import Derivation
-from ..queues._queue_positions import Places
+from ..queues._queue_positions import QueuePositions
 from ..queues._queues import check_names
 from ..queues._tags import TagsCodes
 from ..queues.files._consume_queue import FileConsumeQueue
 from ..queues.rocks._queue_rows import QueueRows
 from ..queues.rocks._rows_of_queue import RowsOfQueue
 from ..tools._findings import Progress
-from ..tools._known_messages import KnownPlaces
+from ..tools._known_messages import KnownMessages
 from ..tools._units import RowsUnits
 from ..tools.reading._scan import LogScan
 from ..tools.rebuild._losses import Loss, OpenUnits
@@ -64,13 +64,13 @@ class FilesBuild:
         self._may_be_late = cover is None or cover.begin > found.log_begin
         """True if messages older than a queue's first row may lack rows."""
         self._deleted = known.deleted
-        places = Places(multi_dispatch=True, deleted=known.deleted)
-        self._derivation = Derivation(places, TagsCodes(delays_ms))
-        self._places = KnownPlaces(found.store.queue, rows)
+        positions = QueuePositions(multi_dispatch=True, deleted=known.deleted)
+        self._derivation = Derivation(positions, TagsCodes(delays_ms))
+        self._known_messages = KnownMessages(found.store.queue, rows)
         self._redo = LogToFiles(
             self._open_queue,
             since=self._since,
-            is_known=self._places,
+            is_known=self._known_messages,
             log=found.store.log,
         )
 
@@ -132,7 +132,7 @@ class FilesBuild:
             names,
             derivation=self._derivation,
             since=self._since,
-            is_known=self._places,
+            is_known=self._known_messages,
             progress=progress,
         )
         unplaced = check_result(
@@ -144,7 +144,7 @@ class FilesBuild:
             deleted=self._deleted,
             span=(found.log_begin, found.log_end),
         )
-        self._places.close()
+        self._known_messages.close()
         self._conversion.damaged = list(check.damaged.values())
         return unplaced
 

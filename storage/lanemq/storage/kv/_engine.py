@@ -38,7 +38,7 @@ class Table(RowsView, Protocol):
     """The rows of one namespace."""
 
     def snapshot(self) -> RowsView:
-        """Return the entries as they are now, whatever is written later. Let go of it soon.
+        """Return the entries as they are now, whatever is written later. Release it soon.
 
         Its ``items`` may raise ``SnapshotGone``.
         """

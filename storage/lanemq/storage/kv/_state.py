@@ -114,7 +114,7 @@ class State:
         self.write()
 
     def freeze(self) -> Frozen:
-        """Return the state as it is now, whatever is applied later. Let go of it soon."""
+        """Return the state as it is now, whatever is applied later. Release it soon."""
         return Frozen(self.table.snapshot(), decode_meta(encode_row(self.meta)))
 
     def mark_lost(self, position: int) -> None:

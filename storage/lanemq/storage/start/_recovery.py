@@ -152,10 +152,10 @@ class Recovery:
         return walk.end
 
     def _look_at(self, record: Record) -> None:
-        """Look at the places of a record whose units should be there."""
+        """Look at the queue positions of a record whose units should be there."""
         size_bytes, store_ms = record.size_bytes, record.store_timestamp_ms
-        for place in self._derivation.places.of(record):
-            unit = DerivedUnit(*place, record.position, size_bytes, 0, store_ms)
+        for position in self._derivation.positions.of(record):
+            unit = DerivedUnit(*position, record.position, size_bytes, 0, store_ms)
             self._deliver(self._sequences.take(unit))
 
     def _deliver(self, units: Sequence[DerivedUnit]) -> None:

@@ -17,7 +17,7 @@ from lanemq.storage._store import Store
 from lanemq.storage.log._messages import GetStatus, NewMessage
 from lanemq.storage.log._records import LogWalk
 from lanemq.storage.log._segments import Segments
-from lanemq.storage.queues._queue_positions import Places
+from lanemq.storage.queues._queue_positions import QueuePositions
 from lanemq.storage.queues._tags import TagsCodes
 from lanemq.storage.queues._units import iter_units
 from lanemq.wire.message import decode_messages, encode_properties
@@ -33,22 +33,22 @@ def wanted_rows(
     config: StoreConfig, deleted: dict[str, int] | None = None
 ) -> dict[Key, dict[int, Row]]:
     """Return the expected queues: topic and queue id -> offset -> row. ``deleted`` as in
-    ``Places``.
+    ``QueuePositions``.
 
     Where a queue goes back to an offset, older messages from there on cannot be reached.
     """
     segments = Segments(RealFiles(), config.commit_log_path, config.commit_log_file_bytes)
     segments.load()
-    places = Places(multi_dispatch=config.multi_dispatch, deleted=deleted or {})
+    positions = QueuePositions(multi_dispatch=config.multi_dispatch, deleted=deleted or {})
     tags = TagsCodes(parse_delay_levels(config.delay_levels))
     queues: dict[Key, dict[int, Row]] = {}
     for record in LogWalk(segments, segments.begin, check_crc=True):
         code = tags.code(record.topic, record.properties, record.store_timestamp_ms)
-        for place in places.of(record):
-            rows = queues.setdefault((place.topic, place.queue_id), {})
-            for offset in [offset for offset in rows if offset >= place.queue_offset]:
+        for position in positions.of(record):
+            rows = queues.setdefault((position.topic, position.queue_id), {})
+            for offset in [offset for offset in rows if offset >= position.queue_offset]:
                 del rows[offset]  # handed out again, or the topic was deleted in between
-            rows[place.queue_offset] = (
+            rows[position.queue_offset] = (
                 record.position,
                 record.size_bytes,
                 code,

@@ -93,7 +93,7 @@ class Takeovers:
                     await self._news.wait()
 
     async def _look(self, topic: str, index: int) -> None:
-        """Take over a partition that has come, or let go of one that is elsewhere, as far as that
+        """Take over a partition that has come, or release one that is elsewhere, as far as that
         is possible."""
         mapping = self._logical.mappings.get(topic)
         is_done = True
