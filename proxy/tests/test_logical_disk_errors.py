@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from lanemq.proxy.logical.broker._indices import LogicalIndices
-from lanemq.proxy.logical.broker._kept import KeptMappings
 from lanemq.proxy.logical.broker._state import LogicalState
+from lanemq.proxy.logical.broker._stored_mappings import KeptMappings
 from lanemq.storage import TopicTable
 from lanemq.wire import Refused
 from lanemq.wire.logical import ClaimLogicalIndices

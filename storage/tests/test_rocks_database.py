@@ -13,8 +13,8 @@ import pytest
 
 from lanemq.storage import StoreCorrupted, StoreLocked
 from lanemq.storage.queues.rocks._queue_rows import QueueBounds, QueueRows, RowSpan
-from lanemq.storage.queues.rocks._rows import OffsetRow, UnitRow
-from lanemq.storage.queues.rocks._rows_of_queue import RowsOfQueue
+from lanemq.storage.queues.rocks._rocks_units import RowsOfQueue
+from lanemq.storage.queues.rocks._row_format import OffsetRow, UnitRow
 from lanemq.storage.rocks import QueueDatabase, is_present, move_aside
 from lanemq.testkit.storage.stages import copy_store
 

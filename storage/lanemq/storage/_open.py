@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from ._backups import remove_kept
 from ._clock import system_clock_ms
 from ._config import Stage, StoreConfig
 from ._errors import (
@@ -21,7 +22,6 @@ from ._errors import (
     is_full,
 )
 from ._files import Files
-from ._kept import remove_kept
 from ._parts import Parts
 from ._real_files import RealFiles
 from ._store import Store

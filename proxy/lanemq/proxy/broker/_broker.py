@@ -37,7 +37,7 @@ from ..logical.broker import (
 from ..logical.broker import (
     _superseded as _logical_superseded,
 )
-from ..logical.broker._lives import TopicLives
+from ..logical.broker._deleted_topics import TopicLives
 from ..logical.broker._reconcile import Reconciler
 from ..logical.broker._retention import LogicalRetention
 from ..logical.broker._superseded import SupersededMessages

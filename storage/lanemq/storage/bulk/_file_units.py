@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, final
 from lanemq.wire import LMQ_PREFIX
 
 from .._layouts import BLANK_SIZE, UNIT_BYTES
-from ..queues.rocks._rows import QueueKeys
+from ..queues.rocks._row_format import QueueKeys
 from ..tools._units import Units
 from ..tools.reading._pieces import Pieces
 from ..tools.reading._scan import blank_at

@@ -13,7 +13,7 @@ from ..queues._queues import check_names
 from ..queues._tags import TagsCodes
 from ..queues.files._consume_queue import FileConsumeQueue
 from ..queues.rocks._queue_rows import QueueRows
-from ..queues.rocks._rows_of_queue import RowsOfQueue
+from ..queues.rocks._rocks_units import RowsOfQueue
 from ..tools._findings import Progress
 from ..tools._known_messages import KnownMessages
 from ..tools._units import RowsUnits
@@ -25,7 +25,7 @@ from ._file_redo import LogToFiles, queue_at
 from ._log_units import NEVER
 from ._result_check import ResultCheck, check_result
 from ._shadow import ResultFiles, ShadowFiles
-from ._sides import KnownWatermarks, known_topics, reads_rows
+from ._store_access import KnownWatermarks, known_topics, reads_rows
 from ._survey import Survey
 
 LOGGER = logging.getLogger(__name__)

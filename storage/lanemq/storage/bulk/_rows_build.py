@@ -26,8 +26,8 @@ from ._heads import LogMap, UnitsDamaged
 from ._log_units import LogUnits
 from ._result_check import ResultCheck, check_result
 from ._shared_units import SharedUnits
-from ._sides import KnownWatermarks, known_topics, reads_rows
 from ._sorted_table import SortedTable
+from ._store_access import KnownWatermarks, known_topics, reads_rows
 from ._survey import Survey
 
 LOGGER = logging.getLogger(__name__)

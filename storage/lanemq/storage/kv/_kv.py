@@ -20,10 +20,10 @@ from ..log._flusher import Flusher
 from ..log._messages import Appended
 from ..log._reader import Reader
 from ._engine import Engine
-from ._kept import KeptStates
 from ._log import log_record
 from ._memory import MemoryEngine
 from ._outcomes import Outcome
+from ._partition_states import KeptStates
 
 LOGGER = logging.getLogger(__name__)
 FLUSH_BYTES: Final = 16 << 20

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol, final
 
 from .._files import Files
-from .._lights import LightsLeftOut
+from .._light_queues import LightsLeftOut
 from ..derive._sequence import add_damaged_offset
 from ..derive._units import Derivation, DerivedUnit
 from ..log._cut import cut_log

@@ -7,7 +7,7 @@ import logging
 from typing import final
 
 from .._config import Stage, StoreConfig
-from .._lights import LightsLeftOut
+from .._light_queues import LightsLeftOut
 from ..derive._units import Derivation
 from ..index._index import Index
 from ..log._damage import KnownDamage

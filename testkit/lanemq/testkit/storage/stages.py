@@ -89,7 +89,7 @@ def stored_files(config: StoreConfig) -> dict[Key, dict[int, tuple[int, int, int
 def stored_rows(config: StoreConfig) -> tuple[dict[Key, dict[int, Row]], int | None]:
     """Return the rows in RocksDB, and the watermark there. Each queue's last row is its newest."""
     from lanemq.storage.queues.rocks._queue_rows import QueueRows
-    from lanemq.storage.queues.rocks._rows import UNIT_VALUE_FIELDS, UnitRow
+    from lanemq.storage.queues.rocks._row_format import UNIT_VALUE_FIELDS, UnitRow
     from lanemq.storage.rocks import QueueDatabase
 
     database = QueueDatabase(config.root / "consumequeue", read_only=True)

@@ -54,7 +54,7 @@ from ._queues import (
     logical_queues_by_topic,
     with_logical_queues,
 )
-from ._reached import ReadersPlaces
+from ._reader_positions import ReadersPlaces
 from ._report import (
     JAVA_ALL,
     JAVA_NONE,

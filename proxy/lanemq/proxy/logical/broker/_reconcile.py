@@ -43,12 +43,12 @@ from ..rules import (
     took_place,
     without_forgotten,
 )
-from ._lives import TopicLives
+from ._deleted_topics import TopicLives
 from ._migrate import Migrations
 from ._progress import LogicalProgress
-from ._rivals import Rivals
 from ._state import LogicalState
 from ._superseded import SupersededMessages
+from ._superseded_segments import Rivals
 from ._view import LogicalView, hosts
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")

@@ -32,10 +32,10 @@ from ..rules import (
     refusal,
     touched,
 )
-from ._ages import SegmentAges
 from ._counters import LogicalCounters
-from ._kept import KeptMappings
 from ._operations import Operations
+from ._segment_times import SegmentAges
+from ._stored_mappings import KeptMappings
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
 

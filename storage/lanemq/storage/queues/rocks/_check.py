@@ -56,7 +56,7 @@ class RocksCheck:
         self, queue: FileConsumeQueue, check_from_ms: int, committed: int | None
     ) -> "QueueDiff":
         from ._diff import diff_queue_stepwise
-        from ._rows_of_queue import RowsOfQueue
+        from ._rocks_units import RowsOfQueue
 
         while self._rocks.write_some():  # dispatched messages must be in both
             pass

@@ -18,7 +18,7 @@ from ._database import ConfigDatabase, written_s
 from ._refusal import naming_ways_on
 from ._rows import KINDS, Kind
 from ._rule import JsonSide, Later, Loss, contents_sha256, differing, loss
-from ._sides import (
+from ._table_reading import (
     pack_others,
     read_json,
     read_marker,

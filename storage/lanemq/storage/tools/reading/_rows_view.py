@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import final
 
 from ...queues.rocks._queue_rows import QueueRows
-from ...queues.rocks._rows import OffsetRow, pack_unit_value
-from ...queues.rocks._rows_of_queue import RowsOfQueue
+from ...queues.rocks._rocks_units import RowsOfQueue
+from ...queues.rocks._row_format import OffsetRow, pack_unit_value
 from ...rocks import QueueDatabase
 
 OFFSET_MAX = (1 << 63) - 1

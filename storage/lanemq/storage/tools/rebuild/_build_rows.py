@@ -8,7 +8,7 @@ from typing import Final, final
 from ..._real_files import sync_path
 from ...queues.rocks._batch import Batch
 from ...queues.rocks._queue_rows import QueueRows
-from ...queues.rocks._rows import OffsetRow
+from ...queues.rocks._row_format import OffsetRow
 from ...rocks import QueueDatabase, move_aside
 
 BATCH_ROWS: Final = 4096

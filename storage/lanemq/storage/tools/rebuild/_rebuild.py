@@ -14,7 +14,7 @@ from ...index._index import Index
 from ...log._records import Record
 from ...queues._tags import TagsCodes
 from ...queues.rocks._queue_rows import QueueRows
-from ...queues.rocks._rows import OffsetRow
+from ...queues.rocks._row_format import OffsetRow
 from ...rocks import QueueDatabase
 from ...start._redo import KeyRedo
 from .._findings import Progress
