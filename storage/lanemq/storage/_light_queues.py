@@ -1,4 +1,4 @@
-"""Light queues where the settings for them are off.
+"""Light queues whose messages a start leaves out, as the settings for them are off.
 
 The offsets of a message in light queues are in its properties. With the settings off, anybody may
 have sent those: so nothing is dispatched by them, as at Apache, and what that leaves out is said.
@@ -30,7 +30,7 @@ class _Queues(Protocol):
 
 
 @final
-class LightsLeftOut:
+class SkippedLightQueues:
     """The light queues that a start leaves as they are; nothing where ``is_on``."""
 
     def __init__(self, *, is_on: bool) -> None:

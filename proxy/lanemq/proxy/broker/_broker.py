@@ -37,7 +37,7 @@ from ..logical.broker import (
 from ..logical.broker import (
     _superseded as _logical_superseded,
 )
-from ..logical.broker._deleted_topics import TopicLives
+from ..logical.broker._deleted_topics import DeletedTopics
 from ..logical.broker._reconcile import Reconciler
 from ..logical.broker._retention import LogicalRetention
 from ..logical.broker._superseded import SupersededMessages
@@ -179,8 +179,8 @@ class Broker:
         superseded = SupersededMessages.of(self.context)
         _logical_superseded.register(self.handlers, superseded)
         indices = _logical_indices.register(self.handlers, self.context)
-        lives = TopicLives.of(self.context, indices)
-        self._reconciler = Reconciler.of(self.context, superseded, lives)
+        deleted_topics = DeletedTopics.of(self.context, indices)
+        self._reconciler = Reconciler.of(self.context, superseded, deleted_topics)
         self._start = StartCheck(self.context.logical, self._reconciler.view)
         self._retention = LogicalRetention.of(self.context)
         self.server = Server(

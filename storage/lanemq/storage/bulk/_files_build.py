@@ -13,7 +13,7 @@ from ..queues._queues import check_names
 from ..queues._tags import TagsCodes
 from ..queues.files._consume_queue import FileConsumeQueue
 from ..queues.rocks._queue_rows import QueueRows
-from ..queues.rocks._rocks_units import RowsOfQueue
+from ..queues.rocks._rocks_units import RocksUnits
 from ..tools._findings import Progress
 from ..tools._known_messages import KnownMessages
 from ..tools._units import RowsUnits
@@ -185,7 +185,7 @@ class FilesBuild:
             self._progress("converting", self._done, self._total)
 
     def _take_queue(self, rows: QueueRows, topic: str, queue_id: int) -> None:
-        view = RowsOfQueue(rows, topic, queue_id, log_begin=self._survey.log_begin)
+        view = RocksUnits(rows, topic, queue_id, log_begin=self._survey.log_begin)
         begin, end = view.min, self._rows_end(rows, topic, queue_id, view)
         first = rows.unit(topic, queue_id, begin) if begin < end else None
         if first is None:
@@ -231,7 +231,7 @@ class FilesBuild:
         if merged.written:
             self._queues.add((topic, queue_id))
 
-    def _rows_end(self, rows: QueueRows, topic: str, queue_id: int, view: RowsOfQueue) -> int:
+    def _rows_end(self, rows: QueueRows, topic: str, queue_id: int, view: RocksUnits) -> int:
         """Return the offset behind the last row whose message the log has whole."""
         end = view.end
         while end > view.min:

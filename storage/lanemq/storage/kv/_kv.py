@@ -23,7 +23,7 @@ from ._engine import Engine
 from ._log import log_record
 from ._memory import MemoryEngine
 from ._outcomes import Outcome
-from ._partition_states import KeptStates
+from ._partition_states import PartitionStates
 
 LOGGER = logging.getLogger(__name__)
 FLUSH_BYTES: Final = 16 << 20
@@ -56,7 +56,7 @@ class KvStates:
         self._log = log
         self._flusher = flusher
         self._dispatched_end = dispatched_end
-        self.kept = KeptStates(
+        self.kept = PartitionStates(
             config,
             files=files,
             clock_ms=clock_ms,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol, final
 
 from .._files import Files
-from .._light_queues import LightsLeftOut
+from .._light_queues import SkippedLightQueues
 from ..derive._sequence import add_damaged_offset
 from ..derive._units import Derivation, DerivedUnit
 from ..log._cut import cut_log
@@ -88,7 +88,7 @@ class Recovery:
         proven_end: int,
         damage: KnownDamage,
         missing: MissingUnits | None,
-        lights: LightsLeftOut,
+        lights: SkippedLightQueues,
     ) -> None:
         """Take the parts. The log was whole up to ``proven_end`` once, so a fault before it is
         damage. ``missing`` looks at records that must have their units in queue files, and

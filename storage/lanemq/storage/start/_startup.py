@@ -7,7 +7,7 @@ import logging
 from typing import final
 
 from .._config import Stage, StoreConfig
-from .._light_queues import LightsLeftOut
+from .._light_queues import SkippedLightQueues
 from ..derive._units import Derivation
 from ..index._index import Index
 from ..log._damage import KnownDamage
@@ -99,7 +99,7 @@ class Startup:
             return
         for target in targets:
             target.watermark = max(target.watermark, segments.begin)
-        lights = LightsLeftOut(is_on=self._config.multi_dispatch)
+        lights = SkippedLightQueues(is_on=self._config.multi_dispatch)
         log_end = self._recover(targets, queues, lights, clean=clean)
         self._parts.log.start_at(log_end)
         self._progress.end_at(log_end)
@@ -151,7 +151,7 @@ class Startup:
         self,
         targets: list[RedoTarget],
         queues: QueueTable | None,
-        lights: LightsLeftOut,
+        lights: SkippedLightQueues,
         *,
         clean: bool,
     ) -> int:

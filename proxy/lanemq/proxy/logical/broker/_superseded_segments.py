@@ -1,4 +1,4 @@
-"""Two open ends of one logical queue: an own segment gives way to its rightful rival.
+"""Superseded segments: of two open ends of a logical queue the rightful one stays.
 
 A segment is superseded by an operator's word while its broker is away. That broker comes back
 with a segment that is as open as it was, and learns from the other one what became of it.
@@ -22,8 +22,8 @@ LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
 
 
 @final
-class Rivals:
-    """The rivals of one broker's own open segments."""
+class SupersededSegments:
+    """Closes own open segments whose logical queues went on at other brokers meanwhile."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Rivals:
 
     @classmethod
     def of(cls, broker: BrokerContext, superseded: SupersededMessages) -> Self:
-        """Return the rivals of the segments of ``broker``."""
+        """Return those of ``broker``."""
         return cls(
             logical=broker.logical,
             logical_progress=broker.logical_progress,
