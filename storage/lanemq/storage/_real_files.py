@@ -46,7 +46,7 @@ def erase(file: File, position: int) -> None:
 
 @final
 class RealFile:
-    """A file that is opened on use, since a process may have only so many open."""
+    """A file that is opened on use, since the number of open files is limited."""
 
     __slots__ = ("_closing", "_files", "_syncs", "descriptor", "path", "used")
 

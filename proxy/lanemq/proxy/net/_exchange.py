@@ -19,11 +19,11 @@ class Answering(Protocol):
     """The answers of a connection that wait to be sent."""
 
     def flush(self) -> None:
-        """Send them."""
+        """Send the answers that wait."""
 
 
 class Exchange:
-    """Requests come in, answers go out: what a connection needs of its server.
+    """The part of a server that its connections share.
 
     ``after_batch`` hooks run after the requests of one read are handled and before any of
     their replies leave; a hook that raises turns all of them into that refusal. The broker

@@ -73,7 +73,7 @@ class Replay:
     cluster: Cluster
     topic: str
     name: str
-    """By which its messages are known; the same for every attempt."""
+    """The name by which its messages are recognized; the same for every attempt."""
 
     def targets(self) -> list[Target]:
         """Return the topic's queues in order. Raises ``SourceError``."""

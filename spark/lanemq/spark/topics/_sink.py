@@ -1,4 +1,4 @@
-"""Rows as messages: what a row says, and the order in which a task sends."""
+"""Rows sent as messages, in each task's order."""
 
 import zlib
 from collections.abc import Iterable, Iterator
@@ -195,7 +195,7 @@ class Sent(WriterCommitMessage):
 
 @final
 class TopicWriter(DataSourceArrowWriter):
-    """A write of one batch: what a task has sent stays sent, also if another one fails."""
+    """A write of one batch. Messages that a task has sent stay sent, also if another task fails."""
 
     def __init__(self, plan: SinkPlan) -> None:
         self._plan = plan

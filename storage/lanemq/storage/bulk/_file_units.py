@@ -53,7 +53,7 @@ class Written:
     """Position behind the last of these records; -1 without any."""
 
     def add(self, following: "Written") -> None:
-        """Add rows whose keys are behind those of before."""
+        """Add rows whose keys come after those so far."""
         self.newest |= following.newest
         self.sizes_sum += following.sizes_sum
         self.last_end = max(self.last_end, following.last_end)

@@ -1,4 +1,4 @@
-"""The lock and the watermarks, which a conversion shares with the next user of the store."""
+"""A conversion's access to a store: the lock, the watermarks, the stage and the topics."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress

@@ -181,7 +181,7 @@ class Sequences:
         return [*taken, *self._accept_only(queue, unit)]
 
     def _accept(self, queue: _Queue, unit: DerivedUnit) -> list[DerivedUnit]:
-        """Take a unit for right, and decide about those held back: what leads to it is right, too.
+        """Take a unit for right, and decide about those held back: those that lead to it are right.
 
         Where the queue goes back all others do not count any more; else they are damaged.
         """

@@ -63,7 +63,7 @@ class KvStates:
             reader=reader,
             engine_opened=self._engine_opened,
         )
-        """The states as such: where partitions come and go."""
+        """The states of the partitions, which come and go there."""
         self.states = self.kept.states
         """Name of the partition -> state."""
         self._queues = self.kept.queues

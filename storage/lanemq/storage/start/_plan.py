@@ -47,8 +47,8 @@ class DroppedFrom(enum.Enum):
 
     NOTED = "noted"
     LATER = "later"
-    """The later one of our watermark and the begin of the redo: what another broker changed is
-    durable up to where its kind begins a redo."""
+    """The later one of our watermark and the begin of the redo, up to which another broker's
+    changes are durable."""
     REDO = "redo"
     """The begin of the redo."""
 

@@ -1,4 +1,4 @@
-"""The expected content of a store in each stage of an upgrade, read by other means.
+"""The expected content of a store in each stage of an upgrade, read without the store's code.
 
 The log alone decides. Both indexes of a closed store are compared with it, slot by slot.
 """
@@ -142,7 +142,7 @@ def assert_rows_agree(config: StoreConfig, deleted: dict[str, int] | None = None
 
 
 def copy_store(source: Path, target: Path) -> Path:
-    """Copy an open store's directory: what a kill of its process at this moment would leave.
+    """Copy an open store's directory, as a kill of its process at this moment would leave it.
 
     RocksDB merges files by itself, in threads of its own: a copy counts if it did not meanwhile.
     """

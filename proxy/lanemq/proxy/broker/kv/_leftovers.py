@@ -1,4 +1,4 @@
-"""States of partitions that are open at other brokers: they go once nobody needs them."""
+"""Removal of the states of partitions that have moved to other brokers."""
 
 import logging
 from typing import Final, final

@@ -1,4 +1,4 @@
-"""Half messages that came a moment ago.
+"""The youngest half messages, kept in memory until their transactions end.
 
 Most transactions end at once. What their ends need of the half message is still here then, and
 the log need not be read for it.

@@ -53,7 +53,7 @@ class HalfTable:
         self._first = first
         self.loaded = trio.Event()
         self.under_way: set[int] = set()
-        """Half messages whose transactions end now: what that takes is not in the log yet."""
+        """Half messages whose transactions end now; their op messages are not in the log yet."""
 
     @classmethod
     def of(cls, broker: BrokerContext) -> Self:

@@ -144,7 +144,7 @@ class LogicalLocks:
         return self._logical.times.opened_after.get(segment.key) or mapping.before(segment)
 
     def _is_long_closed(self, segment: Segment) -> bool:
-        """Return whether an own segment was sealed so long ago that no lock of before counts."""
+        """Return whether an own segment was sealed so long ago that its locks have ended."""
         if not segment.is_sealed:
             return False
         closed_ms = self._logical.times.closed_ms.get(segment.key)
