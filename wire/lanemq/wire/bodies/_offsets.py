@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from .._numbers import Int
 from ._body import Body
-from .queues import MessageQueue
-from .topics import DataVersion
+from ._queues import MessageQueue
+from ._topics import DataVersion
 
 
 @dataclass(frozen=True, slots=True)
