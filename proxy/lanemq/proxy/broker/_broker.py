@@ -37,7 +37,7 @@ from ..logical.broker import (
 from ..logical.broker import (
     _superseded as _logical_superseded,
 )
-from ..logical.broker._lives import TopicLives
+from ..logical.broker._deleted_topics import DeletedTopics
 from ..logical.broker._reconcile import Reconciler
 from ..logical.broker._retention import LogicalRetention
 from ..logical.broker._superseded import SupersededMessages
@@ -179,15 +179,15 @@ class Broker:
         superseded = SupersededMessages.of(self.context)
         _logical_superseded.register(self.handlers, superseded)
         indices = _logical_indices.register(self.handlers, self.context)
-        lives = TopicLives.of(self.context, indices)
-        self._reconciler = Reconciler.of(self.context, superseded, lives)
+        deleted_topics = DeletedTopics.of(self.context, indices)
+        self._reconciler = Reconciler.of(self.context, superseded, deleted_topics)
         self._start = StartCheck(self.context.logical, self._reconciler.view)
         self._retention = LogicalRetention.of(self.context)
         self.server = Server(
             self.handlers,
             name=f"broker {config.broker_name}",
             after_batch=[self.context.write],
-            after_replies=[self.context.settle],
+            after_replies=[self.context.dispatch],
             limits=config.limits(),
             budget=self.context.budget,
             guard=self.context.guard,

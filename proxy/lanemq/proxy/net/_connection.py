@@ -195,7 +195,7 @@ class ServerConnection:
             self.outbox.queue(replies, has_stored=self._has_stored)
         if server.dirty:
             server.flush()
-        server.settle()
+        server.finish_batch()
         if perf_counter() - started_s > HELD_S:
             server.watch.mark_s = started_s
             handled = [*answered, *(request for _, request in waiting), self._last]

@@ -19,11 +19,11 @@ class Answering(Protocol):
     """The answers of a connection that wait to be sent."""
 
     def flush(self) -> None:
-        """Send them."""
+        """Send the answers that wait."""
 
 
 class Exchange:
-    """Requests come in, answers go out: what a connection needs of its server.
+    """The part of a server that its connections share.
 
     ``after_batch`` hooks run after the requests of one read are handled and before any of
     their replies leave; a hook that raises turns all of them into that refusal. The broker
@@ -72,7 +72,7 @@ class Exchange:
         """The number of its reads in a row before that (up to a bound)."""
         self._flushes_soon = False
 
-    def settle(self) -> None:
+    def finish_batch(self) -> None:
         """Run the ``after_replies`` hooks, and send their answers."""
         self.in_batch = True
         try:

@@ -13,7 +13,7 @@ from .._errors import StoreError
 from .._layouts import UNIT_BYTES
 from ..derive._sequence import DamagedOffset, IsKnown, Sequences
 from ..derive._units import Derivation, DerivedUnit
-from ..queues.rocks._rows import QueueKeys
+from ..queues.rocks._row_format import QueueKeys
 from ..tools._findings import Progress
 from ..tools._units import Units, unit_at
 from ..tools.reading._directory import StoreDirectory

@@ -24,7 +24,7 @@ from ._conversion import Conversion, new_kept_directory, nobody, unless_empty
 from ._files_build import FilesBuild
 from ._marker import CrashMarker
 from ._shadow import ShadowFiles
-from ._sides import KnownWatermarks, locked
+from ._store_access import KnownWatermarks, locked
 from ._survey import survey
 from ._swap_files import begin_temporary, queue_shadow, swap_files
 

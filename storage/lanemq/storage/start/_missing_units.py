@@ -51,7 +51,7 @@ class MissingUnits:
         self._queues = queues
         self._segments = segments
         self._derivation = derivation
-        self._places = derivation.places
+        self._positions = derivation.positions
         self._files = files
         self._config = config
         self._ends = ""
@@ -153,9 +153,9 @@ class MissingUnits:
         LOGGER.warning("queue files may be missing: %s; going over the whole log", self.why)
         begin, lacking = self._segments.begin, dict[Key, int]()
         for record in walk_over_damage(self._segments, begin, end):
-            for place in self._places.of(record):
-                if self._lacks(*place):
-                    key = place.topic, place.queue_id
+            for position in self._positions.of(record):
+                if self._lacks(*position):
+                    key = position.topic, position.queue_id
                     lacking[key] = lacking.get(key, 0) + 1
         for topic, queue_id in lacking:
             queue = self._queues.find(topic, queue_id)

@@ -3,7 +3,7 @@
 Tools that only look change nothing, not even on a writable disk.
 """
 
-from ..queues._places import light_places
+from ..queues._queue_positions import light_positions
 from ._diff import StoreDiff, diff_store
 from ._dump import Dump, Lost, Selection, open_dump
 from ._errors import NotAStore
@@ -73,7 +73,7 @@ __all__ = [
     "import_in_place",
     "inspect_store",
     "kv_entries",
-    "light_places",
+    "light_positions",
     "look_into",
     "open_dump",
     "read_kv",

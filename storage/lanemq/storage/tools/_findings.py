@@ -10,7 +10,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class Severity(enum.Enum):
-    """The severity of a finding: whether something has to be done."""
+    """The severity of a finding."""
 
     PROBLEM = "problem"
     """The store has a fault that no start of a broker mends by itself."""

@@ -1,4 +1,4 @@
-"""Records of a part of the log as plain tuples, many at a time: what a check of all of them needs.
+"""Records of a part of the log as plain tuples, many at a time, for checks of all of them.
 
 A record is taken here only where all of it is as nearly all records are; everything else is left
 to ``LogScan``, which knows what is wrong with it, and goes on behind it.

@@ -258,7 +258,7 @@ class GoingPast:
             return
         async with self._operator.tools() as admin:
             queues = await admin.routed_logical_queues(TOPIC)
-        assert queues is not None, "the queues were settled"
+        assert queues is not None, "the queues are whole"
         brokers = {broker.name: broker for broker in self._brokers}
         places: dict[tuple[int, str], list[int]] = {}
         for chain in queues.values():

@@ -54,7 +54,7 @@ from ._queues import (
     logical_queues_by_topic,
     with_logical_queues,
 )
-from ._reached import ReadersPlaces
+from ._reader_positions import ReaderPositions
 from ._report import (
     JAVA_ALL,
     JAVA_NONE,
@@ -106,7 +106,7 @@ __all__ = [
     "LogicalQueuesByTopic",
     "MigrateLogicalQueue",
     "ProgressTopic",
-    "ReadersPlaces",
+    "ReaderPositions",
     "Redirect",
     "ReuseLogicalQueue",
     "SealLogicalQueue",

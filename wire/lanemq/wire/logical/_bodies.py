@@ -109,7 +109,7 @@ class AppendSuperseded(Body):
 
 @dataclass(frozen=True, slots=True)
 class AppendSupersededResult(Body):
-    """The answer to it: how many messages are at the ends of their logical queues now."""
+    """The answer to it: the number of messages appended to the ends of their logical queues."""
 
     messages: int = 0
 
@@ -119,7 +119,7 @@ class Redirect:
     """The body of an answer that sends a client elsewhere; see ``REDIRECT_FIELD``."""
 
     current: Segment
-    """The segment that was asked, as it is by now."""
+    """The present state of the segment that was asked."""
     following: Segment
     """The segment to ask instead."""
 

@@ -200,7 +200,7 @@ class Chain:
 
     @property
     def write_only(self) -> Segment | None:
-        """The last segment in state WriteOnly: where a migration goes to."""
+        """The last segment in state WriteOnly, a migration's destination."""
         return self._last(SegmentState.WRITE_ONLY)
 
     def all_of(self, state: SegmentState) -> tuple[Segment, ...]:

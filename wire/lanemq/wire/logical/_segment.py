@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple, Self, final
 
 from .._errors import RemoteProtocolError
 from ..bodies._body import Body
-from ..bodies.queues import MessageQueue
+from ..bodies._queues import MessageQueue
 
 NOT_SET = -1
 

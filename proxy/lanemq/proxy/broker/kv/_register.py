@@ -99,7 +99,7 @@ class KvRequests:
         return frame.reply(body=encode_answer(read_entry(self._state(header), key)))
 
     def multi_get(self, header: KvMultiGet, frame: Frame, session: Session) -> Frame:
-        """Answer the entries of the first so many keys, until 4 MiB of values are together."""
+        """Answer the entries of the first keys, as many as have 4 MiB of values together."""
         _check_consistency(header.consistency)
         try:
             keys = _KEYS.decode(frame.body)

@@ -1,4 +1,4 @@
-"""Parts of a partition's log: where they are, and who may have the state with which one begins."""
+"""The brokers of the parts of a partition's log, and those that may have the state before one."""
 
 from operator import attrgetter, itemgetter
 

@@ -24,7 +24,7 @@ def logical_info(broker: BrokerContext) -> dict[str, str]:
     states = Counter(segment.state for segment in own)
     phases = Counter(migration.phase for migration in logical.journal.all())
     started_ms = [migration.started_ms for migration in logical.journal.all()]
-    waiting_ms = [logical.ages.write_only_ms.get(s.key, now_ms) for s in own if _has_no_place(s)]
+    waiting_ms = [logical.times.write_only_ms.get(s.key, now_ms) for s in own if _has_no_place(s)]
     info = {f"logicalQueueSegments_{state.value}": str(states[state]) for state in SegmentState}
     info |= {f"logicalQueueMigrations_{phase.value}": str(phases[phase]) for phase in Phase}
     info |= {

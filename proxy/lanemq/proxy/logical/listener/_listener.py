@@ -144,7 +144,7 @@ class _Face:
             handlers,
             name=f"logical listener{number} of {config.broker_name}",
             after_batch=[context.write],
-            after_replies=[context.settle],
+            after_replies=[context.dispatch],
             limits=config.limits(),
             budget=context.budget,
             guard=context.guard,

@@ -8,7 +8,7 @@ where the queue went on past a source, may have it from that source: the group's
 from typing import Final, final
 
 from lanemq.wire.frame import Frame
-from lanemq.wire.logical import Chain, ReadersPlaces
+from lanemq.wire.logical import Chain, ReaderPositions
 from lanemq.wire.message import is_stage_group
 
 from ...broker.handlers._pull_request import knows_logical_queues
@@ -24,11 +24,11 @@ Reader = tuple[str, str, int]
 """Group, topic, index."""
 
 
-def places_of(session: Session) -> ReadersPlaces[Reader]:
+def places_of(session: Session) -> ReaderPositions[Reader]:
     """Return the places of the readers behind a connection."""
-    places: ReadersPlaces[Reader] | None = session.attributes.get(_ATTRIBUTE)
+    places: ReaderPositions[Reader] | None = session.attributes.get(_ATTRIBUTE)
     if places is None:
-        places = session.attributes[_ATTRIBUTE] = ReadersPlaces(PLACES_MAX)
+        places = session.attributes[_ATTRIBUTE] = ReaderPositions(PLACES_MAX)
     return places
 
 

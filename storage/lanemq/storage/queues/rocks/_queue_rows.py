@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, final
 from ...rocks._database import FLUSH_KEY, QueueDatabase
 from ._batch import Batch
 from ._family import Family
-from ._rows import (
+from ._row_format import (
     BOUND_VALUE_BYTES,
     BOUND_VALUE_FIELDS,
     MAX,

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from lanemq.wire import LMQ_PREFIX
 
-from ..._kept import CONVERT_TEMPORARY
-from ..._lights import OFF
+from ..._backups import CONVERT_TEMPORARY
+from ..._light_queues import OFF
 from ...index._index_file import index_file_bytes
 from .._findings import REPAIR, Finding, Part, Severity
 from ..reading._directory import TEMPORARY, StoreDirectory

@@ -1,4 +1,4 @@
-"""The judgement on what RocksDB says of itself."""
+"""The judgement on RocksDB's own watermark."""
 
 from collections.abc import Iterator
 

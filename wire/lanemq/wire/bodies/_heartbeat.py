@@ -1,4 +1,4 @@
-"""Heartbeats: what a client tells every broker it uses."""
+"""The body of a heartbeat: a client's producer and consumer groups, for every broker it uses."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,6 +1,5 @@
-"""The lock and the watermarks, which a conversion shares with the next user of the store."""
+"""A conversion's access to a store: the lock, the watermarks, the stage and the topics."""
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,7 +9,7 @@ import msgspec
 
 from .._config import Stage
 from .._errors import StoreError
-from .._real_files import RealFiles
+from .._real_files import RealFiles, sync_path
 from ..queues.rocks._queue_rows import QueueRows
 from ..start._watermarks import RocksCover, WatermarkFile, Watermarks
 from ..tools._errors import no_directory
@@ -30,15 +29,6 @@ def locked(root: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def sync(path: Path) -> None:
-    """Make a file, or the names in a directory, survive a loss of power."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @final
@@ -75,8 +65,8 @@ class KnownWatermarks:
 
     def _write(self, watermarks: Watermarks) -> None:
         self._file.write(watermarks)
-        sync(self._file.path)
-        sync(self._file.path.parent)
+        sync_path(self._file.path)
+        sync_path(self._file.path.parent)
         self.found = watermarks
 
 

@@ -1,4 +1,4 @@
-"""The states of the partitions that a store has: opened, made, taken over, given away."""
+"""The states of a store's partitions, which are opened, made, taken over and given away."""
 
 import errno
 import logging
@@ -31,7 +31,7 @@ async def _here(do: Callable[[*_Ts], _T], *given: *_Ts) -> _T:
 
 
 @final
-class KeptStates:
+class PartitionStates:
     """The states by the names of their partitions, and the queue that each follows."""
 
     def __init__(

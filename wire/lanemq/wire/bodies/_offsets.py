@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from .._numbers import Int
 from ._body import Body
-from .queues import MessageQueue
-from .topics import DataVersion
+from ._queues import MessageQueue
+from ._topics import DataVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class DelayOffsetTable(Body):
 
 @dataclass(frozen=True, slots=True)
 class MessageQueueOffsets(Body):
-    """Offsets by queue: what a client keeps in its own file. Source: OffsetSerializeWrapper."""
+    """Offsets by queue, as in a client's own file. Source: OffsetSerializeWrapper."""
 
     offset_table: Mapping[MessageQueue, int] = field(default_factory=dict)
 

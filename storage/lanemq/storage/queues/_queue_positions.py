@@ -1,4 +1,4 @@
-"""The places of a record: one in its own queue, and one in each light queue.
+"""The positions of a record: one in its own queue, and one in each light queue.
 
 A light queue (LMQ) is queue 0 of a topic whose name begins with ``%LMQ%``. A message names those
 it belongs to in a property; the store adds its offsets there in another one, so that a redo finds
@@ -22,8 +22,8 @@ SYSTEM_PREFIX: Final = "rmq_sys_"
 NEVER_SINGLE: Final = SysFlag.TRANSACTION_MASK | INNER_BATCH
 
 
-class Place(NamedTuple):
-    """A slot of a queue; ``queue_offset`` counts messages."""
+class QueuePosition(NamedTuple):
+    """The position of a message in one queue; ``queue_offset`` counts messages."""
 
     topic: str
     queue_id: int
@@ -39,7 +39,7 @@ def light_queues(topic: str, properties: bytes) -> list[str]:
 
 
 def with_light_offsets(properties: bytes, offsets: Mapping[str, int]) -> bytes:
-    """Return the properties with the message's place in each of its light queues."""
+    """Return the properties with the message's offset in each of its light queues."""
     members = decode_properties(properties)
     names = members[Property.INNER_MULTI_DISPATCH].split(",")
     members[Property.INNER_MULTI_QUEUE_OFFSET] = ",".join(
@@ -52,8 +52,8 @@ def _is_light(name: bytes) -> bool:
     return name.startswith(LMQ_PREFIX_DATA) and b"/" not in name
 
 
-def light_places(topic: str, properties: bytes) -> Iterator[Place]:
-    """Iterate over the places in light queues of a message of ``topic``, as its properties say."""
+def light_positions(topic: str, properties: bytes) -> Iterator[QueuePosition]:
+    """Iterate over a message's positions in light queues, as its properties say."""
     names = get_property(properties, NAMES)
     offsets = get_property(properties, OFFSETS)
     if names is None or offsets is None or not light_queues(topic, properties):
@@ -61,19 +61,19 @@ def light_places(topic: str, properties: bytes) -> Iterator[Place]:
     pairs = zip(names.split(SEPARATOR), offsets.split(SEPARATOR), strict=False)
     for name, offset in pairs:
         if _is_light(name) and offset.isdigit():
-            yield Place(name.decode("utf-8", "replace"), LMQ_QUEUE_ID, int(offset))
+            yield QueuePosition(name.decode("utf-8", "replace"), LMQ_QUEUE_ID, int(offset))
 
 
 @final
-class Places:
-    """The lookup of places for records that are dispatched again from the log."""
+class QueuePositions:
+    """The lookup of queue positions for records that are dispatched again from the log."""
 
     def __init__(self, *, multi_dispatch: bool, deleted: Mapping[str, int]) -> None:
         self._multi_dispatch = multi_dispatch
         self._deleted = deleted
 
     def is_single(self, record: Record) -> bool:
-        """Return whether a record's only place is known to be the one in its own queue.
+        """Return whether a record's only position is known to be the one in its own queue.
 
         It is so for nearly all records, which saves ``of`` for them.
         """
@@ -83,16 +83,16 @@ class Places:
             or (self._multi_dispatch and NAMES in record.properties)
         )
 
-    def of(self, record: Record) -> Sequence[Place]:
-        """Return the places of a record; none for one in no queue, for several messages in one,
+    def of(self, record: Record) -> Sequence[QueuePosition]:
+        """Return the positions of a record; none for one in no queue, for several messages in one,
         whose queues are of another kind, and for one put before its topic was deleted."""
         if not record.is_queued or record.is_inner_batch:
             return ()
-        places = [Place(record.topic, record.queue_id, record.queue_offset)]
+        positions = [QueuePosition(record.topic, record.queue_id, record.queue_offset)]
         if self._multi_dispatch and NAMES in record.properties:
-            places += light_places(record.topic, record.properties)
+            positions += light_positions(record.topic, record.properties)
         if self._deleted:
-            places = [
-                place for place in places if record.position >= self._deleted.get(place.topic, 0)
+            positions = [
+                one for one in positions if record.position >= self._deleted.get(one.topic, 0)
             ]
-        return places
+        return positions

@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import ClassVar, final
 
 from ._body import Body
-from .heartbeat import SubscriptionData
-from .queues import MessageQueue
+from ._heartbeat import SubscriptionData
+from ._queues import MessageQueue
 
 
 @dataclass(frozen=True, slots=True)

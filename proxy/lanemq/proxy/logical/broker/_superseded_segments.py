@@ -1,4 +1,4 @@
-"""Two open ends of one logical queue: an own segment gives way to its rightful rival.
+"""Superseded segments: of two open ends of a logical queue the rightful one stays.
 
 A segment is superseded by an operator's word while its broker is away. That broker comes back
 with a segment that is as open as it was, and learns from the other one what became of it.
@@ -22,8 +22,8 @@ LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
 
 
 @final
-class Rivals:
-    """The rivals of one broker's own open segments."""
+class SupersededSegments:
+    """Closes own open segments whose logical queues went on at other brokers meanwhile."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Rivals:
 
     @classmethod
     def of(cls, broker: BrokerContext, superseded: SupersededMessages) -> Self:
-        """Return the rivals of the segments of ``broker``."""
+        """Return those of ``broker``."""
         return cls(
             logical=broker.logical,
             logical_progress=broker.logical_progress,
@@ -51,16 +51,16 @@ class Rivals:
             view=LogicalView.of_broker(broker),
         )
 
-    async def settled(self, own: Segment, rival: Segment) -> bool:
-        """Return whether ``rival`` said what became of ``own``, and that was done."""
+    async def close_if_superseded(self, own: Segment, rival: Segment) -> bool:
+        """Close ``own`` if ``rival`` superseded it; False where that cannot be found out."""
         try:
-            await self._settle(own, rival)
+            await self._close_superseded(own, rival)
         except Refused as error:
             LOGGER.info("%s does not say whether it took over: %s", rival, error.remark)
             return False
         return True
 
-    async def _settle(self, own: Segment, rival: Segment) -> None:
+    async def _close_superseded(self, own: Segment, rival: Segment) -> None:
         """Close an own open segment, if another one of the same queue is the rightful one."""
         account = await self._view.chain_at(rival)
         logical, topic = self._logical, own.topic

@@ -1,4 +1,4 @@
-"""The places that readers of logical queues have come to, and the cuts that some are past.
+"""The positions of readers in logical queues, and the cuts that some of them are past.
 
 A source that was gone past while it was alive gives out messages that have no place in the logical
 queue: behind the first offset of the segment at which the queue went on, other messages are. A
@@ -15,7 +15,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class _Reached(NamedTuple):
-    """The place of one reader in one queue."""
+    """The position of one reader in one queue."""
 
     segment: Segment
     """The segment it read last."""
@@ -23,7 +23,7 @@ class _Reached(NamedTuple):
     """The logical offset behind what was read."""
 
     def cut(self, chain: Chain) -> int | None:
-        """Return the logical offset before this place at which the queue went on elsewhere; None
+        """Return the logical offset before this position at which the queue went on elsewhere; None
         where it did not."""
         read = self.segment
         begins = [
@@ -36,33 +36,33 @@ class _Reached(NamedTuple):
 
 
 @final
-class ReadersPlaces(Generic[K]):
-    """The places of readers; ``K`` names one reader in one queue. At most ``limit`` are kept.
+class ReaderPositions(Generic[K]):
+    """The positions of readers; ``K`` names one reader in one queue. At most ``limit`` are kept.
 
     Where more are noted, all are forgotten: a reader past a cut then goes on as it asks.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._places: dict[K, _Reached] = {}
+        self._positions: dict[K, _Reached] = {}
 
     def note(self, reader: K, segment: Segment, next_offset: int) -> None:
         """Note that ``reader`` was given ``segment`` up to the logical ``next_offset``."""
-        places = self._places
-        if len(places) >= self._limit and reader not in places:
-            places.clear()
-        places[reader] = _Reached(segment, next_offset)
+        positions = self._positions
+        if len(positions) >= self._limit and reader not in positions:
+            positions.clear()
+        positions[reader] = _Reached(segment, next_offset)
 
     def knows(self, reader: K) -> bool:
-        """Return whether the place of ``reader`` is known."""
-        return reader in self._places
+        """Return whether the position of ``reader`` is known."""
+        return reader in self._positions
 
     def go_on_at(self, reader: K, offset: int, segment: Segment, chain: Chain) -> int | None:
         """Return the cut at which ``reader`` has to go on, that asks for a logical ``offset``.
 
         ``segment`` is where that lies now. None for a reader that is past no cut.
         """
-        reached = self._places.get(reader)
+        reached = self._positions.get(reader)
         if (
             reached is None
             or reached.segment is segment  # nearly always
@@ -74,7 +74,7 @@ class ReadersPlaces(Generic[K]):
 
     def committed(self, reader: K, offset: int, chain: Chain) -> int:
         """Return the logical offset that counts where ``reader`` commits ``offset``."""
-        reached = self._places.get(reader)
+        reached = self._positions.get(reader)
         if reached is None or offset > reached.offset:
             return offset
         cut = reached.cut(chain)

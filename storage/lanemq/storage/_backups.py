@@ -18,7 +18,7 @@ CONVERT_TEMPORARY: Final = "convert.tmp"
 NAME: Final = re.compile(rf"{KEPT}\d{{8}}T\d{{6}}(-\d+)?|{re.escape(CONVERT_TEMPORARY)}")
 
 
-def remove_kept(files: Files, root: Path) -> None:
+def remove_backups(files: Files, root: Path) -> None:
     """Remove the backups of conversions. An error is only logged: it costs nothing but space."""
     for entry in files.entries(root):
         if entry.is_directory and NAME.fullmatch(entry.name):

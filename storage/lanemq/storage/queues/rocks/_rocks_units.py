@@ -6,7 +6,7 @@ from ._queue_rows import QueueRows
 
 
 @final
-class RowsOfQueue:
+class RocksUnits:
     """A queue whose bounds are looked up once; ``read`` reads the rows of the moment."""
 
     def __init__(self, rows: QueueRows, topic: str, queue_id: int, *, log_begin: int) -> None:

@@ -1,4 +1,4 @@
-"""The end of topics that were deleted while this broker was away, or could not be reached.
+"""Removal of topics that were deleted while this broker was away, or could not be reached.
 
 Brokers that a deletion reaches count it. One that comes back with a part of the topic asks those
 that had a part of it too: if a topic of that name is there that was made after more deletions, or
@@ -27,8 +27,8 @@ ASK_S: Final = 2.0
 
 
 @final
-class TopicLives:
-    """Finds out which topics of this broker are deleted ones."""
+class DeletedTopics:
+    """Finds the topics of this broker that were deleted elsewhere, and removes them here."""
 
     def __init__(
         self,

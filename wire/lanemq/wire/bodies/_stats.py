@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ._body import Body
-from .heartbeat import SubscriptionData
-from .queues import MessageQueue
+from ._heartbeat import SubscriptionData
+from ._queues import MessageQueue
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from .._numbers import Int
 from ._body import Body
-from .topics import DataVersion
+from ._topics import DataVersion
 
 
 @dataclass(frozen=True, slots=True)

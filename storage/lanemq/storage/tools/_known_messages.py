@@ -1,4 +1,4 @@
-"""The places that messages have in the indexes of a store, as evidence of what their heads say."""
+"""Messages that the indexes of a store name, as evidence of what the messages' heads say."""
 
 from contextlib import suppress
 from typing import final
@@ -10,7 +10,7 @@ from .rebuild._losses import OpenUnits
 
 
 @final
-class KnownPlaces:
+class KnownMessages:
     """Tells ``Sequences`` of a message's presence in an index, in the slot that its head names."""
 
     def __init__(self, open_files: OpenUnits, rows: QueueRows | None) -> None:

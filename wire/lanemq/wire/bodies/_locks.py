@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ._body import Body
-from .queues import MessageQueue
+from ._queues import MessageQueue
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from .._errors import RemoteProtocolError
 from .._sys_flags import SysFlag
 from ..message._compression import MAX_BODY_BYTES, decompress_body
 from ._body import Body
-from .topics import DataVersion, TopicConfig, TopicConfigWrapper
+from ._topics import DataVersion, TopicConfig, TopicConfigWrapper
 
 LENGTH: Final = struct.Struct(">i")
 MAPPINGS: Final = "topicQueueMappingInfoMap"

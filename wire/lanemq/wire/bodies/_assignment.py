@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ._body import Body
-from .queues import MessageQueue
+from ._queues import MessageQueue
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The times since which a broker's own segments are what they are, and which followed which.
+"""The times at which a broker's own segments changed their states, and their predecessors.
 
 They are kept in memory only: what a start has forgotten is taken for as old as the start.
 """
@@ -16,8 +16,8 @@ OPENED_MANY: Final = 10_000
 
 
 @final
-class SegmentAges:
-    """The ages of one broker's own segments."""
+class SegmentTimes:
+    """The times of one broker's own segments."""
 
     def __init__(self) -> None:
         self.expired_ms: dict[SegmentKey, int] = {}

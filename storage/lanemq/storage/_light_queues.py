@@ -1,6 +1,6 @@
-"""Light queues where the settings for them are off.
+"""Light queues whose messages a start leaves out, as the settings for them are off.
 
-The places of a message in light queues are in its properties. With the settings off, anybody may
+The offsets of a message in light queues are in its properties. With the settings off, anybody may
 have sent those: so nothing is dispatched by them, as at Apache, and what that leaves out is said.
 """
 
@@ -12,7 +12,7 @@ from typing import Final, Protocol, final
 from lanemq.wire import LMQ_PREFIX
 
 from .log._records import Record
-from .queues._places import LMQ_QUEUE_ID, NAMES, light_places
+from .queues._queue_positions import LMQ_QUEUE_ID, NAMES, light_positions
 
 LOGGER: Final = logging.getLogger(__name__)
 OFF: Final = "enableLmq and enableMultiDispatch are not both true"
@@ -30,7 +30,7 @@ class _Queues(Protocol):
 
 
 @final
-class LightsLeftOut:
+class SkippedLightQueues:
     """The light queues that a start leaves as they are; nothing where ``is_on``."""
 
     def __init__(self, *, is_on: bool) -> None:
@@ -42,8 +42,8 @@ class LightsLeftOut:
         """Note a record that the start dispatches again, or checks."""
         if self._is_on or NAMES not in record.properties or not record.is_queued:
             return
-        for place in light_places(record.topic, record.properties):
-            self._newest[place.topic] = place.queue_offset, record.position
+        for position in light_positions(record.topic, record.properties):
+            self._newest[position.topic] = position.queue_offset, record.position
 
     def tell(self, queues: _Queues, root: Path) -> None:
         """Warn about light queues that lack messages, or that get no new ones."""

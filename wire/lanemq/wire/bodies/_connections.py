@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ._body import Body
-from .heartbeat import SubscriptionData
+from ._heartbeat import SubscriptionData
 
 
 @dataclass(frozen=True, slots=True)

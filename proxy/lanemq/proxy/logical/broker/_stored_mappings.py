@@ -1,4 +1,4 @@
-"""The logical queues of one broker as its table of topics keeps them.
+"""The logical queues of one broker, stored as members of its table of topics.
 
 Source: RocketMQ 5.0.0-PREVIEW, TopicConfigManager; which writes its mapping and never reads it.
 """
@@ -18,7 +18,7 @@ BROKERS_MEMBER: Final = "lanemqLogicalBrokers"
 
 
 @final
-class KeptMappings:
+class StoredMappings:
     """The members of the table of topics that are about logical queues."""
 
     def __init__(self, topics: TopicTable) -> None:
