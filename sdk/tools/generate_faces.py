@@ -4,7 +4,9 @@
     python sdk/tools/generate_faces.py --check    # say which are not as they would be written
 
 Each public method of a client of the core gets one with the same name, parameters and
-documentation, which forwards to it. What does not follow from the core (the way into it, the
+documentation, which forwards to it. Attributes never wait for the core's thread: those that
+``__init__`` sets under a public name are copied, and properties are read from the core, which
+publishes whole what they need. What does not follow from the core (the way into it, the
 ``open_…`` functions) is written by hand beside them. Run it when a client of the core changes; a
 test says when that was forgotten.
 """
@@ -281,7 +283,7 @@ def write_method(output: Output, node: ast.FunctionDef | ast.AsyncFunctionDef) -
         name_of_next = name
         return NEXT.format(keyword=keyword, name=name_of_next, returns=returns, wait=wait)
     elif is_property(node):
-        body = f"return self._bridge.run(lambda: {target})"
+        body = f"return {target}"  # what the core publishes whole, for any thread to read
         declared = "self"
     elif opened is not None:
         output.used.add("AbstractContextManager" if output.blocking else "")

@@ -53,9 +53,10 @@ class LitePullConsumer:
 
     @property
     def _open(self) -> ConsumerCore:
-        if self._core is None:
+        core = self._core
+        if core is None:
             raise ClientClosed("lite pull consumer")
-        return self._core
+        return core
 
     def __repr__(self) -> str:
         core = self._core

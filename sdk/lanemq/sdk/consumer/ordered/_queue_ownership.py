@@ -97,7 +97,7 @@ class QueueOwnership(Generic[S]):
     def _lost(self, queue: MessageQueue) -> None:
         assert self._pool is not None, "serve comes first"
         membership = self._core.membership
-        held = membership.held.pop(queue, None)
+        held = membership.remove(queue)
         if held is not None:
             self._core.changes.revoked(queue)
         else:
