@@ -1,8 +1,8 @@
 """Import contracts of this repository that import-linter has no type for; see pyproject.toml."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, cast, final
 
 from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, fields, output
@@ -103,6 +103,21 @@ def imports_within(graph: ImportGraph, circle: Circle) -> list[str]:
     ]
 
 
+def is_within(module: str, package: str) -> bool:
+    """Return whether ``module`` is ``package`` or a module of it."""
+    return module == package or module.startswith(package + ".")
+
+
+def part_of(module: str) -> str:
+    """The part that a module belongs to: the second of its names, as in ``lanemq.sdk``."""
+    return ".".join(module.split(".")[:2])
+
+
+def is_private(module: str) -> bool:
+    """Return whether a name of ``module`` begins with an underscore."""
+    return any(name.startswith("_") and not name.startswith("__") for name in module.split("."))
+
+
 @final
 class NoNewCircles(Contract):
     """Modules do not import each other in a circle, but for those listed in the file ``known``.
@@ -137,7 +152,7 @@ class NoNewCircles(Contract):
 
 @final
 class NotImported(Contract):
-    """Nothing of the root packages imports ``package``, which need not be installed."""
+    """Nothing outside of ``package`` imports it; it need not be installed."""
 
     package = fields.StringField()
 
@@ -146,8 +161,9 @@ class NotImported(Contract):
         importers = sorted(
             f"{importer} -> {module}"
             for module in graph.modules
-            if module == name or module.startswith(name + ".")
+            if is_within(module, name)
             for importer in graph.find_modules_that_directly_import(module)
+            if not is_within(importer, name)
         )
         return ContractCheck(kept=not importers, metadata={"importers": importers})
 
@@ -155,3 +171,28 @@ class NotImported(Contract):
         output.print_error(f"{self.package} is not part of the wheel, and is imported:")
         for line in check.metadata["importers"]:
             output.print(f"    {line}")
+
+
+@final
+class NoForeignPrivates(Contract):
+    """No part imports a private module of another; those in ``allowed``, for tests, may."""
+
+    allowed = fields.SetField(subfield=fields.StringField(), required=False, default=[])
+
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
+        allowed = set(cast("Iterable[str]", self.allowed))
+        imports = sorted(
+            f"{importer} -> {module}"
+            for module in graph.modules
+            if is_private(module)
+            for importer in graph.find_modules_that_directly_import(module)
+            if module.split(".")[0] == importer.split(".")[0]  # and not of another project
+            and part_of(importer) not in {part_of(module), *allowed}
+        )
+        return ContractCheck(kept=not imports, metadata={"imports": imports})
+
+    def render_broken_contract(self, check: ContractCheck) -> None:
+        output.print_error("private modules of another part are imported:")
+        for line in check.metadata["imports"]:
+            output.print(f"    {line}")
+        output.print("Export what is needed from a public module of that part.")
