@@ -31,7 +31,7 @@ from .net._link import Dial
 from .net._remoting import dial_tcp
 from .observe._consume_hooks import hooked
 from .observe._log import get_logger
-from .observe._tracer import Tracer, open_tracer
+from .producer._tracer import Tracer, open_tracer
 
 LOGGER = get_logger("lanemq.sdk.consumer")
 

@@ -17,11 +17,11 @@ from .._errors import LanemqError
 from .._options import ConsumerOptions, MessageModel
 from ..net._client import Client
 from ..observe._log import get_logger
-from ._group_calls import GroupCalls
-from ._offsets import Offsets
 from ._ownership import FreeQueues, Ownership
 from ._queue_changes import QueueChanges
-from ._start_offset import start_offset
+from .group._group_calls import GroupCalls
+from .group._offsets import Offsets
+from .group._start_offset import start_offset
 from .pulls._held_queue import HeldQueue
 from .pulls._pull_loop import PullLoop
 

@@ -22,16 +22,16 @@ from ..net._client import Client
 from ..observe._log import get_logger
 from ._consumer_core import ConsumerCore
 from ._consumer_requests import Listener
-from ._group_calls import GroupCalls
-from ._offset_store import StoreCommits
-from ._offsets import LocalOffsets, Offsets
 from ._ownership import FreeQueues
-from ._send_back import SendBack
-from .ordered._queue_ownership import QueueOwnership
+from ._queue_ownership import QueueOwnership
+from .group._group_calls import GroupCalls
+from .group._offset_store import StoreCommits
+from .group._offsets import LocalOffsets, Offsets
+from .group._send_back import SendBack
 from .ordered._queue_progress import QueueProgress
 from .ordered._stage_counter import StageCounter
-from .ordered._stage_offsets import BrokerStageOffsets, LocalCommits, LocalStageOffsets
-from .ordered._staged_offsets import StagedOffsets
+from .ordered._stage_progress import StagedOffsets
+from .ordered._stage_stores import BrokerStageOffsets, LocalCommits, LocalStageOffsets
 from .pool._concurrent_completion import ConcurrentCompletion
 from .pool._concurrent_scheduler import ConcurrentScheduler
 from .pool._departures import Departures

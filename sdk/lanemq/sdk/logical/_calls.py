@@ -18,7 +18,7 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.logical import REDIRECT_FIELD, Chain, ReadersPlaces, Redirect, Segment, translate
 
 from .._errors import BadAnswer, BrokerUnreachable, LanemqError, RefusedByBroker
-from ..consumer._queue_calls import (
+from ..consumer.requests._queue_calls import (
     FOUND,
     NO_MATCH,
     NOT_FOUND,
