@@ -458,9 +458,7 @@ def imports(output: Output) -> list[str]:
             wanted.discard(name)
     lines += sorted(output.plain_imports)
     if output.helpers:
-        lines.append(
-            f"from {output.up}consumer._give_back import {', '.join(sorted(output.helpers))}"
-        )
+        lines.append(f"from {output.up}faces._give_back import {', '.join(sorted(output.helpers))}")
     if "AbstractContextManager" in wanted:
         lines.append("from contextlib import AbstractContextManager")
         wanted -= {"AbstractContextManager", "AbstractAsyncContextManager"}

@@ -9,7 +9,7 @@ from lanemq.wire.bodies import MessageQueue
 from .. import _lite_pull as _core
 from .._messages import ReceivedMessage
 from ..consumer._expressions import Expression
-from ..consumer._give_back import give_back, give_back_lent
+from ..faces._give_back import give_back, give_back_lent
 from ._bridge import Bridge
 
 

@@ -12,35 +12,35 @@ from lanemq.wire import RETRY_PREFIX
 from lanemq.wire.bodies import ConsumeType, MessageQueue
 from lanemq.wire.message import StageRecord, Stages, stage_group
 
-from .._listener import ConcurrentListener
-from .._messages import ReceivedMessage
-from .._namespace import out_of_namespace, queue_out
-from .._options import MessageModel, PushOptions
-from .._ordered_listeners import OrderlyListener, StagedConcurrentListener
-from .._validate import check_group
-from ..net._client import Client
-from ..observe._log import get_logger
-from ._consumer_core import ConsumerCore
-from ._consumer_requests import Listener
-from ._ownership import FreeQueues
+from ..._listener import ConcurrentListener
+from ..._messages import ReceivedMessage
+from ..._namespace import out_of_namespace, queue_out
+from ..._options import MessageModel, PushOptions
+from ..._ordered_listeners import OrderlyListener, StagedConcurrentListener
+from ..._validate import check_group
+from ...net._client import Client
+from ...observe._log import get_logger
+from .._consumer_core import ConsumerCore
+from .._consumer_requests import Listener
+from .._ownership import FreeQueues
+from ..group._group_calls import GroupCalls
+from ..group._offset_store import StoreCommits
+from ..group._offsets import LocalOffsets, Offsets
+from ..group._send_back import SendBack
+from ..ordered._queue_progress import QueueProgress
+from ..ordered._stage_counter import StageCounter
+from ..ordered._stage_progress import StagedOffsets
+from ..ordered._stage_stores import BrokerStageOffsets, LocalCommits, LocalStageOffsets
+from ..pool._concurrent_completion import ConcurrentCompletion
+from ..pool._concurrent_scheduler import ConcurrentScheduler
+from ..pool._departures import Departures
+from ..pool._ordered_completion import OrderedCompletion
+from ..pool._queue_consumer import OrderedScheduler
+from ..pool._stage_scheduler import Reset, StageScheduler
+from ..pool._strategy_scheduler import Choose, StrategyScheduler
+from ..pool._worker_pool import WorkerPool
+from ..pulls._held_queue import HeldQueue
 from ._queue_ownership import QueueOwnership
-from .group._group_calls import GroupCalls
-from .group._offset_store import StoreCommits
-from .group._offsets import LocalOffsets, Offsets
-from .group._send_back import SendBack
-from .ordered._queue_progress import QueueProgress
-from .ordered._stage_counter import StageCounter
-from .ordered._stage_progress import StagedOffsets
-from .ordered._stage_stores import BrokerStageOffsets, LocalCommits, LocalStageOffsets
-from .pool._concurrent_completion import ConcurrentCompletion
-from .pool._concurrent_scheduler import ConcurrentScheduler
-from .pool._departures import Departures
-from .pool._ordered_completion import OrderedCompletion
-from .pool._queue_consumer import OrderedScheduler
-from .pool._stage_scheduler import Reset, StageScheduler
-from .pool._strategy_scheduler import Choose, StrategyScheduler
-from .pool._worker_pool import WorkerPool
-from .pulls._held_queue import HeldQueue
 
 LOGGER = get_logger("lanemq.sdk.consumer")
 

@@ -10,15 +10,15 @@ import trio
 
 from lanemq.wire.bodies import MessageQueue
 
-from .._messages import ReceivedMessage
-from .._ordered_listeners import LockLoss
-from ..observe._log import get_logger
-from ._consumer_core import PERSIST_TIMEOUT_S, ConsumerCore
-from .ordered._queue_locks import Lease, QueueLocks
-from .pool._departures import Departures
-from .pool._queue_consumer import S
-from .pool._worker_pool import WorkerPool
-from .pulls._held_queue import HeldQueue
+from ..._messages import ReceivedMessage
+from ..._ordered_listeners import LockLoss
+from ...observe._log import get_logger
+from .._consumer_core import PERSIST_TIMEOUT_S, ConsumerCore
+from ..ordered._queue_locks import Lease, QueueLocks
+from ..pool._departures import Departures
+from ..pool._queue_consumer import S
+from ..pool._worker_pool import WorkerPool
+from ..pulls._held_queue import HeldQueue
 
 LOGGER = get_logger("lanemq.sdk.consumer")
 
