@@ -16,6 +16,7 @@ include_external_packages = true
 contract_types = [
     "no_new_circles: tools.import_contracts.NoNewCircles",
     "not_imported: tools.import_contracts.NotImported",
+    "no_room_circles: tools.import_contracts.NoRoomCircles",
     "no_foreign_privates: tools.import_contracts.NoForeignPrivates",
 ]
 
@@ -33,6 +34,11 @@ package = "house.kit"
 name = "privates"
 type = "no_foreign_privates"
 allowed = ["house.shed"]
+
+[[tool.importlinter.contracts]]
+name = "rooms"
+type = "no_room_circles"
+package = "house"
 """
 
 
@@ -101,3 +107,11 @@ def test_private_modules_of_another_part_are_not_imported(project: Path) -> None
     assert lint(project) == ""
     (project / "house" / "garden" / "gate.py").write_text("from house.rooms._safe import key\n")
     assert "house.garden.gate -> house.rooms._safe" in lint(project)
+
+
+def test_folders_that_import_each_other_are_named(project: Path) -> None:
+    (project / "house" / "rooms" / "d.py").write_text("from house.garden import gate\n")
+    (project / "house" / "garden" / "gate.py").write_text("")
+    assert lint(project) == ""
+    (project / "house" / "garden" / "path.py").write_text("from house.rooms import a\n")
+    assert "in a circle: house.garden, house.rooms" in lint(project)
