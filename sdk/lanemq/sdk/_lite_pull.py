@@ -53,8 +53,7 @@ class LitePullConsumer:
 
     @property
     def _open(self) -> ConsumerCore:
-        core = self._core
-        if core is None:
+        if (core := self._core) is None:
             raise ClientClosed("lite pull consumer")
         return core
 
