@@ -45,7 +45,7 @@ def conflict(record: StageRecord | None, group_offset: int | None) -> bool:
 
 
 @final
-class StagedOffsets:
+class StageProgress:
     """The progress of one consumer; an ``Offsets`` that also counts stages.
 
     ``strategies`` are the names of those whose messages are counted apart. The group's retry
