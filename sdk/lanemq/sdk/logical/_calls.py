@@ -166,7 +166,7 @@ class LogicalCalls:
             await self._client.routes.refresh(queue.topic)
             is_fresh = True
             if self._known_chain(queue).last == segment:
-                return segment.to_logical(max(found, segment.offset_delta))
+                return translate.end_of(segment, found)
         raise BrokerUnreachable(str(queue), "it is on the move; its end could not be found out")
 
     async def min_offset(self, queue: MessageQueue) -> int:
