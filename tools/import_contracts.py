@@ -1,8 +1,8 @@
 """Import contracts of this repository that import-linter has no type for; see pyproject.toml."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, Protocol, cast, final
 
 from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, fields, output
@@ -15,6 +15,15 @@ WAY_ON: Final = (
 Circle = frozenset[str]
 
 
+class Imports(Protocol):
+    """Who imports whom: a graph of modules, or of folders."""
+
+    @property
+    def modules(self) -> set[str]: ...
+
+    def find_modules_directly_imported_by(self, module: str, /) -> set[str]: ...
+
+
 class Verdict(NamedTuple):
     """The circles of today beside those that were let through."""
 
@@ -24,7 +33,7 @@ class Verdict(NamedTuple):
     """Modules that are listed, and in no circle any more."""
 
 
-def find_circles(graph: ImportGraph) -> list[Circle]:
+def find_circles(graph: Imports) -> list[Circle]:
     """Strongly connected components of more than one module, in the order of their first names.
 
     Imports for type checkers count, and so do those within functions: a circle is a question of
@@ -36,7 +45,7 @@ def find_circles(graph: ImportGraph) -> list[Circle]:
     )
 
 
-def _components(graph: ImportGraph) -> Iterator[list[str]]:
+def _components(graph: Imports) -> Iterator[list[str]]:
     """Tarjan's algorithm, without recursion."""
     index: dict[str, int] = {}
     lowest: dict[str, int] = {}
@@ -72,7 +81,7 @@ def _components(graph: ImportGraph) -> Iterator[list[str]]:
                     del path[start:]
 
 
-def _imports(graph: ImportGraph, module: str) -> Iterator[str]:
+def _imports(graph: Imports, module: str) -> Iterator[str]:
     return iter(sorted(graph.find_modules_directly_imported_by(module)))
 
 
@@ -101,6 +110,21 @@ def imports_within(graph: ImportGraph, circle: Circle) -> list[str]:
         for imported in sorted(graph.find_modules_directly_imported_by(importer) & circle)
         if (details := graph.get_import_details(importer=importer, imported=imported))
     ]
+
+
+def is_within(module: str, package: str) -> bool:
+    """Return whether ``module`` is ``package`` or a module of it."""
+    return module == package or module.startswith(package + ".")
+
+
+def part_of(module: str) -> str:
+    """The part that a module belongs to: the second of its names, as in ``lanemq.sdk``."""
+    return ".".join(module.split(".")[:2])
+
+
+def is_private(module: str) -> bool:
+    """Return whether a name of ``module`` begins with an underscore."""
+    return any(name.startswith("_") and not name.startswith("__") for name in module.split("."))
 
 
 @final
@@ -135,9 +159,53 @@ class NoNewCircles(Contract):
             output.print_error(f"{module} is in no circle any more: take it out of {self.known}.")
 
 
+class Rooms:
+    """The folders of a package and their imports; modules beside them in the package are left out.
+
+    It has what ``find_circles`` asks of a graph.
+    """
+
+    def __init__(self, graph: ImportGraph, package: str) -> None:
+        self._imports: dict[str, set[str]] = {}
+        folders = {module.rpartition(".")[0] for module in graph.modules}
+        for module in graph.modules:
+            room = self._room(module, folders)
+            if not is_within(room, package) or room == package:
+                continue
+            imported = self._imports.setdefault(room, set())
+            for other in graph.find_modules_directly_imported_by(module):
+                theirs = self._room(other, folders)
+                if is_within(theirs, package) and theirs not in (package, room):
+                    imported.add(theirs)
+        self.modules = set(self._imports)
+
+    @staticmethod
+    def _room(module: str, folders: set[str]) -> str:
+        return module if module in folders else module.rpartition(".")[0]
+
+    def find_modules_directly_imported_by(self, room: str) -> set[str]:
+        return self._imports.get(room, set())
+
+
+@final
+class NoRoomCircles(Contract):
+    """Folders of ``package`` do not import each other in a circle."""
+
+    package = fields.StringField()
+
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
+        circles = find_circles(Rooms(graph, str(self.package)))
+        return ContractCheck(kept=not circles, metadata={"circles": [sorted(c) for c in circles]})
+
+    def render_broken_contract(self, check: ContractCheck) -> None:
+        for rooms in check.metadata["circles"]:
+            output.print_error("folders import each other in a circle: " + ", ".join(rooms))
+        output.print("Move a module to the folder that it belongs to by its imports.")
+
+
 @final
 class NotImported(Contract):
-    """Nothing of the root packages imports ``package``, which need not be installed."""
+    """Nothing outside of ``package`` imports it; it need not be installed."""
 
     package = fields.StringField()
 
@@ -146,8 +214,9 @@ class NotImported(Contract):
         importers = sorted(
             f"{importer} -> {module}"
             for module in graph.modules
-            if module == name or module.startswith(name + ".")
+            if is_within(module, name)
             for importer in graph.find_modules_that_directly_import(module)
+            if not is_within(importer, name)
         )
         return ContractCheck(kept=not importers, metadata={"importers": importers})
 
@@ -155,3 +224,28 @@ class NotImported(Contract):
         output.print_error(f"{self.package} is not part of the wheel, and is imported:")
         for line in check.metadata["importers"]:
             output.print(f"    {line}")
+
+
+@final
+class NoForeignPrivates(Contract):
+    """No part imports a private module of another; those in ``allowed``, for tests, may."""
+
+    allowed = fields.SetField(subfield=fields.StringField(), required=False, default=[])
+
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
+        allowed = set(cast("Iterable[str]", self.allowed))
+        imports = sorted(
+            f"{importer} -> {module}"
+            for module in graph.modules
+            if is_private(module)
+            for importer in graph.find_modules_that_directly_import(module)
+            if module.split(".")[0] == importer.split(".")[0]  # and not of another project
+            and part_of(importer) not in {part_of(module), *allowed}
+        )
+        return ContractCheck(kept=not imports, metadata={"imports": imports})
+
+    def render_broken_contract(self, check: ContractCheck) -> None:
+        output.print_error("private modules of another part are imported:")
+        for line in check.metadata["imports"]:
+            output.print(f"    {line}")
+        output.print("Export what is needed from a public module of that part.")

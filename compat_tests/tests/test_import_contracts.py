@@ -11,11 +11,13 @@ pytestmark = pytest.mark.slow
 LINT = Path(sys.executable).with_name("lint-imports")
 CONTRACT = """
 [tool.importlinter]
-root_package = "house.rooms"
+root_packages = ["house.rooms", "house.garden", "house.shed"]
 include_external_packages = true
 contract_types = [
     "no_new_circles: tools.import_contracts.NoNewCircles",
     "not_imported: tools.import_contracts.NotImported",
+    "no_room_circles: tools.import_contracts.NoRoomCircles",
+    "no_foreign_privates: tools.import_contracts.NoForeignPrivates",
 ]
 
 [[tool.importlinter.contracts]]
@@ -27,6 +29,16 @@ known = "known.txt"
 name = "kit"
 type = "not_imported"
 package = "house.kit"
+
+[[tool.importlinter.contracts]]
+name = "privates"
+type = "no_foreign_privates"
+allowed = ["house.shed"]
+
+[[tool.importlinter.contracts]]
+name = "rooms"
+type = "no_room_circles"
+package = "house"
 """
 
 
@@ -42,6 +54,10 @@ def project(tmp_path: Path) -> Path:
     (rooms / "b.py").write_text("def late():\n    from . import a\n    return a\n")
     (rooms / "c.py").write_text("from . import a, b\n")
     (rooms / "d.py").touch()
+    (rooms / "_safe.py").touch()
+    for part in ("garden", "shed"):
+        (tmp_path / "house" / part).mkdir()
+        (tmp_path / "house" / part / "__init__.py").touch()
     (tmp_path / "known.txt").write_text("# known\n\nhouse.rooms.a\nhouse.rooms.b\n")
     return tmp_path
 
@@ -83,3 +99,19 @@ def test_a_circle_that_is_gone_leaves_the_list(project: Path) -> None:
 def test_who_imports_the_kit_is_named(project: Path) -> None:
     (project / "house" / "rooms" / "d.py").write_text("from house.kit.fakes import Fake\n")
     assert "house.rooms.d -> house.kit" in lint(project)
+
+
+def test_private_modules_of_another_part_are_not_imported(project: Path) -> None:
+    (project / "house" / "rooms" / "c.py").write_text("from . import _safe, a, b\n")
+    (project / "house" / "shed" / "tool.py").write_text("from house.rooms import _safe\n")
+    assert lint(project) == ""
+    (project / "house" / "garden" / "gate.py").write_text("from house.rooms._safe import key\n")
+    assert "house.garden.gate -> house.rooms._safe" in lint(project)
+
+
+def test_folders_that_import_each_other_are_named(project: Path) -> None:
+    (project / "house" / "rooms" / "d.py").write_text("from house.garden import gate\n")
+    (project / "house" / "garden" / "gate.py").write_text("")
+    assert lint(project) == ""
+    (project / "house" / "garden" / "path.py").write_text("from house.rooms import a\n")
+    assert "in a circle: house.garden, house.rooms" in lint(project)

@@ -5,7 +5,7 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.sdk._errors import BrokerUnreachable
-from lanemq.sdk.consumer._offsets import GroupOffsets
+from lanemq.sdk.consumer.group._offsets import GroupOffsets
 from lanemq.wire.bodies import MessageQueue
 
 QUEUE = MessageQueue("T", "b", 0)

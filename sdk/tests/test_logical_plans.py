@@ -237,6 +237,17 @@ def test_a_closed_index_comes_back_first_and_where_it_ended(
     assert plan_number(found, 4) == [OpenSegment("broker1", "10.0.0.1:10911", queue_id, 1, 70)]
 
 
+def test_what_is_left_of_a_migration_that_was_called_off_is_not_where_a_closed_index_ended() -> (
+    None
+):
+    found = view(
+        {"broker1": 1, "broker2": 1},
+        segment("broker1/0", 0, 0, READ_ONLY, offset_max=40),
+        segment("broker2/0", 0, 40, EXPIRED, offset_max=0),
+    )
+    assert plan_number(found, 1) == [OpenSegment("broker1", "10.0.0.1:10911", None, 0, 40)]
+
+
 def test_a_queue_that_is_read_for_another_index_is_not_taken() -> None:
     found = view(
         {"broker1": 1},

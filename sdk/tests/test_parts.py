@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from lanemq.sdk import BrokerUnreachable, MessageQueue, RefusedByBroker
 from lanemq.sdk._tasks import lone_error, open_quiet_nursery
-from lanemq.sdk.consumer._offsets import LocalOffsets
+from lanemq.sdk.consumer.group._offsets import LocalOffsets
 from lanemq.sdk.net._discovery import parse_addresses
 from lanemq.sdk.net._local_ip import local_ip
 from lanemq.sdk.net._timeouts import EXPIRED, Timeouts

@@ -4,7 +4,9 @@
     python sdk/tools/generate_faces.py --check    # say which are not as they would be written
 
 Each public method of a client of the core gets one with the same name, parameters and
-documentation, which forwards to it. What does not follow from the core (the way into it, the
+documentation, which forwards to it. Attributes never wait for the core's thread: those that
+``__init__`` sets under a public name are copied, and properties are read from the core, which
+publishes whole what they need. What does not follow from the core (the way into it, the
 ``open_…`` functions) is written by hand beside them. Run it when a client of the core changes; a
 test says when that was forgotten.
 """
@@ -102,7 +104,7 @@ ITERATION: Final = {"__aiter__": "__iter__", "__anext__": "__next__"}
 
 LISTENER_IMPORTS: Final = {
     "CoreHandle": "from .._listener import Handle as CoreHandle",
-    "CoreStore": "from ..consumer.ordered._stage_offsets import StageOffsetStore as CoreStore",
+    "CoreStore": "from ..consumer.ordered._stage_stores import StageOffsetStore as CoreStore",
     "check_plain": "from ._callables import check_plain",
     "no_handle": "from ._callables import no_handle",
 }
@@ -281,7 +283,7 @@ def write_method(output: Output, node: ast.FunctionDef | ast.AsyncFunctionDef) -
         name_of_next = name
         return NEXT.format(keyword=keyword, name=name_of_next, returns=returns, wait=wait)
     elif is_property(node):
-        body = f"return self._bridge.run(lambda: {target})"
+        body = f"return {target}"  # what the core publishes whole, for any thread to read
         declared = "self"
     elif opened is not None:
         output.used.add("AbstractContextManager" if output.blocking else "")
@@ -456,9 +458,7 @@ def imports(output: Output) -> list[str]:
             wanted.discard(name)
     lines += sorted(output.plain_imports)
     if output.helpers:
-        lines.append(
-            f"from {output.up}consumer._give_back import {', '.join(sorted(output.helpers))}"
-        )
+        lines.append(f"from {output.up}faces._give_back import {', '.join(sorted(output.helpers))}")
     if "AbstractContextManager" in wanted:
         lines.append("from contextlib import AbstractContextManager")
         wanted -= {"AbstractContextManager", "AbstractAsyncContextManager"}

@@ -23,8 +23,7 @@ from lanemq.compat import (
     open_driver,
     running,
 )
-from lanemq.proxy.net._tls import TlsMode
-from lanemq.proxy.tls import make_self_signed
+from lanemq.proxy.tls import TlsMode, make_self_signed
 
 from ._accounts import APACHE_SETTINGS, CLERK, SETTINGS, admit_clerk
 from ._results import (

@@ -53,9 +53,9 @@ class LitePullConsumer:
 
     @property
     def _open(self) -> ConsumerCore:
-        if self._core is None:
+        if (core := self._core) is None:
             raise ClientClosed("lite pull consumer")
-        return self._core
+        return core
 
     def __repr__(self) -> str:
         core = self._core

@@ -9,8 +9,8 @@ from lanemq.wire import SystemTopic, topic_name_problem
 
 from ._errors import WrongUse
 from .consumer._allocation import Allocate, allocate_averagely
-from .consumer._offset_store import OffsetStore
 from .consumer._queue_changes import QueueListener
+from .consumer.group._offset_store import OffsetStore
 from .consumer.pulls._flow import FlowLimits
 from .net._acl import Credentials
 from .net._latency_faults import JAVA_PAUSES, SlowBrokerPauses

@@ -13,7 +13,7 @@ from lanemq.wire.message import Stages
 from ._listener import Handle
 from ._messages import ReceivedMessage
 from .consumer.ordered._stage_counter import StageCounter
-from .consumer.ordered._stage_offsets import StageOffsetStore
+from .consumer.ordered._stage_stores import StageOffsetStore
 
 _STRATEGY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

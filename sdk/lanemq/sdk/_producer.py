@@ -23,7 +23,6 @@ from .net._client import Client, now_ms
 from .net._discovery import NameServersLike
 from .net._link import Dial
 from .net._remoting import dial_tcp
-from .observe._tracer import Tracer
 from .producer._batches import prepare_batch, prepare_batches
 from .producer._opening import full_names, opened
 from .producer._outgoing import Outgoing, prepare
@@ -31,6 +30,7 @@ from .producer._recall import recall
 from .producer._request_reply import Replies, as_request
 from .producer._selectors import Target, target_of
 from .producer._sender import Sender
+from .producer._tracer import Tracer
 
 BATCH_BYTES = 1 << 20
 

@@ -23,15 +23,15 @@ from ._validate import check_group
 from .consumer._consumer_core import ConsumerCore
 from .consumer._consumer_requests import Listener, answer_brokers
 from .consumer._expressions import Expression
-from .consumer._push_parts import PushParts, assemble
 from .consumer.pool._worker_pool import WorkerPool
+from .consumer.push._push_parts import PushParts, assemble
 from .net._client import now_ms, open_client
 from .net._discovery import NameServersLike
 from .net._link import Dial
 from .net._remoting import dial_tcp
 from .observe._consume_hooks import hooked
 from .observe._log import get_logger
-from .observe._tracer import Tracer, open_tracer
+from .producer._tracer import Tracer, open_tracer
 
 LOGGER = get_logger("lanemq.sdk.consumer")
 

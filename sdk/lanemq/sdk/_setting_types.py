@@ -6,8 +6,8 @@ from typing import TypedDict
 
 from ._options import ClientOptions, Compression, ConsumeFrom, MessageModel
 from .consumer._allocation import Allocate
-from .consumer._offset_store import OffsetStore
 from .consumer._queue_changes import QueueListener
+from .consumer.group._offset_store import OffsetStore
 from .consumer.pulls._flow import FlowLimits
 from .net._acl import Credentials
 from .net._latency_faults import SlowBrokerPauses

@@ -33,8 +33,8 @@ from .net._discovery import NameServersLike
 from .net._link import Dial
 from .net._remoting import dial_tcp
 from .observe._log import get_logger
-from .observe._tracer import Tracer
 from .producer._opening import full_names, opened
+from .producer._tracer import Tracer
 
 LOGGER = get_logger("lanemq.sdk.transactions")
 

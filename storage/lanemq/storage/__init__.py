@@ -33,6 +33,7 @@ from .log._messages import (
     QueryResult,
 )
 from .queues._units import Unit
+from .queues.rocks._diff_report import DiffReport, QueueDiff
 from .tables._document import Document
 from .tables._tables import ConfigTables, DelayOffsetTable, GroupTable, OffsetTable, TopicTable
 from .timer._shape import Taken
@@ -43,6 +44,7 @@ __all__ = [
     "ConfigInvalid",
     "ConfigTables",
     "DelayOffsetTable",
+    "DiffReport",
     "Document",
     "Entry",
     "File",
@@ -61,6 +63,7 @@ __all__ = [
     "Put",
     "PutBatch",
     "QueryResult",
+    "QueueDiff",
     "RocksProgress",
     "Stage",
     "StartRefused",

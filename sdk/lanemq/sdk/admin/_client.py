@@ -48,18 +48,11 @@ class AdminClient(LogicalQueueOperations, ConsumerRequests, MessageRequests):
         timeout_s: float,
         options: ClientOptions | None = None,
     ) -> None:
-        self._caller = Caller(client, name_servers, timeout_s=timeout_s)
-        self._options = options or ClientOptions()
-
-    @property
-    def name_servers(self) -> tuple[str, ...]:
+        self.name_servers: tuple[str, ...] = tuple(name_servers)
         """The addresses of the name servers, in the order in which they are asked."""
-        return self._caller.name_servers
-
-    @property
-    def client_options(self) -> ClientOptions:
+        self.client_options: ClientOptions = options or ClientOptions()
         """Options for producers and consumers of the same cluster: the same credentials and TLS."""
-        return self._options
+        self._caller = Caller(client, self.name_servers, timeout_s=timeout_s)
 
     async def broker_name(self, address: str) -> str:
         """Return the name under which ``address`` is registered. Raises ``LanemqError``."""

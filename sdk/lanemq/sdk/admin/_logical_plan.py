@@ -144,7 +144,7 @@ def _opens(view: TopicView, chains: dict[int, Chain], count: int) -> list[Number
 
 
 def _last_broker(view: TopicView, chain: Chain) -> BrokerView | None:
-    return view.broker(chain[-1].broker_name) if len(chain) else None
+    return None if chain.last is None else view.broker(chain.last.broker_name)
 
 
 def _least_loaded(view: TopicView, load: Counter[str]) -> BrokerView:
@@ -157,7 +157,7 @@ def _take_own(view: TopicView, chain: Chain, broker: BrokerView, free: list[int]
     It is free too if the last segment is empty: the new one is the same one, open again. But not
     where an earlier segment there can still be read.
     """
-    last = chain[-1] if len(chain) else None
+    last = chain.last
     if last is not None and last.broker_name == broker.name:
         if last.queue_id in free:
             free.remove(last.queue_id)

@@ -22,6 +22,7 @@ from .._errors import (
     WrongUse,
 )
 from .._listener import ConcurrentListener
+from .._listener_context import ListenerContext, Stage
 from .._messages import Message, Outcome, ReceivedMessage, Retry, SendResult, SendStatus
 from .._options import (
     ClientOptions,
@@ -45,10 +46,9 @@ from ..consumer._allocation import (
     allocate_by_circle,
 )
 from ..consumer._expressions import Expression, Sql
-from ..consumer._listener_context import ListenerContext, Stage
 from ..consumer._queue_changes import QueueChange
 from ..consumer.ordered._stage_counter import StageCounter
-from ..consumer.ordered._stage_offsets import (
+from ..consumer.ordered._stage_stores import (
     BrokerStageOffsets,
     LocalStageOffsets,
     MemoryStageOffsets,

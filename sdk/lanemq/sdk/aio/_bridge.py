@@ -17,7 +17,7 @@ from .._errors import ClientClosed, WrongUse
 from .._options import LitePullOptions, ProducerOptions, PushOptions
 from ..faces._executor import forward_hooks, in_caller
 from ..faces._portal import Portal, PortalEnded, find_portal
-from ..faces._portal_calls import Call, Host
+from ..faces._portal_calls import Call, Host, return_value
 from ._loop import Loop, running_loop
 from ._waiter import Waiter
 
@@ -84,7 +84,9 @@ class Bridge:
                 portal.post(call.cancel)
                 await waiter.wait_idly()
                 if give_back is not None and waiter.has_value:
-                    portal.post(partial(give_back, waiter.result()))
+                    returned: Waiter[None] = Waiter(running_loop())
+                    portal.post(partial(return_value, give_back, waiter.result(), returned))
+                    await returned.wait_idly()  # attributes, read without a call, tell of it
             raise
         return waiter.result()
 

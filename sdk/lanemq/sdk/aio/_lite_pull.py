@@ -9,7 +9,7 @@ from lanemq.wire.bodies import MessageQueue
 from .. import _lite_pull as _core
 from .._messages import ReceivedMessage
 from ..consumer._expressions import Expression
-from ..consumer._give_back import give_back, give_back_lent
+from ..faces._give_back import give_back, give_back_lent
 from ._bridge import Bridge
 
 
@@ -38,7 +38,7 @@ class LitePullConsumer:
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
         """The queues it reads at the moment, sorted."""
-        return self._bridge.run(lambda: self._core.queues)
+        return self._core.queues
 
     async def subscribe(self, topic: str, expression: Expression = "*") -> None:
         """Read ``topic``, sharing its queues with the consumers of the group.
@@ -149,4 +149,4 @@ class LitePullConsumer:
     @property
     def paused(self) -> tuple[MessageQueue, ...]:
         """The paused ones among ``queues``."""
-        return self._bridge.run(lambda: self._core.paused)
+        return self._core.paused

@@ -30,7 +30,7 @@ class PushConsumer:
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
         """The queues it reads at the moment, sorted."""
-        return self._bridge.run(lambda: self._core.queues)
+        return self._core.queues
 
     async def subscribe(self, topic: str, expression: Expression = "*") -> None:
         """Read ``topic`` as well, or by another expression than before.
@@ -63,7 +63,7 @@ class PushConsumer:
     @property
     def concurrency(self) -> int:
         """The number of listeners that may run at once, by the listener or ``set_concurrency``."""
-        return self._bridge.run(lambda: self._core.concurrency)
+        return self._core.concurrency
 
     def set_concurrency(self, concurrency: int) -> None:
         """Set how many listeners run at once from now on, at least one.
@@ -87,4 +87,4 @@ class PushConsumer:
     @property
     def paused(self) -> tuple[MessageQueue, ...]:
         """The paused ones among ``queues``."""
-        return self._bridge.run(lambda: self._core.paused)
+        return self._core.paused

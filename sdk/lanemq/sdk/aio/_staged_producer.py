@@ -20,12 +20,12 @@ class StagedSender:
     @property
     def number(self) -> int:
         """The number of messages taken so far."""
-        return self._bridge.run(lambda: self._core.number)
+        return self._core.number
 
     @property
     def queue(self) -> MessageQueue | None:
         """The queue that all messages go to; None before the first."""
-        return self._bridge.run(lambda: self._core.queue)
+        return self._core.queue
 
     async def send(self, message: Message) -> str:
         """Send the next message; return its unique key once it is on its way.

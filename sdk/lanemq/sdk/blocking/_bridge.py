@@ -18,7 +18,7 @@ from .._errors import ClientClosed, WrongUse
 from .._options import LitePullOptions, ProducerOptions, PushOptions
 from ..faces._executor import forward_hooks, in_caller, watches
 from ..faces._portal import Portal, PortalEnded, find_portal
-from ..faces._portal_calls import Call, Callback, Host
+from ..faces._portal_calls import Call, Callback, Host, return_value
 from ._callables import check_plain
 from ._waiter import Waiter
 
@@ -135,7 +135,9 @@ class Bridge:
                 portal.post(call.cancel)
                 waiter.wait_idly()
                 if give_back is not None and waiter.has_value:
-                    portal.post(partial(give_back, waiter.result()))
+                    returned: Waiter[None] = Waiter()
+                    portal.post(partial(return_value, give_back, waiter.result(), returned))
+                    returned.wait_idly()  # attributes, read without a call, tell of it
             raise
         return waiter.result()
 

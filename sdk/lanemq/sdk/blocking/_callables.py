@@ -10,7 +10,7 @@ from lanemq.wire.message import StageRecord
 from .._errors import WrongUse
 from .._messages import Message, Outcome, ReceivedMessage, Retry
 from .._transactions import TransactionState
-from ..consumer.ordered._stage_offsets import (
+from ..consumer.ordered._stage_stores import (
     BrokerStageOffsets,
     LocalStageOffsets,
     MemoryStageOffsets,

@@ -9,7 +9,7 @@ from .._listener import Handle as CoreHandle
 from .._messages import ReceivedMessage
 from .._ordered_listeners import LockLoss
 from ..consumer.ordered._stage_counter import StageCounter
-from ..consumer.ordered._stage_offsets import StageOffsetStore as CoreStore
+from ..consumer.ordered._stage_stores import StageOffsetStore as CoreStore
 from ._callables import Handle, StageOffsetStore, check_plain, no_handle
 
 

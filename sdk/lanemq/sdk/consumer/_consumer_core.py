@@ -23,11 +23,11 @@ from ..net._client import Client
 from ..observe._consume_stats import TopicStats
 from ..observe._log import get_logger
 from ._expressions import Expression, subscription
-from ._group_calls import GroupCalls
 from ._membership import Membership
-from ._offset_store import StoreCommits
-from ._offsets import GroupOffsets, LocalOffsets, Offsets
 from ._queue_changes import QueueChanges
+from .group._group_calls import GroupCalls
+from .group._offset_store import StoreCommits
+from .group._offsets import GroupOffsets, LocalOffsets, Offsets
 from .pulls._held_queue import HeldQueue
 from .pulls._pauses import Pauses
 from .pulls._pull_loop import Deliver, Progress, PullLoop

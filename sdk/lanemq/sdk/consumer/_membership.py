@@ -4,7 +4,7 @@ Source: RocketMQ 4.9.8, RebalanceImpl, RebalanceService.
 """
 
 import math
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from functools import partial
 from typing import Final, final
 
@@ -17,11 +17,11 @@ from .._errors import LanemqError
 from .._options import ConsumerOptions, MessageModel
 from ..net._client import Client
 from ..observe._log import get_logger
-from ._group_calls import GroupCalls
-from ._offsets import Offsets
 from ._ownership import FreeQueues, Ownership
 from ._queue_changes import QueueChanges
-from ._start_offset import start_offset
+from .group._group_calls import GroupCalls
+from .group._offsets import Offsets
+from .group._start_offset import start_offset
 from .pulls._held_queue import HeldQueue
 from .pulls._pull_loop import PullLoop
 
@@ -65,7 +65,9 @@ class Membership:
         self._missing: dict[str, float] = {}
         """Topics without a route, and the time from which on that is a reason to warn of; ``inf``
         where that was done."""
-        self.held: dict[MessageQueue, HeldQueue] = {}
+        self.held: Mapping[MessageQueue, HeldQueue] = {}
+        """The queues held. Each change puts another mapping in its place, so that any thread may
+        read it."""
 
     def pull_with(self, pulls: PullLoop) -> None:
         """Pull new queues with ``pulls``; called once, before the first division."""
@@ -217,13 +219,16 @@ class Membership:
     ) -> bool:
         """Give up the queues held of ``topic`` that are not ``wanted``; returns whether there were
         any."""
-        others = [
-            queue for queue in self.held if queue not in wanted and topic in (None, queue.topic)
-        ]
+        others = {
+            queue: held
+            for queue, held in self.held.items()
+            if queue not in wanted and topic in (None, queue.topic)
+        }
+        self.held = {queue: held for queue, held in self.held.items() if queue not in others}
         release = partial(self._ownership.release, finish=finish)
         async with trio.open_nursery() as nursery:
-            for queue in others:
-                nursery.start_soon(release, self.held.pop(queue))
+            for held in others.values():
+                nursery.start_soon(release, held)
         return bool(others)
 
     def start(self, queue: MessageQueue, offset: int) -> None:
@@ -231,7 +236,17 @@ class Membership:
         if self._stopped:
             return
         assert queue not in self.held, f"{queue} is held already"
-        held = self.held[queue] = HeldQueue(queue, offset)
+        self._read_from(queue, offset)
+
+    def remove(self, queue: MessageQueue) -> HeldQueue | None:
+        """Hold ``queue`` no longer; returns what was held of it."""
+        removed = self.held.get(queue)
+        self.held = {other: held for other, held in self.held.items() if other != queue}
+        return removed
+
+    def _read_from(self, queue: MessageQueue, offset: int) -> None:
+        held = HeldQueue(queue, offset)
+        self.held = {**self.held, queue: held}
         subscription = self._subscriptions.get(queue.topic) or SubscriptionData(queue.topic)
         self._nursery.start_soon(self._read, held, subscription)
 
@@ -265,13 +280,18 @@ class Membership:
                 self._offsets.update(queue, offset)
             await self._offsets.persist([queue], wait=True)
             if self.held.get(queue) is held:  # its lock may have been lost
-                del self.held[queue]
-                self.start(queue, offset)
+                self._replace(queue, offset)
 
     def restart(self, queue: MessageQueue, offset: int) -> None:
         """Read a held queue from ``offset`` on; progress stays what it is."""
-        self.held.pop(queue).drop()
-        self.start(queue, offset)
+        self.held[queue].drop()
+        self._replace(queue, offset)
+
+    def _replace(self, queue: MessageQueue, offset: int) -> None:
+        if self._stopped:
+            self.remove(queue)
+        else:
+            self._read_from(queue, offset)
 
     def stop(self) -> None:
         """Pull nothing any more; what was pulled stays and can be settled."""

@@ -6,8 +6,8 @@ from typing import Protocol, final
 from lanemq.wire.bodies import MessageQueue
 
 from ..observe._log import get_logger
-from ._offsets import Offsets
 from ._queue_changes import QueueChanges
+from .group._offsets import Offsets
 from .pulls._held_queue import HeldQueue
 
 LOGGER = get_logger("lanemq.sdk.consumer")

@@ -13,11 +13,11 @@ from lanemq.wire.message import StageRecord
 
 from .._errors import ClientClosed, WrongUse
 from .._listener import Handle
+from .._listener_context import like
 from .._messages import Outcome, ReceivedMessage, Retry
 from .._options import ConsumerOptions, LitePullOptions, ProducerOptions, PushOptions
 from .._push_consumer import PushConsumer
-from ..consumer._listener_context import like
-from ..consumer.ordered._stage_offsets import (
+from ..consumer.ordered._stage_stores import (
     BrokerStageOffsets,
     LocalStageOffsets,
     MemoryStageOffsets,

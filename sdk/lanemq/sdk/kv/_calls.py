@@ -166,7 +166,7 @@ class KvCalls:
     async def refuse(self, partitions: int, why: KvRejected) -> NoReturn:
         """Raise ``why``, which follows from the number of partitions, if that number is right."""
         await self.sure_partitions()
-        if not self.holders.are(partitions):
+        if not self.holders.agree_on(partitions):
             raise OtherPartitions
         raise why
 
@@ -233,17 +233,17 @@ class KvCalls:
         """
         holders = self.holders
         while True:
-            if not holders.are(partitions):
+            if not holders.agree_on(partitions):
                 raise OtherPartitions
             error: LanemqError
             try:
-                place = await holders.place(partition, create_at=create_at)
+                at = await holders.locate(partition, create_at=create_at)
                 placed: dict[str, Any] = {"partition": partition, "partitions": partitions}
                 if isinstance(header, KvWrite):
-                    placed["create_at"] = create_at or place.create_at
+                    placed["create_at"] = create_at or at.create_at
                 fields = msgspec.structs.replace(header, **placed).to_fields()
                 answer = await self._client.call(
-                    place.address, request(code, fields, body=body), ATTEMPT_S + wait_s,
+                    at.address, request(code, fields, body=body), ATTEMPT_S + wait_s,
                     accept=ANY_CODE,
                 )  # fmt: skip
             except (BrokerUnreachable, NoRoute, RequestTimedOut) as unreachable:
@@ -251,13 +251,13 @@ class KvCalls:
                 error = unreachable
             else:
                 if answer.code == ResponseCode.SUCCESS:
-                    holders.answered(partition, place)
+                    holders.answered(partition, at)
                     attempts.answered()
                     return answer.body
-                error = self._error(answer, place.address)
+                error = self._error(answer, at.address)
                 if answer.code == ResponseCode.KV_MOVED:
                     holders.moved(partition, decode_answer(answer.body, Moved))
-                    if not holders.are(partitions) or attempts.may_follow():
+                    if not holders.agree_on(partitions) or attempts.may_follow():
                         continue
                     holders.forget(partition)
                 elif answer.code not in TRIED_AGAIN:

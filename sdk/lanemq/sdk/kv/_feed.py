@@ -27,16 +27,31 @@ class Feed:
         self._partitions = partitions
         self._next = position
         self._index = 0
-        self.changes = deque[Change]()
-        """Those that nobody has taken yet."""
+        self._changes = deque[Change]()  # those that nobody has taken yet
+        self.position = position
+        """The position to go on from; any thread may read it."""
         self.is_asking = False
         """Whether a request is under way."""
         self.was_answered = False
 
     @property
-    def position(self) -> int:
-        """The position to go on from."""
-        return self.changes[0].position if self.changes else self._next
+    def is_empty(self) -> bool:
+        """True while it has no change to be taken."""
+        return not self._changes
+
+    def take(self) -> Change:
+        """Return the next change, of a feed that has one."""
+        change = self._changes.popleft()
+        self._note_position()
+        return change
+
+    def give_back(self, change: Change) -> None:
+        """Have a change come again, which nobody has seen."""
+        self._changes.appendleft(change)
+        self._note_position()
+
+    def _note_position(self) -> None:
+        self.position = self._changes[0].position if self._changes else self._next
 
     async def fill(self) -> None:
         """Ask once for more; the broker waits for some."""
@@ -60,9 +75,10 @@ class Feed:
         self.was_answered = True
         self._next, self._index = found.next_position, found.next_index
         if self._partition:
-            self.changes.extend(
+            self._changes.extend(
                 msgspec.structs.replace(change, partition=self._partition)
                 for change in found.changes
             )
         else:
-            self.changes.extend(found.changes)
+            self._changes.extend(found.changes)
+        self._note_position()

@@ -13,7 +13,7 @@ from ._route import Holder, KvRoute, find_route
 
 @final
 @dataclass(frozen=True, slots=True)
-class Place:
+class HolderAddress:
     """The broker to ask for a partition."""
 
     address: str
@@ -35,7 +35,7 @@ class Holders:
         self._partitions: int | None = None
         self.is_sure = False
         """Whether a broker has said how many partitions there are; name servers may miss some."""
-        self._places: dict[int, Place] = {}
+        self._addresses: dict[int, HolderAddress] = {}
         self._known: dict[int, str] = {}
         """The brokers that have answered for partitions."""
 
@@ -45,7 +45,7 @@ class Holders:
             await self.look()
         return self._partitions or 1
 
-    def are(self, partitions: int) -> bool:
+    def agree_on(self, partitions: int) -> bool:
         """Return whether so many partitions are what is known now."""
         return partitions == (self._partitions or partitions)
 
@@ -63,7 +63,7 @@ class Holders:
         for partition, holder in (route.holders or {}).items():
             address = self._address(route, holder)
             if holder is not None and address is not None:
-                self._places.setdefault(partition, Place(address, holder.broker))
+                self._addresses.setdefault(partition, HolderAddress(address, holder.broker))
         return route
 
     def assume(self, partitions: int | None) -> None:
@@ -71,31 +71,31 @@ class Holders:
         if not self.is_sure:
             self._partitions = partitions
 
-    async def place(self, partition: int, *, create_at: str | None = None) -> Place:
+    async def locate(self, partition: int, *, create_at: str | None = None) -> HolderAddress:
         """Return where to ask for a partition, or where to have it made.
 
         ``create_at`` is the broker that is to make it if nobody has it. Raises ``NoRoute`` where
         that is not known for the moment, and ``NoNamespace`` where it has to be said.
         """
-        place = self._places.get(partition)
-        if place is None:
+        found = self._addresses.get(partition)
+        if found is None:
             route = await self.look(making=create_at is not None)
-            place = self._places.get(partition)
-        if place is None:
-            place = self._places[partition] = self._find(route, partition, create_at)
-        return place
+            found = self._addresses.get(partition)
+        if found is None:
+            found = self._addresses[partition] = self._find(route, partition, create_at)
+        return found
 
     def forget(self, partition: int) -> None:
         """Look for a partition anew: its broker is away, or knows nothing of it."""
-        self._places.pop(partition, None)
+        self._addresses.pop(partition, None)
 
-    def answered(self, partition: int, place: Place) -> None:
+    def answered(self, partition: int, at: HolderAddress) -> None:
         """Note that a broker has the partition, and that there are as many as it was asked for."""
         self.is_sure = True
-        if place.broker is not None:
-            self._known[partition] = place.broker
-        if place.create_at is not None and self._places.get(partition) is place:
-            self._places[partition] = replace(place, create_at=None)
+        if at.broker is not None:
+            self._known[partition] = at.broker
+        if at.create_at is not None and self._addresses.get(partition) is at:
+            self._addresses[partition] = replace(at, create_at=None)
 
     def moved(self, partition: int, moved: Moved) -> None:
         """Take over what a broker says that does not have the partition."""
@@ -104,12 +104,12 @@ class Holders:
                 f"a broker takes namespace {self.namespace!r} to have {moved.partitions} partitions"
             )
         if moved.partitions != self._partitions:
-            self._places.clear()
+            self._addresses.clear()
             self._partitions = moved.partitions
         self.is_sure = True
         self.forget(partition)
         if moved.address is not None and partition < moved.partitions:
-            self._places[partition] = Place(moved.address, moved.broker)
+            self._addresses[partition] = HolderAddress(moved.address, moved.broker)
 
     def check_named(self, route: KvRoute, broker: str | None) -> None:
         """Refuse a namespace that is elsewhere than at the broker that the user says.
@@ -122,7 +122,7 @@ class Holders:
         who = f"broker {names[0]} has" if len(names) == 1 else f"brokers {', '.join(names)} have"
         raise self.no_namespace(f"{who} it, and not {broker}")
 
-    def _find(self, route: KvRoute, partition: int, create_at: str | None) -> Place:
+    def _find(self, route: KvRoute, partition: int, create_at: str | None) -> HolderAddress:
         """The place of a partition whose holder the route does not say."""
         if route.holders and partition in route.holders:
             holder = route.holders[partition]
@@ -139,7 +139,7 @@ class Holders:
     def _address(route: KvRoute, holder: Holder | None) -> str | None:
         return None if holder is None else route.address_of(holder.broker) or holder.address
 
-    def _listed(self, route: KvRoute, partition: int) -> Place:
+    def _listed(self, route: KvRoute, partition: int) -> HolderAddress:
         """One of the brokers of a topic without logical queues, as older brokers have it."""
         names = route.listed
         if self._partitions and self._partitions > 1:
@@ -154,7 +154,7 @@ class Holders:
             )
         return self._at(route, names[0] if len(names) == 1 else self._known[partition])
 
-    def _absent(self, route: KvRoute, partition: int, create_at: str | None) -> Place:
+    def _absent(self, route: KvRoute, partition: int, create_at: str | None) -> HolderAddress:
         """The place of a partition that nobody has who is registered now."""
         known = self._known.get(partition)
         if known is None and create_at is not None:
@@ -170,11 +170,11 @@ class Holders:
             return self._at(route, known)
         return replace(self._at(route, self.only(route)), create_at=LONE_BROKER)
 
-    def _at(self, route: KvRoute, broker: str | None) -> Place:
+    def _at(self, route: KvRoute, broker: str | None) -> HolderAddress:
         address = route.address_of(broker) if broker is not None else None
         if address is None:
             raise self._no_route(f"broker {broker} is not registered now")
-        return Place(address, broker)
+        return HolderAddress(address, broker)
 
     def only(self, route: KvRoute) -> str:
         """Return the one broker that is registered."""

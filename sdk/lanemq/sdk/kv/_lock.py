@@ -37,49 +37,39 @@ class Lock:
     """A lock that is held, as far as its holder can know. Made by ``lock`` and ``leader``."""
 
     def __init__(self, calls: KvCalls, key: bytes, ttl_s: float, owner: bytes) -> None:
-        self._calls = calls
-        self._key = key
-        self._ttl_s = ttl_s
-        self._owner = owner
-        self._until_s = 0.0
-        self._lost = False
-        self._fencing = 0
-
-    @property
-    def key(self) -> bytes:
+        self.key: bytes = key
         """The key of the entry that is the lock."""
-        return self._key
-
-    @property
-    def fencing(self) -> int:
+        self.fencing: int = 0
         """A number that goes with the lock: every later holder has a higher one.
 
         In a namespace of one partition, so has every later holder of any lock there. Whoever is
         asked on behalf of the lock can refuse a lower number than the highest seen.
         """
-        return self._fencing
-
-    @property
-    def is_held(self) -> bool:
-        """True while it is held: it was renewed in time, and nobody removed it."""
-        return not self._lost and trio.current_time() < self._until_s
-
-    @property
-    def check(self) -> Step:
+        self.check: Step = Step(key, Action.CHECK, if_value=owner)
         """A condition for a batch: its other steps are done only while the lock is held.
 
         In a namespace of several partitions, their keys have to be in that of the lock.
         """
-        return Step(self._key, Action.CHECK, if_value=self._owner)
+        self._calls = calls
+        self._ttl_s = ttl_s
+        self._owner = owner
+        self._clock = trio.lowlevel.current_clock()
+        self._until_s = 0.0
+        self._lost = False
+
+    @property
+    def is_held(self) -> bool:
+        """True while it is held: it was renewed in time, and nobody removed it."""
+        return not self._lost and self._clock.current_time() < self._until_s
 
     async def _acquire(self) -> int | None:
         """Try once; returns None, or the position from which on to wait for a change."""
         asked_s = trio.current_time()
-        answer = await self._calls.write(self._key, OpType.CAS, self._step(if_version=0))
+        answer = await self._calls.write(self.key, OpType.CAS, self._step(if_version=0))
         if not answer.done:
             return answer.position
         self._until_s = asked_s + self._ttl_s
-        self._fencing = answer.position
+        self.fencing = answer.position
         return None
 
     async def _renew(self) -> None:
@@ -92,7 +82,7 @@ class Lock:
             try:
                 with trio.move_on_at(self._until_s):
                     step = self._step(if_value=self._owner)
-                    answer = await self._calls.write(self._key, OpType.CAS, step)
+                    answer = await self._calls.write(self.key, OpType.CAS, step)
                     if not answer.done:
                         self._lost = True
                         return
@@ -106,13 +96,13 @@ class Lock:
 
     async def _release(self) -> None:
         """Give it up, if it is held."""
-        step = Step(self._key, Action.DELETE, if_value=self._owner)
-        await self._calls.write(self._key, OpType.CAS, encode_steps([step]))
+        step = Step(self.key, Action.DELETE, if_value=self._owner)
+        await self._calls.write(self.key, OpType.CAS, encode_steps([step]))
 
     def _step(self, *, if_version: int | None = None, if_value: bytes | None = None) -> bytes:
         ttl_ms = max(1, int(self._ttl_s * 1000))
         step = Step(
-            self._key,
+            self.key,
             Action.PUT,
             self._owner,
             ttl_ms=ttl_ms,

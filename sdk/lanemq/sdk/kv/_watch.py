@@ -48,7 +48,8 @@ class Watch:
         Of a change of a batch it is that of the whole batch, whose other changes come again. Of
         several partitions it has the position of each.
         """
-        positions = tuple(feed.position for feed in self._feeds) or self._begin
+        feeds = self._feeds  # another thread may read this while the core's replaces them
+        positions = tuple(feed.position for feed in feeds) or self._begin
         return positions[0] if positions and len(positions) == 1 else positions
 
     def __aiter__(self) -> "Watch":
@@ -64,7 +65,7 @@ class Watch:
             if not self._feeds:
                 self._feeds = await self._calls.of_all(self._begun)
             for feed in self._feeds:
-                if not feed.changes and not feed.is_asking and not self._errors:
+                if feed.is_empty and not feed.is_asking and not self._errors:
                     self._ask(feed)
             change = self._taken()
             if change is not None:
@@ -76,16 +77,16 @@ class Watch:
 
     def _give_back(self, change: Change) -> None:
         """Have a change come again, which nobody has seen."""
-        self._feeds[change.partition].changes.appendleft(change)
+        self._feeds[change.partition].give_back(change)
 
     def _taken(self) -> Change | None:
         """Take a change, of one partition after the other: none waits for a busy one."""
         count = len(self._feeds)
         for number in range(self._turn, self._turn + count):
             feed = self._feeds[number % count]
-            if feed.changes:
+            if not feed.is_empty:
                 self._turn = (number + 1) % count
-                return feed.changes.popleft()
+                return feed.take()
         return None
 
     def _ask(self, feed: Feed) -> None:

@@ -18,7 +18,7 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.logical import REDIRECT_FIELD, Chain, ReaderPositions, Redirect, Segment, translate
 
 from .._errors import BadAnswer, BrokerUnreachable, LanemqError, RefusedByBroker
-from ..consumer._queue_calls import (
+from ..consumer.requests._queue_calls import (
     FOUND,
     NO_MATCH,
     NOT_FOUND,
@@ -166,7 +166,7 @@ class LogicalCalls:
             await self._client.routes.refresh(queue.topic)
             is_fresh = True
             if self._known_chain(queue).last == segment:
-                return segment.to_logical(max(found, segment.offset_delta))
+                return translate.end_of(segment, found)
         raise BrokerUnreachable(str(queue), "it is on the move; its end could not be found out")
 
     async def min_offset(self, queue: MessageQueue) -> int:

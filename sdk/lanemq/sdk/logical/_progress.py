@@ -18,7 +18,7 @@ from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, Segment, progress_topic
 from lanemq.wire.message import is_stage_group
 
 from .._errors import BrokerUnreachable
-from ..consumer._queue_calls import QueueCalls
+from ..consumer.requests._queue_calls import QueueCalls
 from ..net._client import Client
 from ..net._route_table import TopicRoute
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, final
 
 from .._listener import Handle
+from .._listener_context import like
 from .._messages import Outcome, ReceivedMessage, Retry
-from ..consumer._listener_context import like
 from ._send_hooks import call_hook
 
 

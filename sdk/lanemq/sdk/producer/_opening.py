@@ -10,7 +10,7 @@ from .._validate import check_group, check_send_topic
 from ..net._client import Client, open_client
 from ..net._discovery import NameServersLike
 from ..net._link import Dial
-from ..observe._tracer import Tracer, open_tracer
+from ._tracer import Tracer, open_tracer
 
 
 class Closable(Protocol):

@@ -6,12 +6,12 @@ Source: RocketMQ 5.3.1 and 5.3.3, AdminBrokerProcessor.checkRocksdbCqWriteProgre
 """
 
 import logging
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 import msgspec
 import trio
 
-from lanemq.storage import Stage, Store, disk_problem
+from lanemq.storage import DiffReport, QueueDiff, Stage, Store, disk_problem
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import (
     CheckRocksdbCqWriteProgressBody,
@@ -24,9 +24,6 @@ from lanemq.wire.headers import CheckRocksdbCqWriteProgress
 from ...net._dispatch import Handlers, typed
 from ...net._session import Session
 from .._context import BrokerContext
-
-if TYPE_CHECKING:  # it comes with RocksDB
-    from lanemq.storage.queues.rocks._diff_report import DiffReport, QueueDiff
 
 LOGGER = logging.getLogger("lanemq.proxy.admin")
 
@@ -137,7 +134,7 @@ class QueueChecks:
             parts.append(f"check all topic successful, size:{self._topics_now()}")
         return "".join(parts)
 
-    async def _report(self, topic: str, check_from_ms: int) -> "DiffReport | None":
+    async def _report(self, topic: str, check_from_ms: int) -> DiffReport | None:
         async with self._one_at_a_time:
             return await self._store.check_rocksdb(topic, check_from_ms=check_from_ms)
 
@@ -150,7 +147,7 @@ class QueueChecks:
         return len({topic for topic, _ in self._store.queues()})
 
 
-def _first_difference(queue: "QueueDiff") -> str:
+def _first_difference(queue: QueueDiff) -> str:
     found = queue.difference
     assert found is not None, "only of a queue that has one"
     return (
@@ -159,7 +156,7 @@ def _first_difference(queue: "QueueDiff") -> str:
     )
 
 
-def _missing(report: "DiffReport") -> list[str]:
+def _missing(report: DiffReport) -> list[str]:
     """Return one line for each queue that RocksDB has only in part."""
     lines = []
     for queue in report.queues:

@@ -133,8 +133,9 @@ async def _carry_out(admin: AdminClient, out: Output, moves: Sequence[Move]) -> 
             failures.append(move)
             click.echo(f"{what}: {error}", err=True)
             continue
-        offset = done.chain[-1].delta
-        out.line(f"{what}: {move.source} -> {move.destination}, from logical offset {offset}")
+        new = done.chain.last
+        assert new is not None
+        out.line(f"{what}: {move.source} -> {move.destination}, from logical offset {new.delta}")
         for name, reason in done.untold.items():
             out.line(f"  {name} could not be told: {reason}; it will find out by itself")
     return failures

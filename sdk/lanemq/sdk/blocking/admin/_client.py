@@ -20,20 +20,14 @@ class AdminClient(LogicalQueueOperations, ConsumerRequests, MessageRequests):
     def __init__(self, core: _core.AdminClient, bridge: Bridge) -> None:
         self._core = core
         self._bridge = bridge
+        self.name_servers: tuple[str, ...] = core.name_servers
+        """The addresses of the name servers, in the order in which they are asked."""
+        self.client_options: ClientOptions = core.client_options
+        """Options for producers and consumers of the same cluster: the same credentials and TLS."""
 
     def close(self) -> None:
         """Close this client as the end of its `with` block does; again and again does no harm."""
         self._bridge.close()
-
-    @property
-    def name_servers(self) -> tuple[str, ...]:
-        """The addresses of the name servers, in the order in which they are asked."""
-        return self._bridge.run(lambda: self._core.name_servers)
-
-    @property
-    def client_options(self) -> ClientOptions:
-        """Options for producers and consumers of the same cluster: the same credentials and TLS."""
-        return self._bridge.run(lambda: self._core.client_options)
 
     def broker_name(self, address: str) -> str:
         """Return the name under which ``address`` is registered. Raises ``LanemqError``."""

@@ -15,30 +15,21 @@ class Lock:
     def __init__(self, core: _core.Lock, bridge: Bridge) -> None:
         self._core = core
         self._bridge = bridge
-
-    @property
-    def key(self) -> bytes:
+        self.key: bytes = core.key
         """The key of the entry that is the lock."""
-        return self._bridge.run(lambda: self._core.key)
-
-    @property
-    def fencing(self) -> int:
+        self.fencing: int = core.fencing
         """A number that goes with the lock: every later holder has a higher one.
 
         In a namespace of one partition, so has every later holder of any lock there. Whoever is
         asked on behalf of the lock can refuse a lower number than the highest seen.
         """
-        return self._bridge.run(lambda: self._core.fencing)
-
-    @property
-    def is_held(self) -> bool:
-        """True while it is held: it was renewed in time, and nobody removed it."""
-        return self._bridge.run(lambda: self._core.is_held)
-
-    @property
-    def check(self) -> Step:
+        self.check: Step = core.check
         """A condition for a batch: its other steps are done only while the lock is held.
 
         In a namespace of several partitions, their keys have to be in that of the lock.
         """
-        return self._bridge.run(lambda: self._core.check)
+
+    @property
+    def is_held(self) -> bool:
+        """True while it is held: it was renewed in time, and nobody removed it."""
+        return self._core.is_held

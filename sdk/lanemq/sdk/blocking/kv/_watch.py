@@ -28,7 +28,7 @@ class Watch:
         Of a change of a batch it is that of the whole batch, whose other changes come again. Of
         several partitions it has the position of each.
         """
-        return self._bridge.run(lambda: self._core.position)
+        return self._core.position
 
     def __iter__(self) -> "Watch":
         return self

@@ -14,7 +14,7 @@ from ..._options import PushOptions
 from ..._ordered_listeners import AbandonMessage
 from ...observe._log import get_logger
 from .._consumer_core import ConsumerCore
-from .._send_back import SendBack
+from ..group._send_back import SendBack
 from ..pulls._held_queue import HeldQueue
 from ._concurrent_scheduler import ConcurrentScheduler
 from ._queue_consumer import Messages, QueueConsumer

@@ -5,9 +5,9 @@ from typing import ClassVar, Generic, Protocol, TypeVar, final
 
 import trio
 
+from ..._listener_context import Stage
 from ..._messages import ReceivedMessage
 from ...observe._consume_stats import TopicStats
-from .._listener_context import Stage
 from ..ordered._queue_locks import Lease
 from ..pulls._held_queue import HeldQueue
 from ._stage_scheduler import Batch, StageScheduler

@@ -15,10 +15,10 @@ import trio
 from lanemq.wire.bodies import MessageQueue
 
 from ..._listener import Handle
+from ..._listener_context import ListenerContext, takes_context
 from ..._messages import ReceivedMessage
 from ...observe._consume_stats import TopicStats
 from ...observe._log import get_logger
-from .._listener_context import ListenerContext, takes_context
 from ..ordered._queue_locks import Lease
 from ..pulls._held_queue import HeldQueue
 from ._completion import Completion

@@ -14,7 +14,7 @@ class Pauses:
 
     def __init__(self) -> None:
         self._all = False
-        self._queues: set[MessageQueue] = set()
+        self._queues: frozenset[MessageQueue] = frozenset()  # replaced: other threads read it
         self._changed = trio.Event()
 
     def pause(self, queues: Iterable[MessageQueue] | None) -> None:
@@ -22,15 +22,15 @@ class Pauses:
         if queues is None:
             self._all = True
         else:
-            self._queues.update(queues)
+            self._queues = self._queues.union(queues)
 
     def resume(self, queues: Iterable[MessageQueue] | None) -> None:
         """Lift the pauses of ``queues``, or every pause."""
         if queues is None:
+            self._queues = frozenset()
             self._all = False
-            self._queues.clear()
         else:
-            self._queues.difference_update(queues)
+            self._queues = self._queues.difference(queues)
         self._changed.set()
         self._changed = trio.Event()
 

@@ -20,9 +20,9 @@ from ..._options import ConsumerOptions
 from ...net._client import Client
 from ...observe._consume_stats import TopicStats
 from ...observe._log import get_logger
-from .._group_calls import GroupCalls
-from .._offsets import Offsets
-from .._queue_calls import FOUND, NOT_FOUND, OFFSET_ILLEGAL, Pulled, PullTerms
+from ..group._group_calls import GroupCalls
+from ..group._offsets import Offsets
+from ..requests._queue_calls import FOUND, NOT_FOUND, OFFSET_ILLEGAL, Pulled, PullTerms
 from ._held_queue import HeldQueue
 from ._pauses import Pauses
 

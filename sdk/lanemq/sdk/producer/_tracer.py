@@ -18,12 +18,10 @@ from .._messages import Message, Outcome, ReceivedMessage, SendStatus
 from .._options import ProducerOptions
 from .._tasks import open_quiet_nursery
 from ..net._client import Client
-from ..producer._outgoing import prepare
-from ..producer._sender import Sender
-from ._consume_hooks import ConsumeHook, Consumption
-from ._log import get_logger
-from ._send_hooks import SendAttempt, SendHook
-from ._trace_records import (
+from ..observe._consume_hooks import ConsumeHook, Consumption
+from ..observe._log import get_logger
+from ..observe._send_hooks import SendAttempt, SendHook
+from ..observe._trace_records import (
     DEFAULT_REGION,
     ConsumeReturn,
     TraceRecord,
@@ -33,6 +31,8 @@ from ._trace_records import (
     sent_record,
     transaction_end_record,
 )
+from ._outgoing import prepare
+from ._sender import Sender
 
 LOGGER = get_logger("lanemq.sdk.trace")
 

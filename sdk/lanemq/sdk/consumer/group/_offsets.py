@@ -13,8 +13,8 @@ import trio
 from lanemq.wire import RemoteProtocolError
 from lanemq.wire.bodies import MessageQueue, MessageQueueOffsets
 
-from .._errors import LanemqError
-from ..observe._log import get_logger
+from ..._errors import LanemqError
+from ...observe._log import get_logger
 
 LOGGER = get_logger("lanemq.sdk.offsets")
 AGAIN_S: Final = 30.0

@@ -12,35 +12,35 @@ from lanemq.wire import RETRY_PREFIX
 from lanemq.wire.bodies import ConsumeType, MessageQueue
 from lanemq.wire.message import StageRecord, Stages, stage_group
 
-from .._listener import ConcurrentListener
-from .._messages import ReceivedMessage
-from .._namespace import out_of_namespace, queue_out
-from .._options import MessageModel, PushOptions
-from .._ordered_listeners import OrderlyListener, StagedConcurrentListener
-from .._validate import check_group
-from ..net._client import Client
-from ..observe._log import get_logger
-from ._consumer_core import ConsumerCore
-from ._consumer_requests import Listener
-from ._group_calls import GroupCalls
-from ._offset_store import StoreCommits
-from ._offsets import LocalOffsets, Offsets
-from ._ownership import FreeQueues
-from ._send_back import SendBack
-from .ordered._queue_ownership import QueueOwnership
-from .ordered._queue_progress import QueueProgress
-from .ordered._stage_counter import StageCounter
-from .ordered._stage_offsets import BrokerStageOffsets, LocalCommits, LocalStageOffsets
-from .ordered._staged_offsets import StagedOffsets
-from .pool._concurrent_completion import ConcurrentCompletion
-from .pool._concurrent_scheduler import ConcurrentScheduler
-from .pool._departures import Departures
-from .pool._ordered_completion import OrderedCompletion
-from .pool._queue_consumer import OrderedScheduler
-from .pool._stage_scheduler import Reset, StageScheduler
-from .pool._strategy_scheduler import Choose, StrategyScheduler
-from .pool._worker_pool import WorkerPool
-from .pulls._held_queue import HeldQueue
+from ..._listener import ConcurrentListener
+from ..._messages import ReceivedMessage
+from ..._namespace import out_of_namespace, queue_out
+from ..._options import MessageModel, PushOptions
+from ..._ordered_listeners import OrderlyListener, StagedConcurrentListener
+from ..._validate import check_group
+from ...net._client import Client
+from ...observe._log import get_logger
+from .._consumer_core import ConsumerCore
+from .._consumer_requests import Listener
+from .._ownership import FreeQueues
+from ..group._group_calls import GroupCalls
+from ..group._offset_store import StoreCommits
+from ..group._offsets import LocalOffsets, Offsets
+from ..group._send_back import SendBack
+from ..ordered._queue_progress import QueueProgress
+from ..ordered._stage_counter import StageCounter
+from ..ordered._stage_progress import StageProgress
+from ..ordered._stage_stores import BrokerStageOffsets, LocalCommits, LocalStageOffsets
+from ..pool._concurrent_completion import ConcurrentCompletion
+from ..pool._concurrent_scheduler import ConcurrentScheduler
+from ..pool._departures import Departures
+from ..pool._ordered_completion import OrderedCompletion
+from ..pool._queue_consumer import OrderedScheduler
+from ..pool._stage_scheduler import Reset, StageScheduler
+from ..pool._strategy_scheduler import Choose, StrategyScheduler
+from ..pool._worker_pool import WorkerPool
+from ..pulls._held_queue import HeldQueue
+from ._queue_ownership import QueueOwnership
 
 LOGGER = get_logger("lanemq.sdk.consumer")
 
@@ -153,7 +153,7 @@ def _assemble_ordered(
     options: PushOptions,
     listener: OrderlyListener | StagedConcurrentListener,
     nursery: trio.Nursery,
-    staged: StagedOffsets | None,
+    staged: StageProgress | None,
 ) -> PushParts:
     pool: WorkerPool[OrderedScheduler]
     core = _core(client, group, options, nursery, lambda: pool, staged)
@@ -208,7 +208,7 @@ def _orderly(listener: OrderlyListener) -> Callable[[HeldQueue], OrderedSchedule
 
 
 def _staged(
-    core: ConsumerCore, listener: StagedConcurrentListener, offsets: StagedOffsets
+    core: ConsumerCore, listener: StagedConcurrentListener, offsets: StageProgress
 ) -> Callable[[HeldQueue], OrderedScheduler]:
     def one(queue: MessageQueue, sizes: Sequence[int], start: StageRecord) -> Scheduled:
         return StageScheduler(
@@ -285,7 +285,7 @@ def _reset(
 
 def staged_offsets(
     client: Client, group: str, options: PushOptions, listener: StagedConcurrentListener
-) -> StagedOffsets:
+) -> StageProgress:
     """Return the progress of a staged consumer, kept where its listener wants it.
 
     Raises ``InvalidName`` for a group whose name is too long for its records.
@@ -298,8 +298,8 @@ def staged_offsets(
         folder = options.offsets_dir / options.client.instance
         commits = LocalCommits(LocalOffsets(folder / f"{group}.json"))
         store = listener.store or LocalStageOffsets(folder / f"{group}.stages.json")
-        return StagedOffsets(store, commits, group_offset_wins=wins, strategies=strategies)
+        return StageProgress(store, commits, group_offset_wins=wins, strategies=strategies)
     kept = options.offset_store
     store = listener.store or kept or BrokerStageOffsets(client, group)
     ordinary = GroupCalls(client, group) if kept is None else StoreCommits(kept)
-    return StagedOffsets(store, ordinary, group_offset_wins=wins, strategies=strategies)
+    return StageProgress(store, ordinary, group_offset_wins=wins, strategies=strategies)

@@ -12,7 +12,7 @@ from typing import Final, final
 
 import trio
 
-from .._errors import LanemqError, RefusedByBroker
+from ..._errors import LanemqError, RefusedByBroker
 
 TOPICS_MAX: Final = 10_000
 """Most topics of one broker that are remembered; what is forgotten is awaited once more."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from .._errors import WrongUse
 from .._lite_pull import LitePullConsumer
 from .._messages import ReceivedMessage
-from ._lent import Lent
+from ..consumer._lent import Lent
 
 
 def give_back(consumer: LitePullConsumer) -> Callable[[list[ReceivedMessage]], None]:

@@ -14,11 +14,11 @@ from ..._messages import ReceivedMessage
 from ..._ordered_listeners import LockLoss
 from ...observe._log import get_logger
 from .._consumer_core import PERSIST_TIMEOUT_S, ConsumerCore
+from ..ordered._queue_locks import Lease, QueueLocks
 from ..pool._departures import Departures
 from ..pool._queue_consumer import S
 from ..pool._worker_pool import WorkerPool
 from ..pulls._held_queue import HeldQueue
-from ._queue_locks import Lease, QueueLocks
 
 LOGGER = get_logger("lanemq.sdk.consumer")
 
@@ -97,7 +97,7 @@ class QueueOwnership(Generic[S]):
     def _lost(self, queue: MessageQueue) -> None:
         assert self._pool is not None, "serve comes first"
         membership = self._core.membership
-        held = membership.held.pop(queue, None)
+        held = membership.remove(queue)
         if held is not None:
             self._core.changes.revoked(queue)
         else:

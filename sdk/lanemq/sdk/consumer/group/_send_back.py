@@ -8,13 +8,13 @@ from typing import Final, final
 from lanemq.wire import SysFlag, SystemGroup, retry_topic
 from lanemq.wire.message import Property, encode_properties
 
-from .._errors import LanemqError
-from .._messages import ReceivedMessage
-from .._options import ProducerOptions
-from ..net._client import Client
-from ..observe._log import get_logger
-from ..producer._outgoing import SEND, Outgoing
-from ..producer._sender import Sender
+from ..._errors import LanemqError
+from ..._messages import ReceivedMessage
+from ..._options import ProducerOptions
+from ...net._client import Client
+from ...observe._log import get_logger
+from ...producer._outgoing import SEND, Outgoing
+from ...producer._sender import Sender
 from ._group_calls import GroupCalls
 
 LOGGER = get_logger("lanemq.sdk.listener")

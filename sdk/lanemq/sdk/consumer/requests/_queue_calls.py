@@ -24,8 +24,8 @@ from lanemq.wire.headers import (
 from lanemq.wire.logical import KEPT_FIELD, READER_FIELD
 from lanemq.wire.message import StoredMessage, decode_messages
 
-from .._errors import BadAnswer, BrokerUnreachable, RefusedByBroker
-from ..net._client import Client
+from ..._errors import BadAnswer, BrokerUnreachable, RefusedByBroker
+from ...net._client import Client
 from ._first_commits import FirstCommits
 
 FOUND: Final = int(ResponseCode.SUCCESS)

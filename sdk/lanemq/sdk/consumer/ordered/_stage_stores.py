@@ -15,8 +15,8 @@ from lanemq.wire.message import StageRecord, stage_group
 from ..._errors import LanemqError, RefusedByBroker, WrongUse
 from ...net._client import Client
 from ...observe._log import get_logger
-from .._group_calls import GroupCalls
-from .._offsets import LocalOffsets
+from ..group._group_calls import GroupCalls
+from ..group._offsets import LocalOffsets
 
 LOGGER = get_logger("lanemq.sdk.offsets")
 

@@ -16,9 +16,9 @@ from lanemq.wire.message import StageRecord
 
 from ..._errors import LanemqError
 from ...observe._log import get_logger
-from .._offsets import AGAIN_S
+from ..group._offsets import AGAIN_S
 from ._queue_progress import STRATEGIES_COUNT, QueueProgress
-from ._stage_offsets import StageOffsetStore
+from ._stage_stores import StageOffsetStore
 
 LOGGER = get_logger("lanemq.sdk.offsets")
 
@@ -45,7 +45,7 @@ def conflict(record: StageRecord | None, group_offset: int | None) -> bool:
 
 
 @final
-class StagedOffsets:
+class StageProgress:
     """The progress of one consumer; an ``Offsets`` that also counts stages.
 
     ``strategies`` are the names of those whose messages are counted apart. The group's retry

@@ -6,7 +6,7 @@ Source: RocketMQ 4.9.8, RebalancePushImpl.computePullFromWhereWithException.
 from lanemq.wire import RETRY_PREFIX
 from lanemq.wire.bodies import MessageQueue
 
-from .._options import ConsumeFrom, ConsumerOptions
+from ..._options import ConsumeFrom, ConsumerOptions
 from ._group_calls import GroupCalls
 from ._offsets import Offsets
 

@@ -17,11 +17,11 @@ from lanemq.wire.frame import request
 from lanemq.wire.headers import ConsumerSendMsgBack, GetConsumerListByGroup
 from lanemq.wire.logical import LOGICAL_QUEUE_BROKER
 
-from .._errors import BadAnswer, BrokerUnreachable, LanemqError, RefusedByBroker
-from .._messages import ReceivedMessage
-from ..logical._calls import LogicalCalls
-from ..net._client import Client
-from ._queue_calls import QueueCalls, QueueRequests
+from ..._errors import BadAnswer, BrokerUnreachable, LanemqError, RefusedByBroker
+from ..._messages import ReceivedMessage
+from ...logical._calls import LogicalCalls
+from ...net._client import Client
+from ..requests._queue_calls import QueueCalls, QueueRequests
 
 
 @final

@@ -1,0 +1,1 @@
+"""A consumer group: its requests, each to the right broker, and its offsets."""
