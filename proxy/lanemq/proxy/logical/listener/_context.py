@@ -139,7 +139,7 @@ class ListenerContext:
         return shift_records(
             records,
             index=self.queue_id_of(segment),
-            shift=segment.delta - segment.offset_delta,
+            shift=segment.shift,
             tag=broker_tag(segment.broker_name),
             store_host=self.address.packed,
         )
