@@ -10,9 +10,7 @@ import random
 from collections.abc import Awaitable
 from typing import Final, final
 
-import trio
-
-from lanemq.storage import FlushMode, Store
+from lanemq.storage import Store
 from lanemq.wire import (
     HostAddress,
     Permission,
@@ -37,6 +35,7 @@ from ..state._groups import Groups
 from ..state._stats import BrokerStatistics
 from ..state._stored_again import stored_again
 from ..state._topics import Topics
+from ._flushes import Flushes
 from ._writer import Writer
 
 FIRST_RETRY_LEVEL: Final = 3
@@ -54,6 +53,7 @@ class SendBacks:
         *,
         address: HostAddress,
         config: BrokerConfig,
+        flushes: Flushes,
         groups: Groups,
         statistics: BrokerStatistics,
         store: Store,
@@ -62,6 +62,7 @@ class SendBacks:
     ) -> None:
         self._address = address
         self._config = config
+        self._flushes = flushes
         self._groups = groups
         self._statistics = statistics
         self._store = store
@@ -112,19 +113,9 @@ class SendBacks:
             put = self._writer.append(again)
         origin = get_property(properties, Property.RETRY_TOPIC.encode()) or b""
         self._statistics.sent_back(origin.decode("utf-8", "replace"), header.group)
-        if self._store.config.flush is FlushMode.SYNC:
-            return self._after_flush(put.end, frame)
-        return frame.reply()
-
-    async def _after_flush(self, end: int, frame: Frame) -> Frame:
-        """Answer when the log is on the disk up to ``end``: the consumer forgets the message.
-
-        The reference does not wait here, and may lose it with the power.
-        """
-        store = self._store
-        with trio.move_on_after(store.config.sync_flush_timeout_s):
-            await store.flushed(end)
-        return frame.reply()
+        # The consumer forgets the message. (The reference does not wait here, and may lose it
+        # with the power.)
+        return self._flushes.answered(frame.reply(), put.end)
 
 
 def _marked(message: StoredMessage, offset_id: str) -> bytes:
@@ -144,6 +135,7 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
     back = SendBacks(
         address=broker.address,
         config=broker.config,
+        flushes=Flushes(broker.store),
         groups=broker.groups,
         statistics=broker.statistics,
         store=broker.store,

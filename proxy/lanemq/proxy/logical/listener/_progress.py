@@ -83,6 +83,8 @@ class Progress:
         key = group, topic, index
         listener = self._listener
         chain = listener.routes.chain(topic, index)
+        # Not Chain.last: ``commit`` and ``find`` begin with the last segment that has a place,
+        # expired or not, and while a destination behind it has none, ``commit`` asks its broker.
         last = chain[-1] if chain else None
         if last is not None and last.delta >= 0 and listener.brokers.is_own(last.broker_name):
             self._soon.pop(key, None)
