@@ -1,6 +1,6 @@
 """Typed results: what a broker's handlers tell those who ask inside its process."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -8,6 +8,16 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from lanemq.proxy.broker._framed import (
+    EarliestTime,
+    Framed,
+    GroupOffset,
+    Locked,
+    Queried,
+    QueueOffset,
+    TopicStats,
+    Unlocked,
+)
 from lanemq.proxy.broker._results import Found, NotFound, Pulled, Stored, Viewed, reply_of
 from lanemq.proxy.broker.handlers._parked import Parked
 from lanemq.proxy.broker.handlers._pull_request import PullRequest, read_pull_request
@@ -15,7 +25,8 @@ from lanemq.proxy.net._session import Session
 from lanemq.storage import FlushMode
 from lanemq.testkit.proxy.brokers import TestBroker, open_test_broker, pull_header, send_header
 from lanemq.testkit.simulation._logical import TOPIC, open_logical_cluster
-from lanemq.wire import RequestCode, ResponseCode
+from lanemq.wire import Refused, RequestCode, ResponseCode
+from lanemq.wire.bodies import LockBatchResult, MessageQueue, TopicOffset, TopicStatsTable
 from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import ViewMessage
 from lanemq.wire.logical.translate import Numbers
@@ -175,3 +186,55 @@ async def test_between_a_listener_and_its_own_broker_nothing_is_encoded(
             assert (sent.queue_id, sent.queue_offset) == (0, 0)
         await answer(send(TOPIC, b"second"))
         assert await pulled(1) == ([b"second"], Numbers(2, 0, 2))
+
+
+QUEUE = MessageQueue("T", "broker-a", 3)
+STATS = TopicStatsTable({QUEUE: TopicOffset(1, 2, 3)}, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("result", "fields", "body"),
+    [
+        (GroupOffset(5), {"offset": "5"}, b""),
+        (GroupOffset(5, is_kept=True), {"offset": "5", "lanemqKept": "true"}, b""),
+        (QueueOffset(7), {"offset": "7"}, b""),
+        (QueueOffset(7, is_continued=True), {"offset": "7", "REDIRECT": "1"}, b""),
+        (EarliestTime(-1), {"timestamp": "-1"}, b""),
+        (Unlocked(has_moved=True), {"lanemqMoved": "true"}, b""),
+        (
+            Locked((QUEUE,), has_moved=True),
+            {"lanemqMoved": "true"},
+            LockBatchResult((QUEUE,)).encode(),
+        ),
+        (
+            Queried(b"records", 1, 2),
+            {"indexLastUpdateTimestamp": "1", "indexLastUpdatePhyoffset": "2"},
+            b"records",
+        ),
+        (TopicStats(STATS), {}, STATS.encode()),
+    ],
+)
+def test_another_brokers_answer_is_read_as_the_result_that_it_was_made_of(
+    result: Framed, fields: dict[str, str], body: bytes
+) -> None:
+    answer = result.reply(request(1, opaque=7))
+    assert (answer.code, answer.opaque, answer.body) == (0, 7, body)
+    assert list(answer.fields.items()) == list(fields.items())
+    assert type(result).read(answer) == result  # type: ignore[attr-defined] # of each class
+
+
+def test_a_search_that_finds_nothing_is_an_answer_of_its_own_code() -> None:
+    nothing = Queried(b"", 1, 2, "no such message")
+    answer = nothing.reply(request(12))
+    assert (answer.code, answer.remark) == (ResponseCode.QUERY_NOT_FOUND, "no such message")
+    assert Queried.read(answer) == nothing
+
+
+@pytest.mark.parametrize("read", [QueueOffset.read, EarliestTime.read])
+def test_an_answer_without_its_number_is_refused(read: Callable[[Frame], Framed]) -> None:
+    with pytest.raises(Refused, match="without it"):
+        read(request(30).reply(fields={"offset": "", "timestamp": "x"}))
+
+
+def test_an_offset_that_cannot_be_read_is_not_known() -> None:
+    assert GroupOffset.read(request(14).reply(fields={"offset": "x"})) == GroupOffset(-1)

@@ -110,6 +110,16 @@ def typed(
     return handle
 
 
+def by_header(header: _Header[_HeaderT], handler: Callable[[_HeaderT], Outcome]) -> Handler:
+    """Wrap ``handler``, which needs nothing of its request but the header, as ``typed``."""
+    from_fields = header.from_fields
+
+    def handle(frame: Frame, session: Session) -> Outcome:
+        return handler(from_fields(frame.fields))
+
+    return handle
+
+
 class Handlers:
     """The registry of one server. One code has one handler; a second one is our mistake."""
 

@@ -31,6 +31,7 @@ from ...net._dispatch import Handlers, typed
 from ...net._session import Session
 from .._config import BrokerConfig
 from .._context import BrokerContext
+from .._results import DONE, Done
 from ..state._groups import Groups
 from ..state._stats import BrokerStatistics
 from ..state._stored_again import stored_again
@@ -69,16 +70,27 @@ class SendBacks:
         self._topics = topics
         self._writer = writer
 
-    def send_back(
+    def answer(
         self, header: ConsumerSendMsgBack, frame: Frame, session: Session
-    ) -> Frame | Awaitable[Frame]:
-        """Append the message again; its old record stays where it is."""
+    ) -> Done | Awaitable[Done]:
+        """Answer a request."""
+        origin_id = frame.fields.get(ORIGIN_ID_FIELD)
+        return self.send_back(header, version=frame.version, origin_id=origin_id)
+
+    def send_back(
+        self, header: ConsumerSendMsgBack, *, version: int, origin_id: str | None
+    ) -> Done | Awaitable[Done]:
+        """Append the message again; its old record stays where it is.
+
+        ``version`` is the consumer's, ``origin_id`` the id by which it knows the message, where
+        that is not the broker's.
+        """
         group = self._groups.require(header.group)
         if not self._config.broker_permission & Permission.WRITE:
             remark = f"the broker[{self._address.host}] sending message is forbidden"
             raise Refused(ResponseCode.NO_PERMISSION, remark)
         if group.retry_queue_nums <= 0:
-            return frame.reply()
+            return DONE
         topic = retry_topic(header.group)
         config = self._topics.ensure(
             topic,
@@ -94,9 +106,9 @@ class SendBacks:
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
 
         retries_max = group.retry_max_times
-        if frame.version >= Version.V3_4_9 and header.max_reconsume_times is not None:
+        if version >= Version.V3_4_9 and header.max_reconsume_times is not None:
             retries_max = header.max_reconsume_times
-        properties = _marked(message, frame.fields.get(ORIGIN_ID_FIELD) or message.offset_id)
+        properties = _marked(message, origin_id or message.offset_id)
         if message.reconsume_times >= retries_max or header.delay_level < 0:
             topic, queue_id, level = dlq_topic(header.group), 0, 0
             self._topics.ensure(topic, queues=DLQ_QUEUES)
@@ -115,7 +127,7 @@ class SendBacks:
         self._statistics.sent_back(origin.decode("utf-8", "replace"), header.group)
         # The consumer forgets the message. (The reference does not wait here, and may lose it
         # with the power.)
-        return self._flushes.answered(frame.reply(), put.end)
+        return self._flushes.answered(DONE, put.end)
 
 
 def _marked(message: StoredMessage, offset_id: str) -> bytes:
@@ -144,5 +156,5 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
     )
     handlers.add(
         RequestCode.CONSUMER_SEND_MSG_BACK,
-        typed(ConsumerSendMsgBack, back.send_back),
+        typed(ConsumerSendMsgBack, back.answer),
     )
