@@ -154,12 +154,7 @@ class Broker:
         """The sends through which this process's logical listener stores; it answers itself."""
         self.pulls = _pull.register(self.handlers, self.context)
         """The pulls that this process's logical listener reads with."""
-        add_encoders(
-            self.handlers,
-            config=config,
-            host=self.context.store_host,
-            store=store,
-        )
+        add_encoders(self.handlers, config=config, host=self.context.store_host, store=store)
         self._checks = _admin_rocksdb.register(self.handlers, self.context)
         self._heartbeats = _heartbeats.register(self.handlers, self.context)
         self._kv = register_kv(self.handlers, self.context, is_alone=is_alone)

@@ -149,6 +149,18 @@ class Unlocked(Framed, frozen=True, gc=False):
 
 
 @final
+class SentBack(Framed, frozen=True, gc=False):
+    """The result of a message that is sent back: it will be delivered again, if its group has
+    retries."""
+
+    def reply(self, request: Frame) -> Frame:
+        return request.reply()
+
+
+SENT_BACK: Final = SentBack()
+
+
+@final
 class Queried(Framed, frozen=True, gc=False):
     """The result of a search for messages by key."""
 
@@ -183,6 +195,7 @@ FRAMED: Final = (
     TopicStats,
     Locked,
     Unlocked,
+    SentBack,
     Queried,
 )
 

@@ -31,7 +31,7 @@ from ...net._dispatch import Handlers, typed
 from ...net._session import Session
 from .._config import BrokerConfig
 from .._context import BrokerContext
-from .._results import DONE, Done
+from .._framed import SENT_BACK, SentBack
 from ..state._groups import Groups
 from ..state._stats import BrokerStatistics
 from ..state._stored_again import stored_again
@@ -72,14 +72,14 @@ class SendBacks:
 
     def answer(
         self, header: ConsumerSendMsgBack, frame: Frame, session: Session
-    ) -> Done | Awaitable[Done]:
+    ) -> SentBack | Awaitable[SentBack]:
         """Answer a request."""
         origin_id = frame.fields.get(ORIGIN_ID_FIELD)
         return self.send_back(header, version=frame.version, origin_id=origin_id)
 
     def send_back(
         self, header: ConsumerSendMsgBack, *, version: int, origin_id: str | None
-    ) -> Done | Awaitable[Done]:
+    ) -> SentBack | Awaitable[SentBack]:
         """Append the message again; its old record stays where it is.
 
         ``version`` is the consumer's, ``origin_id`` the id by which it knows the message, where
@@ -90,7 +90,7 @@ class SendBacks:
             remark = f"the broker[{self._address.host}] sending message is forbidden"
             raise Refused(ResponseCode.NO_PERMISSION, remark)
         if group.retry_queue_nums <= 0:
-            return DONE
+            return SENT_BACK
         topic = retry_topic(header.group)
         config = self._topics.ensure(
             topic,
@@ -127,7 +127,7 @@ class SendBacks:
         self._statistics.sent_back(origin.decode("utf-8", "replace"), header.group)
         # The consumer forgets the message. (The reference does not wait here, and may lose it
         # with the power.)
-        return self._flushes.answered(DONE, put.end)
+        return self._flushes.answered(SENT_BACK, put.end)
 
 
 def _marked(message: StoredMessage, offset_id: str) -> bytes:
