@@ -22,7 +22,8 @@ from lanemq.wire.logical import (
 from lanemq.wire.logical.translate import Numbers
 from lanemq.wire.message import encode_offset_ids
 
-from ..net._dispatch import Answer, Encoded, Handlers, Result
+from ..net._answers import Answer, Encoded, Result
+from ..net._dispatch import Handlers
 from ..net._reply_template import ReplyTemplate
 from ..net._stored_reply import LARGE_BYTES, stored_reply
 from ._config import BrokerConfig

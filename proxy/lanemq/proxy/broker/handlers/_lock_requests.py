@@ -12,7 +12,8 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.logical import LOCK_FIELD
 
 from ...logical.broker._locks import TELL, LogicalLocks
-from ...net._dispatch import Answer, Handlers
+from ...net._answers import Answer
+from ...net._dispatch import Handlers
 from ...net._session import Session
 from .._context import BrokerContext
 from .._framed import Locked, Unlocked

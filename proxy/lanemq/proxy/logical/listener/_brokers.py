@@ -13,7 +13,8 @@ from ...broker._results import Pulled
 from ...broker.handlers._parked import Parked
 from ...broker.handlers._pull import Pulls
 from ...broker.handlers._pull_request import PullRequest, read_pull_request
-from ...net._dispatch import Answer, Handlers, unsupported
+from ...net._answers import Answer
+from ...net._dispatch import Handlers, unsupported
 from ...net._session import Session
 from ._questions import AskedT, Question, ToldT
 

@@ -20,7 +20,8 @@ from ...broker._results import PULL_FIELDS, Found, NotFound, Pulled, is_redirect
 from ...broker.handlers._pull_request import PullRequest, read_pull_request
 from ...broker.handlers._reads import Reads
 from ...broker.state._clients import ClientRegistry
-from ...net._dispatch import Answer, Handlers
+from ...net._answers import Answer
+from ...net._dispatch import Handlers
 from ...net._session import Session
 from ...net._stored_reply import LARGE_BYTES
 from ._brokers import Brokers

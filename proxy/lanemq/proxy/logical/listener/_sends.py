@@ -25,7 +25,8 @@ from lanemq.wire.logical import (
 
 from ...broker._results import Stored, is_redirect, redirect_in
 from ...broker.handlers._send import Sends as BrokerSends
-from ...net._dispatch import Answer, Handlers
+from ...net._answers import Answer
+from ...net._dispatch import Handlers
 from ...net._session import Session
 from ..rules import SegmentClosed, TopicMapping, half_forbidden, is_half
 from ..rules._forwarding import BORN_HOST_FIELD, born_host_of, flags_field, queue_field
