@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from lanemq.proxy.net import _connection
+from lanemq.proxy.net._answers import Result
 from lanemq.proxy.net._budget import Budget
 from lanemq.proxy.net._connection import ServerConnection
 from lanemq.proxy.net._descriptors import peers_max
-from lanemq.proxy.net._dispatch import Handler, Handlers, Result
+from lanemq.proxy.net._dispatch import Handler, Handlers
 from lanemq.proxy.net._limits import Limits
 from lanemq.proxy.net._listen import AddressUnavailable, listen, listen_with_vip, warn_of_strangers
 from lanemq.proxy.net._loop_watch import HELD_S, Timed, loop_watch

@@ -46,6 +46,7 @@ from ..net._dispatch import Handlers
 from ..net._loop_watch import LoopWatch, Timed, loop_watch
 from ..net._server import Server
 from ..net._tls import ServerTls
+from . import _typed_handlers
 from ._config import BrokerConfig
 from ._context import BrokerContext, wall_clock_ms
 from ._logical_start import StartCheck
@@ -74,15 +75,9 @@ from .admin import (
 from .admin import (
     _stats as _admin_stats,
 )
-from .admin import (
-    _topics as _admin_topics,
-)
 from .handlers import (
     _heartbeats,
-    _lock_requests,
-    _offsets,
     _pull,
-    _query,
     _replies,
     _send,
     _send_back,
@@ -100,9 +95,6 @@ SAMPLE_S: Final = 1.0
 _WITHOUT_TASKS: Final = (
     _send_back,
     _replies,
-    _offsets,
-    _query,
-    _lock_requests,
     _logical_growth,
     _logical_mapping,
     _logical_migrate,
@@ -114,7 +106,6 @@ _WITHOUT_TASKS: Final = (
     _admin_relay,
     _admin_runtime,
     _admin_stats,
-    _admin_topics,
     _recall,
 )
 
@@ -157,16 +148,13 @@ class Broker:
         self.handlers = Handlers()
         for module in _WITHOUT_TASKS:
             module.register(self.handlers, self.context)
+        self.typed = _typed_handlers.register(self.handlers, self.context)
+        """The typed handlers that this process's logical listener asks as well."""
         self.sends = _send.register(self.handlers, self.context)
         """The sends through which this process's logical listener stores; it answers itself."""
         self.pulls = _pull.register(self.handlers, self.context)
         """The pulls that this process's logical listener reads with."""
-        add_encoders(
-            self.handlers,
-            config=config,
-            host=self.context.store_host,
-            store=store,
-        )
+        add_encoders(self.handlers, config=config, host=self.context.store_host, store=store)
         self._checks = _admin_rocksdb.register(self.handlers, self.context)
         self._heartbeats = _heartbeats.register(self.handlers, self.context)
         self._kv = register_kv(self.handlers, self.context, is_alone=is_alone)

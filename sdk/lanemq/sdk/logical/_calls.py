@@ -223,6 +223,6 @@ def _logical(pulled: Pulled, segment: Segment, asked: int) -> Pulled:
         pulled.suggested_broker_id,
         messages,
         segment.message_queue,
-        segment.delta - segment.offset_delta,
+        segment.shift,
         is_gap=code == OFFSET_ILLEGAL and seen.next_offset > asked,
     )

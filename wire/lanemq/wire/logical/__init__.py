@@ -67,7 +67,8 @@ from ._report import (
     gaps_beside,
     serves_java,
 )
-from ._segment import NOT_SET, Segment, SegmentKey, SegmentState, sort_key
+from ._segment import NOT_SET, Segment, SegmentKey, sort_key
+from ._segment_state import SegmentState
 
 __all__ = [
     "FORWARD_QUEUE_ID_FIELD",

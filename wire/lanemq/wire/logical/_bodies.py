@@ -12,7 +12,8 @@ from typing import ClassVar
 from .. import fastjson
 from .._errors import RemoteProtocolError
 from ..bodies._body import Body
-from ._segment import Segment, SegmentState
+from ._segment import Segment
+from ._segment_state import SegmentState
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
-from ._segment import Segment, SegmentKey, SegmentState, sort_key
+from ._segment import Segment, SegmentKey, sort_key
+from ._segment_state import SegmentState
 
 
 @final

@@ -99,7 +99,7 @@ class Partitions:
             segment is not None
             and segment.state is SegmentState.NORMAL
             and segment.logical_index == partition
-            and segment.delta - segment.offset_delta == meta.shift
+            and segment.shift == meta.shift
             and (topic, meta.queue_id) not in self._gate.withheld
         )
 

@@ -36,7 +36,7 @@ from ._queues import PartitionQueues
 from ._snapshots import NEW, Snapshots
 from ._takeovers import Takeovers
 from ._watches import Watches
-from ._writes import KvWrites
+from ._writes import KvWrites, add_encoder
 
 LOGGER = logging.getLogger("lanemq.proxy.kv")
 TICK_S: Final = 0.25
@@ -269,6 +269,7 @@ def register(
         takeovers=takeovers,
         writes=writes,
     )
+    add_encoder(handlers)
     handlers.add(RequestCode.KV_WRITE, typed(KvWrite, writes.write))
     handlers.add(RequestCode.KV_GET, typed(KvGet, requests.get))
     handlers.add(RequestCode.KV_MULTI_GET, typed(KvMultiGet, requests.multi_get))

@@ -159,7 +159,7 @@ class Takeovers:
         Raises ``Refused``, ``RemoteProtocolError`` and as disks do while it cannot be had.
         """
         state = self._states.states.get(name)
-        shift = end.delta - end.offset_delta
+        shift = end.shift
         is_there = state is not None and name not in self._partitions.waits_for
         if is_there and state and (state.meta.queue_id, state.meta.shift) == (end.queue_id, shift):
             return
