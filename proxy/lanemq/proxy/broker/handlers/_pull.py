@@ -17,7 +17,7 @@ from lanemq.wire.bodies import SubscriptionGroupConfig
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical.translate import Numbers
 
-from ...logical.broker._pull import InSegment, elsewhere
+from ...logical.broker._pull import InSegment, answer_without_read
 from ...logical.broker._stages import AskFirst, LogicalStages
 from ...logical.broker._state import waiting_queue
 from ...logical.rules import TopicMapping, Wait
@@ -203,7 +203,7 @@ class Pulls:
                 if may_park and asked.may_wait and isinstance(found, Wait):
                     return Parked(waiting_queue(topic), queue_id, offset, Wanted())
                 self._statistics.missed()
-                return elsewhere(found, offset)
+                return answer_without_read(found, offset)
             got, redirect = found
         numbers = Numbers(got.next_offset, got.min_offset, got.max_offset)
         if got.status is FOUND:

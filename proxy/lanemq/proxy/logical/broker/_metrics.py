@@ -7,19 +7,18 @@ from collections import Counter
 
 from lanemq.wire.logical import Segment, SegmentState
 
-from ...broker._context import BrokerContext
 from ..rules import Phase
+from ._state import LogicalState
 
 
-def logical_info(broker: BrokerContext) -> dict[str, str]:
+def logical_info(logical: LogicalState, now_ms: int) -> dict[str, str]:
     """Return the numbers of segments, migrations, seals, redirects and forwards, and the alarms.
 
     Counts are since the start; times and ages are in milliseconds.
     """
-    logical = broker.logical
     if not logical.mappings:
         return {}
-    counters, now_ms = logical.counters, broker.now_ms()
+    counters = logical.counters
     own = [segment for mapping in logical.mappings.values() for segment in mapping.own()]
     states = Counter(segment.state for segment in own)
     phases = Counter(migration.phase for migration in logical.journal.all())

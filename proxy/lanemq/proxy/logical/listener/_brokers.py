@@ -171,7 +171,7 @@ class _Late:
         self._is_there = trio.Event()
 
     def deliver(self, result: Pulled | Exception) -> None:
-        """Take the result, or why there is none."""
+        """Take the result, or the error in place of one."""
         self._result = result
         self._is_there.set()
 

@@ -78,7 +78,7 @@ class LogicalListener:
         )
         questions = Questions(broker.typed)
 
-        def face(at: HostAddress, number: int | None) -> _Face:
+        def port(at: HostAddress, number: int | None) -> _Port:
             queues = SeenQueues(number=number, routes=self.routes)
             listener = ListenerContext(
                 broker=context,
@@ -90,11 +90,11 @@ class LogicalListener:
                 records=SeenRecords(address=at, queues=queues),
                 address=at,
             )
-            return _Face(listener, broker)
+            return _Port(listener, broker)
 
         numbered_at = enumerate(self.numbered_addresses)
-        self._faces = [face(address, None), *(face(at, number) for number, at in numbered_at)]
-        self.server, *numbered_servers = [face.server for face in self._faces]
+        self._ports = [port(address, None), *(port(at, number) for number, at in numbered_at)]
+        self.server, *numbered_servers = [port.server for port in self._ports]
         self.numbered_servers: Sequence[Server] = numbered_servers
         """The servers at ``numbered_addresses``."""
 
@@ -107,8 +107,8 @@ class LogicalListener:
         """Run the background tasks, until cancelled."""
         what = "committing for the logical listener"
         async with trio.open_nursery() as nursery:
-            for face in self._faces:
-                nursery.start_soon(self._supervisor.run, what, face.progress.run)
+            for port in self._ports:
+                nursery.start_soon(self._supervisor.run, what, port.progress.run)
 
     async def stop(self) -> None:
         """Stop all servers as ``Server.stop``."""
@@ -118,7 +118,7 @@ class LogicalListener:
 
 
 @final
-class _Face:
+class _Port:
     """The service at one port."""
 
     def __init__(self, listener: ListenerContext, broker: Broker) -> None:

@@ -1,4 +1,4 @@
-"""The locks of logical queues (41, 42), which the broker that a queue ends on lends.
+"""Locks of logical queues (41, 42), lent by the broker of a queue's last segment.
 
 A listener keeps none. So a client that goes from one listener to another keeps its locks, and two
 listeners cannot lend one lock to two clients.

@@ -32,7 +32,7 @@ from ._records import SeenRecords
 
 @final
 class Messages:
-    """The handlers, and ``record`` for other users of one message."""
+    """The requests for single messages at one port; ``record`` is for others as well."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Groups' progress in logical queues, which the broker that the queue ends on keeps.
+"""Progress of groups in logical queues, kept by the broker of a queue's last segment.
 
 No listener keeps any of it, so any of them can take another's place. Offsets are logical and
 stay valid wherever the queue moves (see ``lanemq.wire.logical.progress_topic`` for the key).

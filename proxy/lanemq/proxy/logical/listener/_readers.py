@@ -40,7 +40,7 @@ def is_in_doubt(reader: Reader, offset: int, chain: Chain, session: Session) -> 
 
 @final
 class Readers:
-    """Judges the readers of one listener whose places it does not remember."""
+    """Decides where readers go on whose places the listener does not remember."""
 
     def __init__(self, *, clients: ClientRegistry[Session], progress: Progress) -> None:
         self._clients = clients
@@ -48,7 +48,7 @@ class Readers:
 
     @classmethod
     def of(cls, listener: ListenerContext, progress: Progress) -> Self:
-        """Return the judge of one port's readers."""
+        """Return the decisions for one port's readers."""
         return cls(clients=listener.broker.clients, progress=progress)
 
     async def goes_on_at(
