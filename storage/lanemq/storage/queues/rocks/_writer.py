@@ -20,10 +20,10 @@ from ...start._watermarks import RocksCover
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
     from ...log._messages import Appended
-    from ...start._rocks_redo import RocksRedo
     from .._queues import ConsumeQueue
     from ._consume_queue import RocksQueueTable
     from ._queue_rows import QueueRows
+    from ._redo import RocksRedo
 
 LOGGER = logging.getLogger(__name__)
 BATCH_ROWS: Final = 512
