@@ -10,8 +10,9 @@ import msgspec
 from .._config import Stage
 from .._errors import StoreError
 from .._real_files import RealFiles, sync_path
+from ..queues.rocks._cover import RocksCover
 from ..queues.rocks._queue_rows import QueueRows
-from ..start._watermarks import RocksCover, WatermarkFile, Watermarks
+from ..start._watermarks import WatermarkFile, Watermarks
 from ..tools.reading._directory import StoreDirectory
 from ..tools.reading._errors import no_directory
 from ..tools.reading._metadata import read_tables

@@ -16,7 +16,7 @@ import trio
 
 from ...derive._units import DerivedUnit
 from ...log._records import Record
-from ...start._watermarks import RocksCover
+from ._cover import RocksCover
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
     from ...log._messages import Appended
