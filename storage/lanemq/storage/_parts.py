@@ -193,8 +193,8 @@ class Parts:
 
     def _new_rocks(self, rows: "QueueRows") -> "RocksIndex":
         from .queues.rocks._consume_queue import RocksQueueTable
+        from .queues.rocks._redo import RocksRedo
         from .queues.rocks._writer import RocksIndex
-        from .start._rocks_redo import RocksRedo
 
         redo = RocksRedo(rows, belongs=self._known_by_files)
         table = RocksQueueTable(rows, log_begin=lambda: self.log.segments.begin)

@@ -14,10 +14,10 @@ from ..queues._tags import TagsCodes
 from ..queues.files._consume_queue import FileConsumeQueue
 from ..queues.rocks._queue_rows import QueueRows
 from ..queues.rocks._rocks_units import RocksUnits
-from ..tools._findings import Progress
-from ..tools._known_messages import KnownMessages
-from ..tools._units import RowsUnits
+from ..tools.checks._findings import Progress
 from ..tools.reading._scan import LogScan
+from ..tools.reading._units import RowsUnits
+from ..tools.rebuild._known_messages import KnownMessages
 from ..tools.rebuild._losses import Loss, OpenUnits
 from ._conversion import Conversion
 from ._file_merge import FileMerge, Merged, RowsStale

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import final
 
 from .._errors import StoreCorrupted
+from .._workers import Workers
 from ..derive._units import Derivation, DerivedUnit
 from ..queues._queue_positions import QueuePositions
 from ..queues._tags import TagsCodes
 from ..queues.rocks._queue_rows import OFFSET_MAX, QueueRows
 from ..rocks import QueueDatabase, is_present
-from ..tools._findings import Progress
-from ..tools._known_messages import KnownMessages
-from ..tools._units import RowsUnits
-from ..tools._workers import Workers
+from ..tools.checks._findings import Progress
+from ..tools.reading._units import RowsUnits
+from ..tools.rebuild._known_messages import KnownMessages
 from ..tools.rebuild._losses import Loss, OpenUnits
 from ._built_tables import MakeTables, QueueBegins, TablesPlan, go_back
 from ._conversion import Conversion

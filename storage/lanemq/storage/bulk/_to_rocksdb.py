@@ -12,11 +12,11 @@ from pathlib import Path
 
 from .._backups import CONVERT_TEMPORARY
 from .._errors import StoreCorrupted
+from .._workers import Workers
+from ..queues.rocks._cover import RocksCover
 from ..queues.rocks._queue_rows import QueueRows
 from ..rocks import QueueDatabase, is_present
-from ..start._watermarks import RocksCover
-from ..tools._findings import Progress
-from ..tools._workers import Workers
+from ..tools.checks._findings import Progress
 from ..tools.reading._delay_levels import find_delay_levels
 from ..tools.reading._directory import StoreDirectory, look_into
 from ..tools.reading._settings import NO_SETTINGS, BrokerSettings

@@ -9,7 +9,7 @@ or whether that one offset is damaged. Until then it is held back.
 import logging
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, Protocol, final
 
 from lanemq.wire import LMQ_PREFIX
 
@@ -244,3 +244,35 @@ class Sequences:
 def _may_follow(queue: _Queue, unit: DerivedUnit) -> bool:
     """Return whether the messages between lie in the log, as far as there is room."""
     return queue.next < 0 or fits(unit.queue_offset - queue.next, unit.log_position - queue.at)
+
+
+class UnitTarget(Protocol):
+    """An index that takes units, and knows the slots of some; see ``Sequences``."""
+
+    def put(self, unit: DerivedUnit) -> None:
+        """Take a unit that is right."""
+
+    def pass_over(self, unit: DerivedUnit, slot: int | None) -> None:
+        """Take note of a unit whose offset is damaged."""
+
+    def expected(self, unit: DerivedUnit) -> tuple[int, int] | None: ...
+
+    def is_known(self, unit: DerivedUnit) -> bool: ...
+
+
+def sequences_of(targets: Sequence[UnitTarget], on_damaged: OnDamaged) -> Sequences:
+    """Return the ``Sequences`` of several indexes, which learn of the units that are damaged."""
+
+    def pass_over(unit: DerivedUnit, slot: int | None) -> None:
+        on_damaged(unit, slot)
+        for target in targets:
+            target.pass_over(unit, slot)
+
+    def expected(unit: DerivedUnit) -> tuple[int, int] | None:
+        known = (target.expected(unit) for target in targets)
+        return next((one for one in known if one is not None), None)
+
+    def is_known(unit: DerivedUnit) -> bool:
+        return any(target.is_known(unit) for target in targets)
+
+    return Sequences(pass_over, expected=expected, is_known=is_known)

@@ -18,7 +18,9 @@ from lanemq.wire.message import is_stage_group
 
 from .._errors import ConfigInvalid, StartRefused
 from .._files import Files
+from ..derive._sequence import sequences_of
 from ..derive._units import Derivation, DerivedUnit
+from ..log._damage import walk_over_damage
 from ..log._records import RECORD_BYTES_MIN
 from ..log._segments import Segments
 from ..queues._queues import QueueTable
@@ -26,7 +28,7 @@ from ..tables._config_tables import TOPIC_MEMBER
 from ..tables._document import Document
 from ..tables._offset_tables import OFFSET_MEMBER, SEPARATOR
 from ..tables._table import parse_contents
-from ._redo import FileRedo, sequences_of, walk_over_damage
+from ._redo import FileRedo
 from ._watermarks import Watermarks
 
 LOGGER = logging.getLogger(__name__)

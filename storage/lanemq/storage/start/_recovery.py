@@ -14,14 +14,14 @@ from typing import Protocol, final
 
 from .._files import Files
 from .._light_queues import SkippedLightQueues
-from ..derive._sequence import add_damaged_offset
+from ..derive._sequence import add_damaged_offset, sequences_of
 from ..derive._units import Derivation, DerivedUnit
 from ..log._cut import cut_log
-from ..log._damage import KnownDamage, RecoveryWalk
+from ..log._damage import KnownDamage, RecoveryWalk, walk_over_damage
 from ..log._records import LogWalk, Record
 from ..log._segments import Segments
 from ._missing_units import MissingUnits
-from ._redo import RedoTarget, sequences_of, walk_over_damage
+from ._redo import RedoTarget
 
 LOGGER = logging.getLogger(__name__)
 NORMAL_FILES = 3

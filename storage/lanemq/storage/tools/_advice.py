@@ -8,8 +8,8 @@ from .._backups import CONVERT_TEMPORARY, KEPT
 from .._config import Stage
 from ..log._records import RECORD_BYTES_MIN
 from ..start._watermarks import lost_log
-from ._findings import Finding, Part, Severity
 from ._summaries import GroupSummary, IndexSummary, LogSummary, QueueSummary, is_aside
+from .checks._findings import Finding, Part, Severity
 from .checks._judge_log import (
     damage_finding,
     judge_lights,

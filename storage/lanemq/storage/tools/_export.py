@@ -15,8 +15,8 @@ from ..tables._document import Document
 from ..tables._offset_tables import OFFSET_MEMBER
 from ..tables._table import DATA_VERSION
 from ..tables.rocks._export import mark_exported
-from ._errors import NotAStore, no_directory
 from .reading._directory import StoreDirectory, look_into, read_store
+from .reading._errors import NotAStore, no_directory
 from .reading._metadata import TableContents, overwritten, read_tables
 from .reading._rocks_view import has_database
 from .reading._rows_view import RowsView

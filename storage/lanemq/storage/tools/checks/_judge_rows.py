@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from .._findings import Finding, Part, Severity
+from ._findings import Finding, Part, Severity
 
 
 def judge_watermark(mark: int, log_end: int, *, has_rows: bool) -> Iterator[Finding]:

@@ -13,11 +13,11 @@ from ...log._damage import CONTRADICTED
 from ...log._records import INNER_BATCH
 from ...queues._queue_positions import NAMES, light_positions
 from ...queues._tags import TagsCodes
-from .._rows import Fields, RowScan
 from ..reading._directory import StoreDirectory
 from ..reading._scan import Damage, DamageKind
 from ._keys_check import KeyIndexCheck
 from ._queue_check import QueueCheck, Rows
+from ._rows import Fields, RowScan
 from ._tally import KeysCheck, QueueSpan
 
 UNUSUAL: Final = SysFlag.TRANSACTION_MASK | INNER_BATCH

@@ -17,8 +17,7 @@ from ...queues.rocks._queue_rows import QueueRows
 from ...queues.rocks._row_format import OffsetRow
 from ...rocks import QueueDatabase
 from ...start._redo import KeyRedo
-from .._findings import Progress
-from .._known_messages import KnownMessages
+from ..checks._findings import Progress
 from ..checks._verify import Verified
 from ..reading._delay_levels import DelayLevels, find_delay_levels
 from ..reading._directory import StoreDirectory
@@ -28,6 +27,7 @@ from ..reading._rows_view import RowsView
 from ..reading._scan import LogScan
 from ._build_queues import QueueBuilder
 from ._build_rows import RowsBuilder
+from ._known_messages import KnownMessages
 
 LOOK_EVERY: Final = 65536
 BUFFERED_BYTES_MAX: Final = 64 << 20

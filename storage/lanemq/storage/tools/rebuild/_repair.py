@@ -21,10 +21,10 @@ from ...log._cut import cut_log
 from ...log._segments import Segments
 from ...queues._queues import digest_of_files
 from ...start._watermarks import note_queues
-from .._errors import no_directory
-from .._findings import Part, Progress
+from ..checks._findings import Part, Progress
 from ..checks._verify import Verified, no_progress, verify_directory
 from ..reading._directory import TEMPORARY, StoreDirectory, look_into, read_store
+from ..reading._errors import no_directory
 from ..reading._index_files import index_paths
 from ..reading._index_sizes import IndexSizes
 from ..reading._rocks_view import has_database

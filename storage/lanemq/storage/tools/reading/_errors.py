@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import final
 
-from .._errors import StoreError
+from ..._errors import StoreError
 
 
 @final

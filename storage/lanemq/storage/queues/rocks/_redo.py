@@ -7,10 +7,10 @@ of newer messages may be there: the rows end up as if they had been written once
 from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
-from ..derive._units import DerivedUnit
+from ...derive._units import DerivedUnit
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
-    from ..queues.rocks._queue_rows import QueueRows
+    from ._queue_rows import QueueRows
 
 Belongs = Callable[[DerivedUnit], bool]
 """A check that a message really has that place, as far as known."""

@@ -12,10 +12,10 @@ from zlib import crc32
 from lanemq.wire import SysFlag
 from lanemq.wire.message import MAGIC_V1, get_property
 
-from ..derive._shapes import KEYS, TAGS, UNIQ_KEY, Shape, Values
-from ..log._records import CRC_MASK, HEADS, QUEUE_OFFSET_MAX, WINDOW_BYTES, Record
-from .reading._pieces import Pieces
-from .reading._scan import Damage, LogScan, find_record
+from ...derive._shapes import KEYS, TAGS, UNIQ_KEY, Shape, Values
+from ...log._records import CRC_MASK, HEADS, QUEUE_OFFSET_MAX, WINDOW_BYTES, Record
+from ..reading._pieces import Pieces
+from ..reading._scan import Damage, LogScan, find_record
 
 HEAD: Final = Struct(">4i4x2qi16xq20xi")
 """Size, magic, checksum, queue id, queue offset, position, flags, store time, bytes of the body:

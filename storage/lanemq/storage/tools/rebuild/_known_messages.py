@@ -3,10 +3,10 @@
 from contextlib import suppress
 from typing import final
 
-from ..derive._units import DerivedUnit
-from ..queues.rocks._queue_rows import QueueRows
-from ._units import Units, unit_at
-from .rebuild._losses import OpenUnits
+from ...derive._units import DerivedUnit
+from ...queues.rocks._queue_rows import QueueRows
+from ..reading._units import Units, unit_at
+from ._losses import OpenUnits
 
 
 @final

@@ -6,7 +6,7 @@ from typing import TypeVar, cast, final
 
 from rocksdict import Rdict, RdictIter, ReadOptions
 
-from ...rocks._opening import rocks_error
+from ._opening import rocks_error
 
 Result = TypeVar("Result")
 
