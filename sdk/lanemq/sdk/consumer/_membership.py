@@ -120,7 +120,7 @@ class Membership:
         return complete
 
     async def _mine(self, topic: str) -> list[MessageQueue] | None:
-        """Return this consumer's queues of ``topic``, or None if nobody can tell now."""
+        """Return this consumer's queues of ``topic``, or None if that is not known now."""
         route = self._client.routes.get(topic)
         if route is None:
             self._miss(topic)

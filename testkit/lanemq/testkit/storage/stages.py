@@ -142,7 +142,7 @@ def assert_rows_agree(config: StoreConfig, deleted: dict[str, int] | None = None
 
 
 def copy_store(source: Path, target: Path) -> Path:
-    """Copy an open store's directory: what a kill of its process at this moment would leave.
+    """Copy an open store's directory as a kill of its process at this moment would leave it.
 
     RocksDB merges files by itself, in threads of its own: a copy counts if it did not meanwhile.
     """
