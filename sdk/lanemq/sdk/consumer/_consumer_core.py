@@ -13,12 +13,13 @@ from lanemq.wire.bodies import (
     ConsumerData,
     ConsumeType,
     ExpressionType,
+    MessageModel,
     MessageQueue,
     SubscriptionData,
 )
 
 from .._errors import BrokerUnreachable, RequestTimedOut
-from .._options import ConsumerOptions, MessageModel
+from .._options import ConsumerOptions
 from ..net._client import Client
 from ..observe._consume_stats import TopicStats
 from ..observe._log import get_logger

@@ -11,10 +11,10 @@ from typing import Final, final
 import trio
 
 from lanemq.wire import RETRY_PREFIX
-from lanemq.wire.bodies import MessageQueue, SubscriptionData
+from lanemq.wire.bodies import MessageModel, MessageQueue, SubscriptionData
 
 from .._errors import LanemqError
-from .._options import ConsumerOptions, MessageModel
+from .._options import ConsumerOptions
 from ..net._client import Client
 from ..observe._log import get_logger
 from ._ownership import FreeQueues, Ownership
