@@ -26,7 +26,7 @@ class TopicRoute:
     is_default: bool = False
     """Taken from the default topic, since this one does not exist yet."""
     chains: LogicalQueues | None = None
-    """The logical queues that the queues are, if they are: the queue id is the index."""
+    """The logical queues among the queues; the queue id is the index."""
 
     def chain(self, queue: MessageQueue) -> Chain | None:
         """Return the chain of a queue, if that is a logical one."""

@@ -37,7 +37,7 @@ class Granted(NamedTuple):
 
     queues: set[MessageQueue]
     ends_with: str
-    """The address of the broker, if they end with the connection; else empty."""
+    """The address of the broker where locks end with the connection; else empty."""
 
 
 @final
