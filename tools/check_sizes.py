@@ -47,7 +47,7 @@ def _functions(prefix: str, node: ast.AST) -> Iterator[tuple[str, int]]:
 
 
 def product_sizes(root: Path = ROOT) -> dict[str, int]:
-    """Return what is too long in the product, with its lines."""
+    """Return the product's modules and functions that are too long, with their lines."""
     found: dict[str, int] = {}
     for part in PARTS:
         for path in sorted((root / part / "lanemq").rglob("*.py")):

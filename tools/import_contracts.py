@@ -16,7 +16,7 @@ Circle = frozenset[str]
 
 
 class Imports(Protocol):
-    """Who imports whom: a graph of modules, or of folders."""
+    """A graph of imports between modules, or between folders."""
 
     @property
     def modules(self) -> set[str]: ...

@@ -54,19 +54,13 @@ async def broker(tmp_path: Path) -> AsyncIterator[TestBroker]:
         yield broker
 
 
-def client_of(broker: TestBroker, account: tuple[str, str] | None) -> Client:
-    client = broker.connect()
-    client.account = account
-    return client
-
-
 async def refused_requests(broker: TestBroker) -> int:
-    answer = await client_of(broker, CHIEF).call(RequestCode.GET_BROKER_RUNTIME_INFO)
+    answer = await broker.connect(account=CHIEF).call(RequestCode.GET_BROKER_RUNTIME_INFO)
     return int(KVTable.decode(answer.body).table["aclRefusedRequests"])
 
 
 async def test_who_has_the_permission_sends_and_reads(broker: TestBroker) -> None:
-    client = client_of(broker, CLERK)
+    client = broker.connect(account=CLERK)
     assert (await client.send("T", b"mine")).code == 0
     assert (await client.heartbeat(consumers={"g": {"T": "*"}})).code == 0
     assert [message.body for message in await client.messages("T")] == [b"mine"]
@@ -82,10 +76,10 @@ async def test_a_refused_request_is_answered_as_apaches_brokers_do_and_does_noth
         (CLERK, "No default permission for topic:Other"),
     ]
     for account, text in refused:
-        answer = await client_of(broker, account).send("Other", b"not stored")
+        answer = await broker.connect(account=account).send("Other", b"not stored")
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert answer.remark == REMARK.format(text)
-    answer = await client_of(broker, CLERK).call(RequestCode.UPDATE_AND_CREATE_TOPIC)
+    answer = await broker.connect(account=CLERK).call(RequestCode.UPDATE_AND_CREATE_TOPIC)
     assert answer.remark == REMARK.format(
         "Need admin permission for request code=17, but accessKey=clerk12 is not"
     )
@@ -95,14 +89,14 @@ async def test_a_refused_request_is_answered_as_apaches_brokers_do_and_does_noth
 
 
 async def test_codes_that_nobody_has_are_for_accounts_only(broker: TestBroker) -> None:
-    answer = await client_of(broker, None).call(4711)
+    answer = await broker.connect(account=None).call(4711)
     assert answer.remark == REMARK.format("No accessKey is configured")
-    answer = await client_of(broker, CLERK).call(4711)
+    answer = await broker.connect(account=CLERK).call(4711)
     assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
 async def test_one_way_requests_are_refused_without_an_answer(broker: TestBroker) -> None:
-    client = client_of(broker, None)
+    client = broker.connect(account=None)
     fields = {"consumerGroup": "g", "topic": "T", "queueId": "0", "commitOffset": "7"}
     frame = client.frame(RequestCode.UPDATE_CONSUMER_OFFSET, fields, oneway=True)
     await client.peer.send(frame)
@@ -117,9 +111,9 @@ async def test_a_heartbeat_too_long_to_be_read_is_not_read_for_its_permissions(
     broker: TestBroker,
 ) -> None:
     body = b"[" * (BODY_BYTES_MAX + 1)
-    answer = await client_of(broker, None).call(RequestCode.HEART_BEAT, body=body)
+    answer = await broker.connect(account=None).call(RequestCode.HEART_BEAT, body=body)
     assert answer.remark == REMARK.format("No accessKey is configured")
-    answer = await client_of(broker, CLERK).call(RequestCode.HEART_BEAT, body=body)
+    answer = await broker.connect(account=CLERK).call(RequestCode.HEART_BEAT, body=body)
     assert answer.remark is not None
     assert answer.remark.startswith(f"a body of {len(body)} bytes")
 
@@ -127,7 +121,7 @@ async def test_a_heartbeat_too_long_to_be_read_is_not_read_for_its_permissions(
 async def test_a_changed_file_counts_within_seconds(
     broker: TestBroker, autojump_clock: MockClock, tmp_path: Path
 ) -> None:
-    client = client_of(broker, CLERK)
+    client = broker.connect(account=CLERK)
     assert (await client.send("T")).code == 0
     write_accounts(tmp_path, ACCOUNTS.format("SUB"))
     await trio.sleep(LOOK_S + 1)
@@ -137,7 +131,7 @@ async def test_a_changed_file_counts_within_seconds(
     added.parent.mkdir()
     added.write_text("accounts:\n  - {accessKey: visitor, secretKey: of-visitor, admin: true}\n")
     await trio.sleep(LOOK_S + 1)
-    visitor = client_of(broker, ("visitor", "of-visitor"))
+    visitor = broker.connect(account=("visitor", "of-visitor"))
     assert (await visitor.send("T")).code == 0
     added.unlink()
     await trio.sleep(LOOK_S + 1)
@@ -154,19 +148,19 @@ async def test_a_file_that_cannot_be_read_changes_nothing_and_is_named_once(
     assert told.startswith(f"{path}, line 4, secretKey: ")
     assert told.endswith("; the accounts read before stay in force")
     assert "hush" not in told
-    assert (await client_of(broker, CLERK).send("T")).code == 0
+    assert (await broker.connect(account=CLERK).send("T")).code == 0
     path.unlink()
     await trio.sleep(LOOK_S + 1)
-    assert (await client_of(broker, CLERK).send("T")).code == 0
+    assert (await broker.connect(account=CLERK).send("T")).code == 0
     write_accounts(tmp_path, ACCOUNTS.format("DENY"))
     await trio.sleep(LOOK_S + 1)
-    assert (await client_of(broker, CLERK).send("T")).code == ResponseCode.SYSTEM_ERROR
+    assert (await broker.connect(account=CLERK).send("T")).code == ResponseCode.SYSTEM_ERROR
 
 
 async def test_refusals_are_logged_with_peer_and_account_but_not_each_of_thousands(
     broker: TestBroker, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = client_of(broker, ("clerk12", "guessed"))
+    client = broker.connect(account=("clerk12", "guessed"))
     with caplog.at_level(logging.WARNING, "lanemq.proxy.acl"):
         for _ in range(LINES_MAX + 25):
             await client.send("T")
@@ -185,7 +179,7 @@ async def test_names_that_a_peer_makes_up_do_not_spoil_the_log(
     broker: TestBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "lanemq.proxy.acl"):
-        await client_of(broker, ("me\nERROR all is lost" + "x" * 5000, "guessed")).send("T")
+        await broker.connect(account=("me\nERROR all is lost" + "x" * 5000, "guessed")).send("T")
     (line,) = caplog.messages
     assert "\n" not in line
     assert len(line) < 600
@@ -229,7 +223,7 @@ async def test_the_brokers_own_secret_is_not_shown(tmp_path: Path) -> None:
         ),
     ) as broker:
         assert "secret-of-chief" not in repr(broker.context.config)
-        client = client_of(broker, CHIEF)
+        client = broker.connect(account=CHIEF)
         answer = await client.call(RequestCode.GET_BROKER_CONFIG)
         assert b"aclEnable=true" in answer.body
         assert b"secret-of-chief" not in answer.body
@@ -241,7 +235,7 @@ async def test_the_brokers_own_secret_is_not_shown(tmp_path: Path) -> None:
 
 
 async def test_requests_with_a_batch_are_judged_one_by_one(broker: TestBroker) -> None:
-    client = client_of(broker, CLERK)
+    client = broker.connect(account=CLERK)
     frames = [
         client.frame(310, send_header(topic).to_letters(), b"body") for topic in ("T", "Other", "T")
     ]

@@ -14,7 +14,7 @@ import yaml
 from trio.testing import MockClock
 
 from lanemq.proxy.acl._control import LOOK_S
-from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker
+from lanemq.testkit.proxy.brokers import TestBroker, open_test_broker
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.frame import Frame
 
@@ -67,24 +67,22 @@ async def broker(tmp_path: Path) -> AsyncIterator[TestBroker]:
         yield broker
 
 
-def client_of(broker: TestBroker, account: tuple[str, str]) -> Client:
-    client = broker.connect()
-    client.account = account
-    return client
-
-
 async def put(broker: TestBroker, account: tuple[str, str], **fields: str) -> Frame:
     named = {"accessKey": account[0], "secretKey": account[1], "admin": "false", **fields}
-    return await client_of(broker, CHIEF).call(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, named)
+    return await broker.connect(account=CHIEF).call(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, named)
 
 
 async def delete(broker: TestBroker, key: str) -> Frame:
-    return await client_of(broker, CHIEF).call(RequestCode.DELETE_ACL_CONFIG, {"accessKey": key})
+    return await broker.connect(account=CHIEF).call(
+        RequestCode.DELETE_ACL_CONFIG, {"accessKey": key}
+    )
 
 
 async def set_white(broker: TestBroker, addresses: str, path: Path | None = None) -> Frame:
     fields = {"globalWhiteAddrs": addresses, **({"aclFileFullPath": str(path)} if path else {})}
-    return await client_of(broker, CHIEF).call(RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, fields)
+    return await broker.connect(account=CHIEF).call(
+        RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, fields
+    )
 
 
 async def test_a_new_account_counts_at_once_and_is_in_the_main_file(
@@ -94,9 +92,9 @@ async def test_a_new_account_counts_at_once_and_is_in_the_main_file(
         broker, NEW, topicPerms="T=PUB|SUB,U=SUB", groupPerms="g=SUB", defaultTopicPerm="DENY"
     )
     assert (answer.code, answer.remark) == (0, None)
-    assert (await client_of(broker, NEW).send("T")).code == 0
-    assert (await client_of(broker, NEW).send("U")).code == ResponseCode.SYSTEM_ERROR
-    assert (await client_of(broker, CLERK).send("T")).code == 0
+    assert (await broker.connect(account=NEW).send("T")).code == 0
+    assert (await broker.connect(account=NEW).send("U")).code == ResponseCode.SYSTEM_ERROR
+    assert (await broker.connect(account=CLERK).send("T")).code == 0
     assert accounts_in(main_file(tmp_path))["newcomer"] == {
         "secretKey": "secret-of-newcomer",
         "admin": "false",
@@ -112,10 +110,10 @@ async def test_a_changed_account_keeps_what_the_request_does_not_name(
     before = accounts_in(main_file(tmp_path))
     changed = ("clerk12", "another-secret")
     assert (await put(broker, changed, defaultTopicPerm="SUB")).code == 0
-    assert (await client_of(broker, CLERK).send("T")).remark == REMARK.format(
+    assert (await broker.connect(account=CLERK).send("T")).remark == REMARK.format(
         "Check signature failed for accessKey=clerk12"
     )
-    assert (await client_of(broker, changed).send("T")).code == 0
+    assert (await broker.connect(account=changed).send("T")).code == 0
     after = accounts_in(main_file(tmp_path))
     assert list(after) == ["chief12", "digits12", "clerk12"]  # as at Apache's: the last one now
     assert after["clerk12"] == {
@@ -126,7 +124,7 @@ async def test_a_changed_account_keeps_what_the_request_does_not_name(
     }
     assert after["chief12"] == before["chief12"]
     assert after["digits12"] == {"secretKey": "01234567"}  # as it was written
-    assert (await client_of(broker, ("digits12", "01234567")).call(4711)).code == 3
+    assert (await broker.connect(account=("digits12", "01234567")).call(4711)).code == 3
 
 
 @pytest.mark.parametrize(
@@ -142,7 +140,7 @@ async def test_any_secret_is_written_so_that_it_is_read_as_a_text(
         if one["accessKey"] == "newcomer"
     )
     assert account["secretKey"] == secret
-    assert (await client_of(broker, ("newcomer", secret)).call(4711)).code == 3
+    assert (await broker.connect(account=("newcomer", secret)).call(4711)).code == 3
 
 
 async def test_an_account_changes_where_it_stands_and_every_one_of_its_name_is_deleted(
@@ -159,10 +157,10 @@ async def test_an_account_changes_where_it_stands_and_every_one_of_its_name_is_d
     assert (await put(broker, CLERK, topicPerms="T=DENY")).code == 0
     assert main_file(tmp_path).read_bytes() == main
     assert accounts_in(more_file(tmp_path))["clerk12"]["topicPerms"] == ["T=DENY"]
-    assert (await client_of(broker, CLERK).send("T")).code == ResponseCode.SYSTEM_ERROR
+    assert (await broker.connect(account=CLERK).send("T")).code == ResponseCode.SYSTEM_ERROR
     assert (await delete(broker, "clerk12")).code == 0
     await trio.sleep(LOOK_S + 1)
-    answer = await client_of(broker, CLERK).send("T")
+    answer = await broker.connect(account=CLERK).send("T")
     assert answer.remark == REMARK.format("No acl config for clerk12")
     assert list(accounts_in(main_file(tmp_path))) == ["chief12", "digits12"]
     answer = await delete(broker, "clerk12")
@@ -259,7 +257,7 @@ async def test_changes_are_logged_with_peer_and_account_and_without_secrets(
 async def test_only_administrators_change_accounts(
     broker: TestBroker, tmp_path: Path, code: int, fields: dict[str, str]
 ) -> None:
-    answer = await client_of(broker, CLERK).call(code, fields)
+    answer = await broker.connect(account=CLERK).call(code, fields)
     assert answer.remark == REMARK.format(
         f"Need admin permission for request code={code}, but accessKey=clerk12 is not"
     )
@@ -277,7 +275,7 @@ async def test_a_change_that_would_let_in_nobody_is_refused(
     assert answer.remark is not None
     assert answer.remark.endswith("nobody would be let in")
     assert main_file(tmp_path).read_bytes() == before
-    assert (await client_of(broker, CHIEF).call(4711)).code == 3
+    assert (await broker.connect(account=CHIEF).call(4711)).code == 3
 
 
 async def test_a_file_that_somebody_broke_meanwhile_is_not_written_over(
@@ -291,7 +289,7 @@ async def test_a_file_that_somebody_broke_meanwhile_is_not_written_over(
     assert answer.remark.startswith(f"{main_file(tmp_path)}, line 4, secretKey: ")
     assert "hush" not in answer.remark
     assert main_file(tmp_path).read_text() == broken
-    assert (await client_of(broker, CLERK).send("T")).code == 0
+    assert (await broker.connect(account=CLERK).send("T")).code == 0
 
 
 async def test_a_file_keeps_its_mode_and_a_link_stays_one(
@@ -316,7 +314,7 @@ async def test_a_main_file_that_is_missing_is_made_for_this_user_alone(tmp_path:
         assert (await put(broker, NEW)).code == 0
         assert list(accounts_in(main_file(tmp_path))) == ["newcomer"]
         assert stat.S_IMODE(main_file(tmp_path).stat().st_mode) == 0o600
-        assert (await client_of(broker, NEW).call(4711)).code == 3
+        assert (await broker.connect(account=NEW).call(4711)).code == 3
 
 
 async def test_a_file_that_cannot_be_replaced_is_as_it_was(
@@ -332,12 +330,12 @@ async def test_a_file_that_cannot_be_replaced_is_as_it_was(
         "the files of accounts cannot be changed: No space left on device",
     )
     assert main_file(tmp_path).read_text() == ACCOUNTS
-    assert (await client_of(broker, NEW).call(4711)).code == ResponseCode.SYSTEM_ERROR
+    assert (await broker.connect(account=NEW).call(4711)).code == ResponseCode.SYSTEM_ERROR
 
 
 async def test_versions_count_the_changes_of_each_file(broker: TestBroker, tmp_path: Path) -> None:
     async def versions() -> Frame:
-        return await client_of(broker, CLERK).call(RequestCode.GET_BROKER_CLUSTER_ACL_INFO)
+        return await broker.connect(account=CLERK).call(RequestCode.GET_BROKER_CLUSTER_ACL_INFO)
 
     changed_ms = main_file(tmp_path).stat().st_mtime_ns // 1_000_000
     answer = await versions()
@@ -356,7 +354,7 @@ async def test_versions_count_the_changes_of_each_file(broker: TestBroker, tmp_p
 
 
 async def test_the_request_that_shows_secrets_is_unknown(broker: TestBroker) -> None:
-    answer = await client_of(broker, CHIEF).call(54)
+    answer = await broker.connect(account=CHIEF).call(54)
     assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     assert not answer.body
 

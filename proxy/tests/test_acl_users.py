@@ -43,15 +43,9 @@ SETTINGS: dict[str, Any] = {
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[TestBroker]:
     async with open_test_broker(tmp_path, **SETTINGS) as broker:
-        chief = client_of(broker, CHIEF)
+        chief = broker.connect(account=CHIEF)
         assert (await create_user(chief, *CLERK)).code == 0
         yield broker
-
-
-def client_of(broker: TestBroker, account: tuple[str, str] | None) -> Client:
-    client = broker.connect()
-    client.account = account
-    return client
 
 
 async def create_user(client: Client, name: str, password: str, user_type: str = "") -> Frame:
@@ -170,7 +164,7 @@ def test_a_retry_topic_is_its_group() -> None:
 async def test_a_refusal_has_the_code_and_the_words_of_apache(
     broker: TestBroker, account: tuple[str, str] | None, remark: str
 ) -> None:
-    answer = await client_of(broker, account).send("T")
+    answer = await broker.connect(account=account).send("T")
     assert (answer.code, answer.remark) == (ResponseCode.NO_PERMISSION, remark)
     assert broker.context.store.statistics().max_position == 0
     assert broker.context.access_control is not None
@@ -178,7 +172,7 @@ async def test_a_refusal_has_the_code_and_the_words_of_apache(
 
 
 async def test_a_user_may_what_its_policies_allow(broker: TestBroker) -> None:
-    chief, clerk = client_of(broker, CHIEF), client_of(broker, CLERK)
+    chief, clerk = broker.connect(account=CHIEF), broker.connect(account=CLERK)
     assert (await permit(chief, "Topic:T", "Pub", "Sub")).code == 0
     assert (await clerk.send("T", b"mine")).code == 0
     answer = await clerk.call(Code.PULL_MESSAGE, pull_header("T", 0, 0).to_fields())
@@ -212,21 +206,21 @@ async def test_a_user_may_what_its_policies_allow(broker: TestBroker) -> None:
 async def test_what_changes_things_needs_a_policy(
     broker: TestBroker, code: int, fields: dict[str, str], resource: str
 ) -> None:
-    answer = await client_of(broker, CLERK).call(code, fields)
+    answer = await broker.connect(account=CLERK).call(code, fields)
     assert answer.code == ResponseCode.NO_PERMISSION
     assert answer.remark is not None
     assert f"no permission to access {resource} from" in answer.remark
 
 
 async def test_disabled_users_are_not_let_in(broker: TestBroker) -> None:
-    chief = client_of(broker, CHIEF)
+    chief = broker.connect(account=CHIEF)
     body = UserInfo(None, None, None, "disable").encode()
     assert (await chief.call(Code.AUTH_UPDATE_USER, {"username": "clerk"}, body)).code == 0
-    answer = await client_of(broker, CLERK).call(Code.GET_BROKER_RUNTIME_INFO)
+    answer = await broker.connect(account=CLERK).call(Code.GET_BROKER_RUNTIME_INFO)
     assert answer.remark == "User:clerk is disabled."
     body = UserInfo(None, "of-clerk-2", None, "enable").encode()
     assert (await chief.call(Code.AUTH_UPDATE_USER, {"username": "clerk"}, body)).code == 0
-    old, new = client_of(broker, CLERK), client_of(broker, ("clerk", "of-clerk-2"))
+    old, new = broker.connect(account=CLERK), broker.connect(account=("clerk", "of-clerk-2"))
     assert (await old.call(Code.GET_BROKER_RUNTIME_INFO)).remark == "check signature failed."
     assert (await new.call(Code.GET_BROKER_RUNTIME_INFO)).code == 0
 
@@ -237,17 +231,17 @@ async def test_codes_may_be_open_to_all_or_to_every_user(tmp_path: Path) -> None
         "authorization_whitelist": "28,310",
     }
     async with open_test_broker(tmp_path, **SETTINGS, **settings) as broker:
-        await create_user(client_of(broker, CHIEF), *CLERK)
-        assert (await client_of(broker, None).call(Code.GET_BROKER_RUNTIME_INFO)).code == 0
-        assert (await client_of(broker, CLERK).send("T")).code == 0
-        assert (await client_of(broker, None).send("T")).code == ResponseCode.NO_PERMISSION
+        await create_user(broker.connect(account=CHIEF), *CLERK)
+        assert (await broker.connect(account=None).call(Code.GET_BROKER_RUNTIME_INFO)).code == 0
+        assert (await broker.connect(account=CLERK).send("T")).code == 0
+        assert (await broker.connect(account=None).send("T")).code == ResponseCode.NO_PERMISSION
 
 
 # What tools do
 
 
 async def test_super_users_are_made_by_super_users(broker: TestBroker) -> None:
-    chief, clerk = client_of(broker, CHIEF), client_of(broker, CLERK)
+    chief, clerk = broker.connect(account=CHIEF), broker.connect(account=CLERK)
     await permit(chief, "Cluster:*", "All")
     answer = await create_user(clerk, "boss", "of-boss", "Super")
     assert answer.code == ResponseCode.SYSTEM_ERROR
@@ -270,7 +264,7 @@ async def test_super_users_are_made_by_super_users(broker: TestBroker) -> None:
 async def test_users_that_cannot_be_made(
     broker: TestBroker, fields: dict[str, str], info: UserInfo, remark: str
 ) -> None:
-    answer = await client_of(broker, CHIEF).call(Code.AUTH_CREATE_USER, fields, info.encode())
+    answer = await broker.connect(account=CHIEF).call(Code.AUTH_CREATE_USER, fields, info.encode())
     assert answer.code != 0
     assert answer.remark == remark
 
@@ -289,7 +283,7 @@ async def test_policies_that_cannot_be_made(
     broker: TestBroker, entry: PolicyEntryInfo, remark: str
 ) -> None:
     body = AclInfo("User:clerk", (PolicyInfo("Custom", (entry,)),)).encode()
-    chief = client_of(broker, CHIEF)
+    chief = broker.connect(account=CHIEF)
     answer = await chief.call(Code.AUTH_CREATE_ACL, {"subject": "User:clerk"}, body)
     assert (answer.code, answer.remark) == (ResponseCode.NO_PERMISSION, remark)
     answer = await permit(chief, "Topic:T", "Pub", user="nobody")
@@ -297,7 +291,7 @@ async def test_policies_that_cannot_be_made(
 
 
 async def test_users_and_policies_are_shown_and_taken_back(broker: TestBroker) -> None:
-    chief = client_of(broker, CHIEF)
+    chief = broker.connect(account=CHIEF)
     await permit(chief, "Topic:T", "Pub", networks=("10.0.0.0/8",))
     await permit(chief, "Group:g", "Sub")
     listed = json.loads((await chief.call(Code.AUTH_LIST_USER, {"filter": "l"})).body)
@@ -314,7 +308,7 @@ async def test_users_and_policies_are_shown_and_taken_back(broker: TestBroker) -
     assert [one["policies"][0]["entries"][0]["resource"] for one in found] == ["Group:g"]
     fields = {"subject": "User:clerk", "policyType": "Custom", "resource": "Topic:T"}
     assert (await chief.call(Code.AUTH_DELETE_ACL, fields)).code == 0
-    assert (await client_of(broker, CLERK).send("T")).code == ResponseCode.NO_PERMISSION
+    assert (await broker.connect(account=CLERK).send("T")).code == ResponseCode.NO_PERMISSION
     assert (await chief.call(Code.AUTH_DELETE_ACL, {"subject": "User:clerk"})).code == 0
     answer = await chief.call(Code.AUTH_DELETE_ACL, {"subject": "User:clerk"})
     assert answer.remark == "The acl is not exist."
@@ -325,7 +319,7 @@ async def test_users_and_policies_outlive_a_restart_in_a_file_for_the_broker_alo
     tmp_path: Path,
 ) -> None:
     async with open_test_broker(tmp_path, **SETTINGS) as broker:
-        chief = client_of(broker, CHIEF)
+        chief = broker.connect(account=CHIEF)
         await create_user(chief, *CLERK)
         await permit(chief, "Topic:T", "Pub", networks=("127.0.0.0/8",))
         body = UserInfo(None, "changed").encode()
@@ -333,10 +327,10 @@ async def test_users_and_policies_outlive_a_restart_in_a_file_for_the_broker_alo
     path = tmp_path / "config" / "users.json"
     assert path.stat().st_mode & 0o777 == 0o600
     async with open_test_broker(tmp_path, **SETTINGS) as broker:
-        assert (await client_of(broker, CLERK).send("T")).code == 0
-        answer = await client_of(broker, CHIEF).send("T")
+        assert (await broker.connect(account=CLERK).send("T")).code == 0
+        answer = await broker.connect(account=CHIEF).send("T")
         assert answer.remark == "check signature failed.", "the first user is not made again"
-        assert (await client_of(broker, ("chief", "changed")).send("T")).code == 0
+        assert (await broker.connect(account=("chief", "changed")).send("T")).code == 0
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(ValueError, match=r"users\.json is damaged"):
         users_of(BrokerConfig(store_path_root_dir=tmp_path, **SETTINGS))

@@ -543,7 +543,7 @@ def write_settings() -> str:
     bases["ClientOptions"] = "RemotingOptions"
     bases["ProducerOptions"] = bases["ConsumerOptions"] = "ClientOptions"
     lines = [header("the options of lanemq.sdk"), "from typing import TypedDict", *imports]
-    lines.append("from ._options import ClientOptions, Compression, ConsumeFrom, MessageModel")
+    lines.append("from ._options import ClientOptions, Compression, ConsumeFrom")
     for name, written in SETTINGS.items():
         base = SETTINGS.get(bases[name], "TypedDict")
         lines.append(f"class {written}({base}, total=False):")

@@ -29,7 +29,7 @@ def folder_option(help_text: str) -> Callable[[Command], Command]:
 
 
 def sending_options(command: Command) -> Command:
-    """Options of the benches that fill a ``Plan``: how many rounds, and how long each sends."""
+    """Options of the benches that fill a ``Plan``: the number of rounds and their lengths."""
     for option in (
         click.option(
             "--warm-up",
@@ -53,7 +53,7 @@ def sending_options(command: Command) -> Command:
 
 
 def report(result: Result, show: Callable[[Console, Result], object], *, as_json: bool) -> None:
-    """Print what a bench found, for machines or for people."""
+    """Print a bench's results, for machines or for people."""
     if as_json:
         click.echo(msgspec.json.encode(result).decode())
     else:

@@ -156,7 +156,7 @@ def resident_mib(process_ids: Sequence[int]) -> float:
 
 
 def disk_mib(folder: Path) -> float:
-    """Return what the files of a folder take from the disk; holes take nothing."""
+    """Return the bytes of disk that the files of a folder occupy; holes take none."""
     total = sum(
         (Path(root) / name).lstat().st_blocks
         for root, _, names in os.walk(folder)

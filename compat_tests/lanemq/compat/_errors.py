@@ -1,4 +1,4 @@
-"""Errors of the harness itself.
+"""Errors of the harness.
 
 CompatError
 ├── PeersMissing      a tool (JDK, Maven, Go, Node) is not on this machine

@@ -4,7 +4,7 @@ Everything public is here; ``open_producer``, ``open_push_consumer`` and
 ``open_lite_pull_consumer`` are where to begin. See docs/sdk.md.
 """
 
-from lanemq.wire.bodies import MessageQueue
+from lanemq.wire.bodies import MessageModel, MessageQueue
 from lanemq.wire.message import StageRecord, Stages
 
 from ._errors import (
@@ -31,7 +31,6 @@ from ._options import (
     ConsumeFrom,
     ConsumerOptions,
     LitePullOptions,
-    MessageModel,
     ProducerOptions,
     PushOptions,
 )

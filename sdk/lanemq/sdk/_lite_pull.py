@@ -28,7 +28,7 @@ from .net._discovery import NameServersLike
 from .net._link import Dial
 from .net._remoting import dial_tcp
 
-# An application that never waits in its loop pauses for the other tasks after so many messages.
+# An application that never waits in its loop lets other tasks run after this number of messages.
 MESSAGES_PER_TURN = 16
 
 

@@ -6,6 +6,7 @@ from enum import Enum
 from pathlib import Path
 
 from lanemq.wire import SystemTopic, topic_name_problem
+from lanemq.wire.bodies import MessageModel
 
 from ._errors import WrongUse
 from .consumer._allocation import Allocate, allocate_averagely
@@ -17,16 +18,6 @@ from .net._latency_faults import JAVA_PAUSES, SlowBrokerPauses
 from .net._remoting import RemotingOptions
 from .observe._consume_hooks import ConsumeHook
 from .observe._send_hooks import SendHook
-
-
-class MessageModel(Enum):
-    """The distribution of messages among the consumers of a group."""
-
-    CLUSTERING = "CLUSTERING"
-    """One of the group's consumers gets a message; offsets are kept at the broker."""
-    BROADCASTING = "BROADCASTING"
-    """Every consumer gets every message; offsets are kept in a local file, and nothing is delivered
-    again."""
 
 
 class ConsumeFrom(Enum):

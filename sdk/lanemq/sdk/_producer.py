@@ -1,4 +1,4 @@
-"""The producer: what applications send with.
+"""The producer, with which applications send messages.
 
 Source: RocketMQ 4.9.8, DefaultMQProducer.
 """

@@ -4,7 +4,9 @@ import ssl
 from pathlib import Path
 from typing import TypedDict
 
-from ._options import ClientOptions, Compression, ConsumeFrom, MessageModel
+from lanemq.wire.bodies import MessageModel
+
+from ._options import ClientOptions, Compression, ConsumeFrom
 from .consumer._allocation import Allocate
 from .consumer._queue_changes import QueueListener
 from .consumer.group._offset_store import OffsetStore

@@ -170,7 +170,7 @@ class TransactionProducer(Producer):
     # The broker's checks
 
     async def _answer_check(self, frame: Frame, address: str) -> None:
-        """39: what became of the transaction in the body?"""
+        """CHECK_TRANSACTION_STATE (39): tell the broker the state of a transaction."""
         header = CheckTransactionState.from_fields(frame.fields)
         stored = decode_message(frame.body)
         properties = stored.properties

@@ -34,7 +34,7 @@ def require_java() -> None:
 
 
 async def until_readable(admin: AdminClient, topic: str, count: int) -> None:
-    """Wait until so many messages are in the queues of a topic, which all begin at 0.
+    """Wait until ``count`` messages are in the queues of a topic, which all begin at 0.
 
     An Apache broker answers a send before its queue has the message.
     """

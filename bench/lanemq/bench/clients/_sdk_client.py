@@ -208,7 +208,7 @@ COMMANDS: dict[str, Callable[..., Awaitable[Measured]]] = {
 
 
 def answer(line: bytes) -> dict[str, Any]:
-    """Do what one line asks for."""
+    """Carry out the command of one line."""
     request: dict[str, Any] = msgspec.json.decode(line)
     number, command = request.pop("id"), request.pop("command")
     try:

@@ -1,4 +1,4 @@
-"""A broker with very many entries: what it needs, and how long reading and writing all of it takes.
+"""A broker with very many entries: its memory, and the time to read and write all of them.
 
 The entries come by ``lanemq kv import`` from a snapshot that is made for it, and leave by
 ``lanemq kv export``, both as anybody would call them.
@@ -37,7 +37,7 @@ def key_of(number: int) -> bytes:
 
 
 def write_snapshot(path: Path, entries: int) -> None:
-    """Write a snapshot with so many entries."""
+    """Write a snapshot with a number of entries."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         header = SnapshotHeader(namespace=NAMESPACE, position=entries, clock_ms=MADE_MS)

@@ -122,7 +122,7 @@ def show_listeners_bench(console: Console, result: ListenersBench) -> None:
 
 
 def show_migrate_bench(console: Console, result: MigrateBench) -> None:
-    """Print what senders noticed, client by client."""
+    """Print the senders' results, client by client."""
     console.print(machine_line(result.machine))
     table = Table(f"{result.migrations} migrations, {result.threads} senders", *result.clients)
     rows: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Bench of several logical listeners: what two of them carry for older clients, and what one does.
+"""Bench of several logical listeners: throughput of two for older clients, beside that of one.
 
 Two brokers, and client processes that send through the logical listeners all at once, each with
 its own connections. Once the clients see the queues at one broker, which one listener stands for;

@@ -102,7 +102,7 @@ class _Bench:
         await self._rate("fill", topic=f"consume-{way}", count=STORED)
 
     async def measure(self, way: str, measure: str, label: str) -> tuple[int, float]:
-        """Take one measurement: how many messages, and how many per second."""
+        """Take one measurement: the number of messages, and messages per second."""
         if measure == "consume":
             group = f"bench-{way}-{label}"
             return await self._rate("consume", topic=f"consume-{way}", group=group, count=STORED)

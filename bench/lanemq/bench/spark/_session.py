@@ -1,9 +1,9 @@
 """Sessions of Spark for measurements, and a count on a number of processors.
 
 ``python -m lanemq.bench.spark._session STORE CORES ROUNDS`` counts the messages of a store in a
-process of its own, which keeps to so many processors with all that it starts: Spark's ``local[1]``
-is one task at a time, but a JVM and a Python beside each other. Prints the messages and seconds of
-each round as JSON.
+process of its own, which keeps to that number of processors with all that it starts: Spark's
+``local[1]`` is one task at a time, but a JVM and a Python beside each other. Prints the messages
+and seconds of each round as JSON.
 """
 
 import json
@@ -25,7 +25,7 @@ WARM_UPS: Final = 12
 
 @contextmanager
 def kept_to(cores: int) -> Iterator[None]:
-    """Keep this process, and what it starts, to so many processors, where the system can."""
+    """Keep this process, and those it starts, to ``cores`` processors, where the system can."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -49,7 +49,7 @@ def count(spark: "SparkSession", root: Path) -> int:
 
 @contextmanager
 def warm_session(cores: int, root: Path) -> "Iterator[SparkSession]":
-    """Open a session on so many cores that has read the store before."""
+    """Open a session on ``cores`` cores that has read the store before."""
     from pyspark.sql import SparkSession
 
     from lanemq.spark import register
@@ -70,7 +70,7 @@ def warm_session(cores: int, root: Path) -> "Iterator[SparkSession]":
 
 
 def count_apart(root: Path, *, cores: int, rounds: int) -> list[tuple[int, float]]:
-    """Count in a process on so many processors: messages and seconds of each round.
+    """Count in a process on ``cores`` processors: messages and seconds of each round.
 
     Raises ``OSError`` where it fails.
     """

@@ -1,4 +1,4 @@
-"""``lanemq bench spark``: what Spark makes of a store, beside loops and writes without it."""
+"""``lanemq bench spark``: jobs of Spark on a store, beside loops and writes without it."""
 
 import importlib.util
 import shutil
@@ -170,7 +170,7 @@ class _Work:
         return int(dataset.dataset(self._out).count_rows())
 
     def batches(self) -> list[Any]:
-        """Return what ``to_parquet`` writes, as Arrow batches in memory."""
+        """Return the rows that ``to_parquet`` writes, as Arrow batches in memory."""
         from pyarrow import dataset
 
         return list(dataset.dataset(self._out).to_table().to_batches())

@@ -1,4 +1,4 @@
-"""A broker with a million queues: how long it takes to start, and what it needs to stand there.
+"""A broker with a million queues: the time of its start, and its memory at rest.
 
 The same store is made twice, with queues in files and with queues in RocksDB. Each broker is
 started after a clean stop and after a SIGKILL.

@@ -1,4 +1,4 @@
-"""A cell of the matrix: one client, one cluster, names nobody else uses.
+"""A cell of the matrix: one client, one cluster, and names of its own.
 
 Objects opened here are closed by their ``async with``, also when the cell is cancelled: the
 driver process lives on and serves other cells.
@@ -50,7 +50,7 @@ class Cell:
         return self.driver.client
 
     def name(self, kind: str) -> str:
-        """Return a name nobody else uses."""
+        """Return a name that is unique to this cell."""
         self._names += 1
         return f"{self._prefix}_{kind}{self._names}"
 
@@ -75,7 +75,7 @@ class Cell:
         return group
 
     async def until_committed(self, group: str, topic: str, count: int) -> None:
-        """Wait until the brokers know that a group has read so many messages of a new topic.
+        """Wait until the brokers know that a group has read ``count`` messages of a new topic.
 
         Returns after ``COMMITTED_S`` in any case: what the group is given next tells.
         """

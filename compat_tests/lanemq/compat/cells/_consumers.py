@@ -1,4 +1,4 @@
-"""The consumers that a cell opens: what a client under test was handed, pulled or polled."""
+"""The consumers that a cell opens, and the messages that they received."""
 
 from collections.abc import Callable
 from typing import Any
@@ -56,7 +56,7 @@ class Consumer:
         )
 
     async def receive(self, count: int, *, within_s: float = RECEIVE_S) -> list[Received]:
-        """Wait until so many messages are consumed and return all that are."""
+        """Wait until ``count`` messages are consumed and return all that are."""
         await self.until(f"{count} messages", lambda: len(self.bodies) >= count, within_s=within_s)
         return self.consumed
 
@@ -113,7 +113,7 @@ class LitePuller:
         self._driver, self.name = driver, name
 
     async def receive(self, count: int, *, within_s: float = RECEIVE_S) -> list[Received]:
-        """Poll until so many messages have come."""
+        """Poll until ``count`` messages have come."""
         received: list[Received] = []
         with trio.move_on_after(within_s):
             while len(received) < count:
@@ -127,5 +127,5 @@ class LitePuller:
         return msgspec.convert(result, list[Received])
 
     async def commit(self) -> None:
-        """Commit what was polled."""
+        """Commit the polled messages."""
         await self._driver.call("commit", puller=self.name)

@@ -1,4 +1,4 @@
-"""The producers that a cell opens: what a client under test sends, and what it says of it."""
+"""The producers that a cell opens, and the results of their sends."""
 
 from collections.abc import Sequence
 from typing import Any

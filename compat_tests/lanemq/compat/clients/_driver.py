@@ -77,7 +77,7 @@ class Driver:
         return answer.get("result")
 
     def listen(self, consumer: str, listener: Callable[[Delivery], None]) -> None:
-        """Pass what ``consumer`` receives from now on to ``listener``."""
+        """Pass the messages that ``consumer`` receives from now on to ``listener``."""
         self._listeners[consumer] = listener
 
     async def read(self) -> None:

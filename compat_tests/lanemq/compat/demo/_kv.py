@@ -47,7 +47,7 @@ async def keep_state(cluster: Cluster) -> Kept:
 
 
 def show_kept(console: Console, kept: Kept) -> None:
-    """Print what happened as a table."""
+    """Print the events as a table."""
     table = Table("keys and values", "Python SDK")
     for what, (came, is_right) in kept.items():
         table.add_row(what, came if is_right else f"[red]{came}[/]")

@@ -137,7 +137,7 @@ async def move_under(client: str, driver: Driver, folder: Path, *, logs: Path) -
 
 
 def show_moved(console: Console, moved: Moved) -> None:
-    """Print what happened as a table."""
+    """Print the events as a table."""
     table = Table("a queue that moves", moved.client)
     rows = {
         "written at": " -> ".join(moved.brokers),

@@ -88,7 +88,7 @@ async def consume_in_stages(cluster: Cluster) -> Staged:
 
 
 def show_staged(console: Console, staged: Staged) -> None:
-    """Print what happened as a table."""
+    """Print the events as a table."""
     one_by_one_s = sum(STAGES) * HANDLING_S
     table = Table("a queue in stages", "Python SDK")
     table.add_row("sizes of the stages", ", ".join(map(str, STAGES)))

@@ -44,7 +44,7 @@ class Bench:
         self.cluster, self.cell, self.admin = cluster, cell, admin
 
     async def topic(self, queues: int = 2, *, name: str | None = None) -> str:
-        """Make a topic with so many queues on each broker, all of them logical ones."""
+        """Make a topic with ``queues`` queues on each broker, all of them logical ones."""
         topic = name or self.cell.name("topic")
         await self.cluster.control.create_topic(topic, queues)
         for number, address in enumerate(self.cluster.addresses.values()):
@@ -87,7 +87,7 @@ async def bench(
 
 
 async def until_logical(admin: AdminClient, topic: str, count: int) -> None:
-    """Wait until the name server tells of so many logical queues of a topic.
+    """Wait until the name server has ``count`` logical queues of a topic.
 
     It may hear of the topic itself after the broker has answered who made it.
     """

@@ -1,4 +1,4 @@
-"""Producers that go on and on with a logical queue whatever happens; and what is left of it."""
+"""Producers that send to a logical queue without a pause, also in failures, and their results."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -70,7 +70,7 @@ class Load:
             await trio.sleep(PAUSE_S)
 
     async def more(self, count: int = 10, *, least_offset: int = -1) -> None:
-        """Wait until so many further messages are acknowledged, with their places if so wanted."""
+        """Wait until ``count`` further messages are acknowledged, with their offsets if wanted."""
         known, begun_s = len(self.attempts), trio.current_time()
 
         async def come() -> bool:

@@ -54,7 +54,7 @@ class Selection:
         servers: Sequence[str] = (),
         scenarios: Sequence[str] = (),
     ) -> "Selection":
-        """Check names against what there is; nothing chosen means all of them."""
+        """Check names against the known ones; without any, return all of them."""
         return cls(
             clients=_known("client", clients, tuple(CLIENTS)),
             servers=_known("server", servers, SERVER_NAMES),

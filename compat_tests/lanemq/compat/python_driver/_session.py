@@ -70,7 +70,7 @@ class Session:
             task_status.started(held)
 
     def get(self, name: str) -> Any:  # noqa: ANN401 - whatever was opened by that name
-        """Return what was opened under a name."""
+        """Return the client that was opened under a name."""
         return self._held[name].value
 
     async def close(self, name: str) -> None:

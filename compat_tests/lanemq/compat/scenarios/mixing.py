@@ -1,4 +1,4 @@
-"""Mixed languages: what one client sends another understands."""
+"""Mixed languages: one client reads the messages that another sends."""
 
 from ..cells._cell import Cell
 from ..cells._scenario import expect_equal, scenario

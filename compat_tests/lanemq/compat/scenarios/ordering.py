@@ -1,4 +1,4 @@
-"""Orderly and staged consumption: what of a queue may run at once, come what may."""
+"""Orderly and staged consumption: messages of a queue that may not run at once do not."""
 
 from collections import defaultdict
 

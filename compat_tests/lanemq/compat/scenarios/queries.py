@@ -19,7 +19,7 @@ Found = TypeVar("Found")
 
 
 async def eventually(ask: Callable[[], Awaitable[Found]], *, count: int = 1) -> Found:
-    """Ask until a query finds something (lists: so many), or the index had time enough."""
+    """Ask until a query finds something (lists: ``count`` of it), or the index had time enough."""
     with trio.move_on_after(INDEX_S):
         while True:
             try:

@@ -13,7 +13,7 @@ from ..clients._messages import Outgoing, Sent
 
 
 def _check_sent(results: list[Sent], *, queues: int) -> None:
-    """Check what senders learn: status, distinct ids, offsets without gaps in each queue."""
+    """Check the results of sends: status, distinct ids, offsets without gaps in each queue."""
     expect_equal("status", {sent.status for sent in results}, {"SEND_OK"})
     expect_equal("distinct ids", len({sent.message_id for sent in results}), len(results))
     expect_equal("distinct offset ids", len({sent.offset_id for sent in results}), len(results))
@@ -38,7 +38,7 @@ async def send_sync(cell: Cell) -> None:
 
 @scenario("send-oneway")
 async def send_oneway(cell: Cell) -> None:
-    """One-way sends arrive although nobody answers."""
+    """One-way sends arrive, although they are not answered."""
     topic = await cell.topic()
     async with cell.consumer(topic) as consumer, cell.producer() as producer:
         bodies = [b"oneway %d" % number for number in range(12)]

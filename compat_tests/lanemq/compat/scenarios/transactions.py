@@ -86,7 +86,7 @@ async def transactions_of_a_group(cell: Cell) -> None:
 
 @scenario("transactions-put-aside", long=True)
 async def transactions_put_aside(cell: Cell) -> None:
-    """A transaction that nobody decides is asked about eight times, and then put aside."""
+    """A transaction that stays undecided is checked eight times, and then put aside."""
     _require_transactions(cell)
     topic = await cell.topic()
     async with cell.consumer(topic) as consumer, cell.transaction_producer() as producer:

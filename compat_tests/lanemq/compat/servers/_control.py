@@ -128,7 +128,7 @@ class Control:
     async def ask(
         self, address: str, code: int, fields: Mapping[str, str], body: bytes = b""
     ) -> Frame:
-        """Send one request and return the answer, whatever its code.
+        """Send one request and return the answer, of any code.
 
         Raises ``ServerFailed`` without an answer, ``OSError`` without a connection.
         """

@@ -1,4 +1,4 @@
-"""Waiting for what servers, processes of their own, do by and by and tell nobody."""
+"""Waits for changes in servers, which are processes of their own and do not announce them."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final

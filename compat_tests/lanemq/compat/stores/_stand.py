@@ -174,7 +174,7 @@ class StoreStand:
         raise ServerFailed(f"files and RocksDB do not agree: {result}")
 
     async def ask(self, code: int, fields: Mapping[str, str], body: bytes = b"") -> Frame:
-        """Send one request to the running broker and return the answer, whatever its code."""
+        """Send one request to the running broker and return the answer, of any code."""
         return await self.control.ask(self.address, code, fields, body)
 
     async def make_topic(self, topic: str, queues: int) -> None:

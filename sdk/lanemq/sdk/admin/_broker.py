@@ -121,8 +121,7 @@ class BrokerRequests:
         await self._caller.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
     async def kv_status(self, address: str) -> list[NamespaceStatus]:
-        """Return what the broker has of namespaces of keys (310426); nothing of one that keeps
-        none."""
+        """Return the broker's partitions of key-value namespaces (310426); [] where it has none."""
         try:
             frame = await self._caller.ask(address, RequestCode.KV_STATUS)
         except RefusedByBroker as error:

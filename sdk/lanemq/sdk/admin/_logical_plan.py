@@ -1,4 +1,4 @@
-"""Plans for logical queues: which physical queue gets which part of them. Pure.
+"""Plans that assign segments of logical queues to physical queues. Pure.
 
 Source: RocketMQ 5.0.0-PREVIEW, UpdateTopicLogicalQueueMappingCommand,
 UpdateTopicLogicalQueueNumCommand, MigrateTopicLogicalQueueCommand.
@@ -182,7 +182,7 @@ class Destination:
 
 
 def plan_destination(view: TopicView, index: int, broker: BrokerView) -> Destination:
-    """Choose the physical queue at ``broker``: what was begun, a free queue, or a new one."""
+    """Choose the physical queue at ``broker``: that of a migration begun, a free or a new one."""
     chain = view.chains().get(index)
     begun = None if chain is None else chain.write_only
     if begun is not None and begun.broker_name == broker.name:

@@ -21,7 +21,7 @@ class BrokerView:
     others; None if to its mind the topic has none."""
 
     def own(self) -> Iterator[Segment]:
-        """Iterate over the segments that live at this broker, which nobody knows better."""
+        """Iterate over the segments that live at this broker, which is the authority on them."""
         for chain in (self.mapping or {}).values():
             yield from (segment for segment in chain if segment.broker_name == self.name)
 

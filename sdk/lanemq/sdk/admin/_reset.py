@@ -178,7 +178,7 @@ async def _roll_back(
 async def _restart_stages(
     admin: AdminClient, address: str, group: str, queue: MessageQueue, target: int
 ) -> None:
-    """Let the stage record of ``group``, if it has one, begin at ``target``: it decides."""
+    """Move the stage record of ``group`` to ``target``, if there is one: it decides."""
     shadow = stage_group(group)
     number = await admin.group_offset(address, shadow, queue)
     if number is not None and StageRecord.unpack(number) is not None:

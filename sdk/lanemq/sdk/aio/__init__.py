@@ -4,7 +4,7 @@ The names are those of lanemq.sdk, and so are options, messages and errors
 themselves. Written by sdk/tools/generate_faces.py. See docs/sdk.md.
 """
 
-from lanemq.wire.bodies import MessageQueue
+from lanemq.wire.bodies import MessageModel, MessageQueue
 from lanemq.wire.message import StageRecord, Stages
 
 from .._errors import (
@@ -30,7 +30,6 @@ from .._options import (
     ConsumeFrom,
     ConsumerOptions,
     LitePullOptions,
-    MessageModel,
     ProducerOptions,
     PushOptions,
 )

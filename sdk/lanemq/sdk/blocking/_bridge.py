@@ -172,7 +172,7 @@ class Bridge:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> "Opening[FaceT]":
-        """Open what a client of the core offers while it is open itself."""
+        """Open a client that another client of the core offers, such as a lock of a store."""
         return Opening(face, lambda _: opener(*args, **kwargs), parent=self)
 
     def callback(self, function: Callable[P, T]) -> Callable[P, Awaitable[T]]:

@@ -13,12 +13,13 @@ from lanemq.wire.bodies import (
     ConsumerData,
     ConsumeType,
     ExpressionType,
+    MessageModel,
     MessageQueue,
     SubscriptionData,
 )
 
 from .._errors import BrokerUnreachable, RequestTimedOut
-from .._options import ConsumerOptions, MessageModel
+from .._options import ConsumerOptions
 from ..net._client import Client
 from ..observe._consume_stats import TopicStats
 from ..observe._log import get_logger
@@ -30,7 +31,7 @@ from .group._offset_store import StoreCommits
 from .group._offsets import GroupOffsets, LocalOffsets, Offsets
 from .pulls._held_queue import HeldQueue
 from .pulls._pauses import Pauses
-from .pulls._pull_loop import Deliver, Progress, PullLoop
+from .pulls._pull_loop import Deliver, Progress, PullLoop, PullReceiver, PullSettings
 
 LOGGER = get_logger("lanemq.sdk.consumer")
 
@@ -91,14 +92,14 @@ class ConsumerCore:
                 self.calls,
                 self.offsets,
                 options,
-                batch=batch,
-                # A lite pull consumer may read queues that its heartbeat does not name.
-                post_subscription=active,
-                commit_in_passing=commit_in_passing and not active and not self.broadcasting,
-                deliver=deliver,
-                progress=progress or self.progress,
+                PullSettings(
+                    batch,
+                    # A lite pull consumer may read queues that its heartbeat does not name.
+                    post_subscription=active,
+                    commit_in_passing=commit_in_passing and not active and not self.broadcasting,
+                ),
+                PullReceiver(deliver, progress or self.progress, self._correct),
                 stats=self.topic_stats,
-                correct=self._correct,
                 pauses=self.pauses,
                 queues_held=self.membership.count,
             )

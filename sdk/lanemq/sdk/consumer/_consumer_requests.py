@@ -91,14 +91,14 @@ class _Requests:
             )
 
     def group_changed(self, frame: Frame, address: str) -> None:
-        """40: someone joined or left; divide the queues anew."""
+        """NOTIFY_CONSUMER_IDS_CHANGED (40): a member joined or left; divide the queues anew."""
         header = NotifyConsumerIdsChanged.from_fields(frame.fields)
         if header.consumer_group == self._core.group:
             LOGGER.info("%s: group %s changed", address, header.consumer_group)
             self._core.membership.wake()
 
     async def reset_offsets(self, frame: Frame, address: str) -> None:
-        """220: an operator moved the group; go on from the offsets in the body."""
+        """RESET_CONSUMER_CLIENT_OFFSET (220): go on from the offsets in the body."""
         header = ResetOffset.from_fields(frame.fields)
         self._check_group(header.group)
         table = ResetOffsetBody.decode(frame.body).offset_table
@@ -106,7 +106,7 @@ class _Requests:
         await self._core.reset(dict(table), header.topic)
 
     def status(self, frame: Frame, address: str) -> Frame:
-        """221: the offsets in memory, settled but perhaps not reported yet."""
+        """GET_CONSUMER_STATUS_FROM_CLIENT (221): the offsets in memory, reported or not."""
         header = GetConsumerStatus.from_fields(frame.fields)
         self._check_group(header.group)
         core = self._core
@@ -118,7 +118,7 @@ class _Requests:
         return frame.reply(body=GetConsumerStatusBody(message_queue_table=table).encode())
 
     def running_info(self, frame: Frame, address: str) -> Frame:
-        """307: everything an operator may want to know."""
+        """GET_CONSUMER_RUNNING_INFO (307): queues, subscriptions, rates and settings."""
         header = GetConsumerRunningInfo.from_fields(frame.fields)
         self._check_group(header.consumer_group)
         core, now_s = self._core, trio.current_time()
@@ -157,7 +157,7 @@ class _Requests:
         )
 
     async def consume_directly(self, frame: Frame, address: str) -> Frame:
-        """309: run the listener over the message in the body, and say how it went."""
+        """CONSUME_MESSAGE_DIRECTLY (309): run the listener on the message in the body."""
         header = ConsumeMessageDirectly.from_fields(frame.fields)
         self._check_group(header.consumer_group)
         if self._listener is None:

@@ -11,10 +11,10 @@ from typing import Final, final
 import trio
 
 from lanemq.wire import RETRY_PREFIX
-from lanemq.wire.bodies import MessageQueue, SubscriptionData
+from lanemq.wire.bodies import MessageModel, MessageQueue, SubscriptionData
 
 from .._errors import LanemqError
-from .._options import ConsumerOptions, MessageModel
+from .._options import ConsumerOptions
 from ..net._client import Client
 from ..observe._log import get_logger
 from ._ownership import FreeQueues, Ownership
@@ -120,7 +120,7 @@ class Membership:
         return complete
 
     async def _mine(self, topic: str) -> list[MessageQueue] | None:
-        """Return this consumer's queues of ``topic``, or None if nobody can tell now."""
+        """Return this consumer's queues of ``topic``, or None if that is not known now."""
         route = self._client.routes.get(topic)
         if route is None:
             self._miss(topic)

@@ -1,4 +1,4 @@
-"""Ownership of queues: what has to happen before a queue is read, and when it is given up."""
+"""Ownership of queues: steps before a queue is read and when it is given up."""
 
 from collections.abc import Collection, Iterable
 from typing import Protocol, final
@@ -58,7 +58,7 @@ class FreeQueues:
         return tuple(queues) if self._departures is None else self._departures.claimable(queues)
 
     def owns(self, queue: MessageQueue) -> bool:
-        """Return True: nobody takes a queue away without a word."""
+        """Return True: a queue that is held stays held until it is released."""
         return True
 
     async def disclaim(self, queue: MessageQueue) -> None:

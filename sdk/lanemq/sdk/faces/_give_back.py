@@ -1,4 +1,4 @@
-"""Return of messages that a lite pull consumer handed out and nobody got.
+"""Return of messages that a lite pull consumer handed out and its caller did not get.
 
 The caller was interrupted, or its task cancelled, while they were on their way to it.
 """

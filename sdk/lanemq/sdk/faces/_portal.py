@@ -91,7 +91,7 @@ class Portal:
             callback()
 
     def join(self) -> None:
-        """Wait for the end, if nobody uses it any more."""
+        """Wait for the end of the thread, if the last client is closed."""
         if self.ending and self._pid == os.getpid() and not self.is_this_thread:
             self._thread.join()
 

@@ -86,7 +86,7 @@ class Call(Generic[T]):
 
 
 def return_value(give_back: Callable[[T], object], value: T, caller: Caller[None]) -> None:
-    """Return what a call took and nobody has seen, and tell ``caller`` that it is done.
+    """Return a value that a call took and its caller has not seen, and tell ``caller`` so.
 
     Called in the core's thread.
     """

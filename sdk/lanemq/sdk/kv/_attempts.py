@@ -1,4 +1,4 @@
-"""The attempts of a call: how long it is tried, and when the next one is."""
+"""The attempts of a call: its deadline, and the pauses between them."""
 
 from typing import Final, final
 

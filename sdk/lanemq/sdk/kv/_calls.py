@@ -42,7 +42,7 @@ ANY_CODE: Final = range(1 << 31)
 
 KvHeader = KvWrite | KvGet | KvMultiGet | KvScan | KvStatus | KvWatch
 Chosen = Callable[[int], int]
-"""Says which partition to ask, of so many."""
+"""Number of partitions -> the partition to ask."""
 
 
 class OtherPartitions(Exception):  # noqa: N818 - it is no error: the call begins anew
@@ -114,7 +114,7 @@ class KvCalls:
         return await self.of_all(once, attempts)
 
     async def create(self) -> None:
-        """Have the namespace made, if it is missing. Raises ``NoNamespace`` where nobody may."""
+        """Have the namespace made, if it is missing. Raises ``NoNamespace`` if none may."""
         await self.write_chosen(lambda _: 0, OpType.CREATE, b"")
 
     # Calls of several
@@ -175,7 +175,7 @@ class KvCalls:
     async def status_at(
         self, partition: int, partitions: int, *, attempts: Attempts
     ) -> NamespaceStatus:
-        """Return what there is in a partition."""
+        """Return a partition's numbers of entries and bytes, and its position."""
         header = KvStatus(self.namespace)
         code = RequestCode.KV_STATUS
         body = await self.ask_at(partition, partitions, code, header, attempts=attempts)
@@ -227,9 +227,9 @@ class KvCalls:
         wait_s: float = 0.0,
         create_at: str | None = None,
     ) -> bytes:
-        """Ask the holder of one of ``partitions``; ``create_at`` is where to make it.
+        """Ask the holder of one of ``partitions``; a write has it made at ``create_at``.
 
-        Raises ``OtherPartitions`` where there are not so many.
+        Raises ``OtherPartitions`` where there is another number of them.
         """
         holders = self.holders
         while True:

@@ -46,7 +46,7 @@ class Feed:
         return change
 
     def give_back(self, change: Change) -> None:
-        """Have a change come again, which nobody has seen."""
+        """Put a change that its reader did not get back to the front."""
         self._changes.appendleft(change)
         self._note_position()
 

@@ -1,4 +1,4 @@
-"""The places of a namespace's partitions: found, remembered, corrected by brokers."""
+"""The addresses of a namespace's partitions: found, remembered, corrected by brokers."""
 
 from dataclasses import dataclass, replace
 from typing import final
@@ -20,7 +20,7 @@ class HolderAddress:
     broker: str | None
     """Its name, where it is known."""
     create_at: str | None = None
-    """Nobody has the partition: the place that a write may have it made at."""
+    """The broker that a write may have the partition made at, where no broker has it."""
 
 
 @final
@@ -46,7 +46,7 @@ class Holders:
         return self._partitions or 1
 
     def agree_on(self, partitions: int) -> bool:
-        """Return whether so many partitions are what is known now."""
+        """Return whether ``partitions`` is the number known now; True while none is known."""
         return partitions == (self._partitions or partitions)
 
     async def look(self, *, making: bool = False) -> KvRoute:
@@ -67,7 +67,7 @@ class Holders:
         return route
 
     def assume(self, partitions: int | None) -> None:
-        """Take the namespace to have so many, or not to be known yet, until a broker says it."""
+        """Assume a number of partitions, or none, until a broker tells the right one."""
         if not self.is_sure:
             self._partitions = partitions
 
@@ -123,7 +123,7 @@ class Holders:
         raise self.no_namespace(f"{who} it, and not {broker}")
 
     def _find(self, route: KvRoute, partition: int, create_at: str | None) -> HolderAddress:
-        """The place of a partition whose holder the route does not say."""
+        """Return the address for a partition whose holder the route does not name."""
         if route.holders and partition in route.holders:
             holder = route.holders[partition]
             raise self._no_route(
@@ -140,7 +140,7 @@ class Holders:
         return None if holder is None else route.address_of(holder.broker) or holder.address
 
     def _listed(self, route: KvRoute, partition: int) -> HolderAddress:
-        """One of the brokers of a topic without logical queues, as older brokers have it."""
+        """Return one of the brokers of a topic without logical queues, as older brokers make it."""
         names = route.listed
         if self._partitions and self._partitions > 1:
             # Only they know who has what: any of them says.
@@ -155,7 +155,7 @@ class Holders:
         return self._at(route, names[0] if len(names) == 1 else self._known[partition])
 
     def _absent(self, route: KvRoute, partition: int, create_at: str | None) -> HolderAddress:
-        """The place of a partition that nobody has who is registered now."""
+        """Return the address for a partition that no registered broker has."""
         known = self._known.get(partition)
         if known is None and create_at is not None:
             broker = self.only(route) if create_at == LONE_BROKER else create_at

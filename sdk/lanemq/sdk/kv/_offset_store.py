@@ -1,4 +1,4 @@
-"""Positions of consumers as entries: how far a group is in each queue, and in which stage.
+"""Consumers' positions as entries: the offset of a group in each queue, and its stage.
 
 ========================================  =================================================
 key                                       value

@@ -16,7 +16,7 @@ class CasResult:
     version: int
     """Done: the version set, or the one deleted. Not done: the version there is; 0 is none."""
     value: bytes | None = None
-    """Not done: the value there is, unless the answer to a repeated request lacks it."""
+    """The present value of the key where nothing was done; None if the answer lacks it."""
 
 
 @final

@@ -76,7 +76,7 @@ class Watch:
             await self._arrived.wait()
 
     def _give_back(self, change: Change) -> None:
-        """Have a change come again, which nobody has seen."""
+        """Put a change that its reader did not get back to the front."""
         self._feeds[change.partition].give_back(change)
 
     def _taken(self) -> Change | None:

@@ -1,4 +1,4 @@
-"""The numbers of writes: each partition remembers those of every writer."""
+"""The sequence numbers of writes; each partition remembers those of every writer."""
 
 from typing import Final, final
 
@@ -32,7 +32,7 @@ class WriteWindow:
         return sequence
 
     def give_back(self, sequence: int) -> None:
-        """Wait for the answer to a write no longer."""
+        """Free the number of a write: its answer came, or is not waited for any more."""
         del self._outstanding[sequence]
         freed, self._freed = self._freed, trio.Event()
         freed.set()

@@ -37,7 +37,7 @@ LOGGER = get_logger("lanemq.sdk.logical")
 ROUNDS_MAX: Final = 4
 """Times one question is put to a broker, redirects included."""
 QUEUES_MAX: Final = 100_000
-"""Most queues whose places are remembered; no consumer has so many."""
+"""Queues whose places are remembered, at most; more than any consumer has."""
 NOTHING_READABLE_S: Final = 1.0
 """Pause before asking whether a queue without any readable segment has one."""
 

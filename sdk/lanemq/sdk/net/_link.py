@@ -244,7 +244,7 @@ class Link:
         return BrokerUnreachable(self.address, f"its connection took nothing for {timeout_s:g} s")
 
     async def call(self, frame: Frame, timeout_s: float) -> Frame:
-        """Send a request and wait for its answer, whatever its code.
+        """Send a request and wait for its answer, of any code.
 
         ``frame.opaque`` is replaced by a number of this connection's own. Raises
         ``BrokerUnreachable`` and ``RequestTimedOut``. Cancelling is clean: the connection goes

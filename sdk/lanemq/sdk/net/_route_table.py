@@ -26,7 +26,7 @@ class TopicRoute:
     is_default: bool = False
     """Taken from the default topic, since this one does not exist yet."""
     chains: LogicalQueues | None = None
-    """The logical queues that the queues are, if they are: the queue id is the index."""
+    """The logical queues among the queues; the queue id is the index."""
 
     def chain(self, queue: MessageQueue) -> Chain | None:
         """Return the chain of a queue, if that is a logical one."""
@@ -136,7 +136,7 @@ def _ordered_queues(topic: str, conf: str) -> list[MessageQueue]:
 
 
 def read_default_route(topic: str, data: RouteData, *, queues_max: int) -> TopicRoute:
-    """Return the route for the first message of a topic: where the default topic lives.
+    """Return the route for the first message of a topic: that of the default topic.
 
     A broker makes the topic with as many queues as the smaller of its own default and
     ``queues_max``, so the queues counted here are the ones it will have.

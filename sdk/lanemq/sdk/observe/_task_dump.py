@@ -1,4 +1,4 @@
-"""A dump of where every task of this program is: what Java calls a jstack."""
+"""A dump of the stacks of all tasks of this program, as Java's jstack makes one of threads."""
 
 import sys
 import traceback

@@ -1,4 +1,4 @@
-"""Sends what is ready for the wire: chooses queues, tries again, reads the answer.
+"""The sender of messages that are ready for the wire: chooses queues, tries again, reads answers.
 
 Source: RocketMQ 4.9.8, DefaultMQProducerImpl.sendDefaultImpl, MQClientAPIImpl.processSendResponse.
 """

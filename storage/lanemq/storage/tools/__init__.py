@@ -20,7 +20,7 @@ from ._unit_facts import UnitFacts, find_unit_facts
 from .checks._findings import Finding, Part, Progress, Severity
 from .checks._kv_check import KvReport, NamespaceReport, verify_kv
 from .checks._verify import VerifyReport, verify_store
-from .reading._directory import Checkpoint, StoreDirectory, look_into, read_store
+from .reading._directory import StoreCheckpoint, StoreDirectory, look_into, read_store
 from .reading._errors import NotAStore
 from .reading._kept_queues import read_logical_queues
 from .reading._kv_states import kv_entries, read_kv
@@ -34,7 +34,6 @@ from .rebuild._repair_report import Action, RepairReport
 __all__ = [
     "Action",
     "BrokerSettings",
-    "Checkpoint",
     "Damage",
     "DamageKind",
     "Dump",
@@ -59,6 +58,7 @@ __all__ = [
     "Selection",
     "Severity",
     "StageFound",
+    "StoreCheckpoint",
     "StoreDiff",
     "StoreDirectory",
     "TableSummary",

@@ -24,7 +24,7 @@ from ._summaries import (
 )
 from .checks._findings import Finding
 from .checks._verify import RowsFound, with_readable_rows
-from .reading._directory import Checkpoint, StoreDirectory, read_store
+from .reading._directory import StoreCheckpoint, StoreDirectory, read_store
 from .reading._metadata import read_tables
 from .reading._scan import record_at
 from .reading._settings import NO_SETTINGS, BrokerSettings
@@ -40,7 +40,7 @@ class Inspection:
     is_clean: bool
     abort_text: str
     """The text that the last broker wrote into ``abort``: its process id, with 5.x and lanemq."""
-    checkpoint: Checkpoint
+    checkpoint: StoreCheckpoint
     stage: StageFound
     log: LogSummary
     watermarks: dict[str, int]

@@ -62,9 +62,14 @@ class TestBroker:
         self._connected = 0
 
     def connect(
-        self, host: str = "127.0.0.1", *, version: int = 407, language: str = "JAVA"
+        self,
+        host: str = "127.0.0.1",
+        *,
+        account: tuple[str, str] | None = None,
+        version: int = 407,
+        language: str = "JAVA",
     ) -> "Client":
-        """Return a new connection from ``host``."""
+        """Return a new connection from ``host``, whose requests ``account`` signs."""
         self._connected += 1
         ours, theirs = memory_stream_pair()
         peer = HostAddress(host, 40_000 + self._connected)
@@ -73,7 +78,9 @@ class TestBroker:
             await self.broker.server.serve_stream(theirs, peer=peer, local_port=ADDRESS.port)
 
         self._nursery.start_soon(serve)
-        return Client(Peer(ours), version=version, language=language)
+        client = Client(Peer(ours), version=version, language=language)
+        client.account = account
+        return client
 
 
 @asynccontextmanager

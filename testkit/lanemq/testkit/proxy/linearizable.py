@@ -1,4 +1,4 @@
-"""Linearizability of histories of one key: is there an order that explains every answer?
+"""Linearizability of histories of one key: the search for an order that explains every answer.
 
 The search is Wing and Gong's with Lowe's memory: of the operations that may be next (those that
 began before any that is left had ended) one is tried after another, and a set of operations

@@ -37,5 +37,5 @@ class Turns:
         return self._now_s
 
     def take(self, seconds: float) -> None:
-        """Let the turn that runs now take so many seconds more."""
+        """Let the turn that runs now take ``seconds`` more."""
         self._now_s += seconds

@@ -709,7 +709,7 @@ class FakeCluster:
         return sorted(message.decompressed_body() for message in stored)
 
     async def dial(self, host: str, port: int) -> trio.abc.Stream:
-        """Return the network: what clients are given for ``dial``."""
+        """Return the function that clients are given for ``dial``."""
         address = f"{host}:{port}"
         self.dials.append(address)
         await trio.sleep(self.connect_delay_s)

@@ -294,7 +294,7 @@ class KvCluster(FakeCluster):
             self.publish("default")
 
     def publish(self, namespace: str, *, without: frozenset[int] = frozenset()) -> None:
-        """Tell the name servers who has what; nobody has the open end of those ``without``."""
+        """Register the partitions at the name servers; those ``without`` have no open end."""
         topic = kv_topic(namespace)
         parts = self.namespaces[namespace].values()
         for broker in self.kv_brokers:
@@ -310,7 +310,7 @@ class KvCluster(FakeCluster):
                 broker.chains[topic] = LogicalQueues(chains)
 
     def publish_without_logical_queues(self, namespace: str = "default") -> None:
-        """Tell them as older brokers do: who has the topic, and no more."""
+        """Register the topic alone, as older brokers do."""
         self.publish(namespace)
         for broker in self.kv_brokers:
             broker.chains.pop(kv_topic(namespace), None)

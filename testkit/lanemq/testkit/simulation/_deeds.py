@@ -47,7 +47,7 @@ class Deeds:
         )
 
     async def do(self, admin: AdminClient) -> None:
-        """Do one of them, at random. Raises whatever interrupts it."""
+        """Do one of them, at random. Raises the error that interrupts it."""
         deed = self._rng.choice(self.all)
         name = deed.__name__
         self.counts[name] = self.counts.get(name, 0) + 1
@@ -68,7 +68,7 @@ class Deeds:
         await self._begin(admin, self._rng.choice(STEPS))
 
     async def change_number(self, admin: AdminClient) -> None:
-        """Change the number of logical queues, whatever waits meanwhile."""
+        """Change the number of logical queues, also during a migration."""
         await self.number(admin, self._rng.randint(1, self._queues))
 
     async def reset(self, admin: AdminClient) -> None:

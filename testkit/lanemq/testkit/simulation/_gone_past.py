@@ -246,7 +246,7 @@ class GoingPast:
         return {(entry.segment.key, entry.end) for entry in entries}
 
     async def all_appended(self) -> None:
-        """Append what is left, and check that each message is there once, in its order.
+        """Append the messages left behind, and check that each is there once, in its order.
 
         The ledger knows their new places afterwards.
         """

@@ -119,7 +119,7 @@ class KeyClients:
         raise Violated(f"after {CALM_S:g} s of quiet: {wrong}")
 
     async def _wrong(self, admin: AdminClient) -> str:
-        """Return what is wrong with the brokers' partitions; empty for nothing."""
+        """Return the faults of the brokers' partitions; empty where there are none."""
         held: dict[int, list[str]] = {partition: [] for partition in range(PARTITIONS)}
         for broker in self._brokers:
             for status in await admin.kv_status(broker.address) if broker.is_up else ():
@@ -132,6 +132,6 @@ class KeyClients:
         return f"partitions are open at {wrong}" if wrong else ""
 
     def check(self) -> None:
-        """Check what the clients saw. Raises ``Violated``."""
+        """Check the clients' histories. Raises ``Violated``."""
         if not self.history.is_linearizable:
             raise Violated("what the clients of keys saw has no explanation")

@@ -1,4 +1,4 @@
-"""The ledger of a run: what was acknowledged, what was delivered, and whether the two agree."""
+"""The ledger of a run: compares acknowledged messages with delivered ones."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator

@@ -121,7 +121,7 @@ class Network:
         self._ends.pop(end, None)
 
     def note(self, end: "_End", data: bytes) -> None:
-        """Take what a host sends into the trace."""
+        """Add a sent frame to the trace."""
         self._trace.update(f"{trio.current_time():.9f} {end.host} {end.peer_host} ".encode())
         self._trace.update(data)
 
@@ -152,7 +152,7 @@ class _End(trio.abc.Stream):
         changed.set()
 
     def break_off(self) -> None:
-        """Let both sides find the connection broken, whatever was under way."""
+        """Break the connection for both sides."""
         for end in (self, self.other):
             end._is_broken = True
             end._under_way.clear()

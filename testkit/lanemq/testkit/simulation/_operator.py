@@ -88,13 +88,13 @@ class Operator:
             self._reserved.discard(index)
 
     async def move_queues(self) -> None:
-        """Migrate queue after queue to whatever broker, until cancelled."""
+        """Migrate queue after queue, each to a broker at random, until cancelled."""
         while True:
             await trio.sleep(self._rng.expovariate(1 / PAUSE_MEAN_S))
             await self.do_something()
 
     async def do_something(self) -> None:
-        """Migrate a queue, or whatever else an operator may do to it."""
+        """Migrate a queue, or do another operation on it."""
         if self._rng.random() < MOVE_SHARE:
             await self.move_a_queue()
             return

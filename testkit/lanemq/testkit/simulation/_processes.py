@@ -64,7 +64,7 @@ class Process:
         self.network.go_down(self.host)
 
     async def kill(self) -> None:
-        """End it in the middle of whatever it does, and wait until nothing of it is left."""
+        """Kill it, and wait until its tasks have ended."""
         self.network.go_down(self.host)
         self.killed()
         self._scope.cancel()

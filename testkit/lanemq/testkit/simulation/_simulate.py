@@ -282,7 +282,7 @@ def simulate(
     has_transactions: bool = False,
     has_keys: bool = False,
 ) -> Report:
-    """Run the cluster of a seed for so many steps, in which anything happens or ``only`` one thing.
+    """Run the cluster of a seed for ``steps`` steps, of all kinds or of kind ``only``.
 
     The same seed gives the same run, if it is the first of a process with ``PYTHONHASHSEED=0``:
     see ``determined_by``. Raises ``Violated`` where a promise was broken.

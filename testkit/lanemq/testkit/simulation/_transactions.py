@@ -80,7 +80,7 @@ class Decisions:
         return self.state(key)
 
     def state(self, key: Key) -> TransactionState:
-        """Return what the application says of a transaction now."""
+        """Return the application's decision on a transaction."""
         made = self._made.get(key)
         if made is None or trio.current_time() < made.at_s:
             return TransactionState.UNKNOWN
@@ -186,7 +186,7 @@ async def all_ended(brokers: Sequence[BrokerProcess]) -> None:
 
 
 def _waiting(broker: BrokerProcess) -> str:
-    """Return what a broker still keeps for transactions that have not ended; "" for nothing."""
+    """Return a description of the undecided transactions that a broker keeps; "" without any."""
     store = broker.running.context.store
     end = store.bounds(SystemTopic.TRANSACTION_HALF, 0)[1]
     offsets = store.tables.consumer_offsets

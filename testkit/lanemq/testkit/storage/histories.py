@@ -46,7 +46,7 @@ class Message(NamedTuple):
 
 @final
 class Warnings(logging.Handler):
-    """Keeps what the store warns of."""
+    """Keeps the store's warnings."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

@@ -22,10 +22,13 @@ class ConsumeType(StrEnum):
 
 @final
 class MessageModel(StrEnum):
-    """The way in which a group's clients get messages: they share them, or each gets all."""
+    """The distribution of messages among the consumers of a group."""
 
     CLUSTERING = "CLUSTERING"
+    """One of the group's consumers gets a message; offsets are kept at the broker."""
     BROADCASTING = "BROADCASTING"
+    """Every consumer gets every message; offsets are kept in a local file, and nothing is delivered
+    again."""
 
 
 @final

@@ -1,4 +1,4 @@
-"""forgetBroker: lanemq's own."""
+"""The command forgetBroker, which only lanemq has: drops a broker that will not come back."""
 
 import click
 

@@ -23,7 +23,7 @@ _SAFE_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 def body_directory() -> Path:
-    """Return where bodies are put: what mqadmin uses, on a machine with /tmp."""
+    """Return the folder for bodies of messages, mqadmin's where there is a /tmp."""
     return Path(tempfile.gettempdir()) / "rocketmq" / "msgbodys"
 
 

@@ -114,7 +114,7 @@ async def query_mapping(
     cluster: str | None,
     merge: bool,
 ) -> object:
-    """Show what brokers know of a topic's logical queues, as one line of JSON."""
+    """Show the logical queues of a topic as its brokers report them, as one line of JSON."""
     addresses = sorted(await chosen_masters(admin, broker, cluster))
     found = {address: await admin.logical_queues(address, topic) for address in addresses}
     value: object

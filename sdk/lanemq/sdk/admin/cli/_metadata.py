@@ -1,4 +1,4 @@
-"""rocksDBConfigToJson and exportMetadataInRocksDB: what a broker keeps in RocksDB, as JSON.
+"""The commands rocksDBConfigToJson and exportMetadataInRocksDB: tables kept in RocksDB, as JSON.
 
 Source: RocketMQ 5.3.3, RocksDBConfigToJsonCommand, ExportMetadataInRocksDBCommand.
 """
@@ -63,7 +63,7 @@ async def rocksdb_config_to_json(
     file: Path | None,
     as_json: bool,
 ) -> object:
-    """Write what brokers keep in RocksDB as JSON: in the brokers, or from a directory."""
+    """Write the tables in brokers' RocksDB as JSON: by the brokers, or from a directory."""
     tables = _tables(types)
     if cluster is not None:
         out.line("Use [rpc mode] call all brokers in cluster to export to json file")

@@ -82,7 +82,7 @@ async def abort_migration(admin: AdminClient, out: Output, *, topic: str, index:
 async def append_superseded(
     admin: AdminClient, out: Output, *, broker: str, topic: str | None
 ) -> object:
-    """Append what a broker took after its logical queues had gone on elsewhere (-fd).
+    """Append the messages that a broker took after its logical queues had gone on elsewhere (-fd).
 
     At the open ends of the queues, in order, and once, however often it is called.
     """

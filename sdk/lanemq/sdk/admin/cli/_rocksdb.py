@@ -1,4 +1,4 @@
-"""checkRocksdbCqWriteProgress: whether RocksDB has the queues that the files have.
+"""The command checkRocksdbCqWriteProgress: compares the queues in RocksDB with those in files.
 
 Source: RocketMQ 5.3.1 and 5.3.3, CheckRocksdbCqWriteProgressCommand.
 """

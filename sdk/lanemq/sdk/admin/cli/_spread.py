@@ -1,4 +1,4 @@
-"""drainBroker and balanceLogicalQueues: lanemq's own."""
+"""The commands drainBroker and balanceLogicalQueues, which only lanemq has."""
 
 from collections.abc import Mapping, Sequence
 

@@ -68,8 +68,7 @@ class BrokerRequests:
         )
 
     async def kv_status(self, address: str) -> list[NamespaceStatus]:
-        """Return what the broker has of namespaces of keys (310426); nothing of one that keeps
-        none."""
+        """Return the broker's partitions of key-value namespaces (310426); [] where it has none."""
         return await self._bridge.call(self._core.kv_status, address)
 
     async def runtime(self, address: str) -> dict[str, str]:

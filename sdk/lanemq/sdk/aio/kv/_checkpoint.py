@@ -20,7 +20,7 @@ class Checkpoint:
         """Its name."""
 
     async def load(self) -> bytes | None:
-        """Return what was saved last; None where nothing was.
+        """Return the value that was saved last; None before the first.
 
         A namespace that is missing is made first, since it may be another broker's that is down:
         what cannot be read is not nothing. Raises as ``KeyValueStore.put``.
@@ -30,7 +30,7 @@ class Checkpoint:
         )
 
     async def save(self, value: bytes) -> None:
-        """Replace what this worker loaded or saved last; without either, load first.
+        """Replace the value that this worker loaded or saved last; without either, load first.
 
         Raises ``CheckpointMoved`` where somebody else saved meanwhile, and as
         ``KeyValueStore.put``.

@@ -66,8 +66,7 @@ class BrokerRequests:
         self._bridge.call(self._core.delete_group, address, group, remove_offsets=remove_offsets)
 
     def kv_status(self, address: str) -> list[NamespaceStatus]:
-        """Return what the broker has of namespaces of keys (310426); nothing of one that keeps
-        none."""
+        """Return the broker's partitions of key-value namespaces (310426); [] where it has none."""
         return self._bridge.call(self._core.kv_status, address)
 
     def runtime(self, address: str) -> dict[str, str]:

@@ -39,8 +39,8 @@ class KeyValueStore:
         else the namespace may be that of a broker which is down. Raises ``NoNamespace`` then,
         and as ``put``.
 
-        With ``partitions`` it has so many, up to 64, in turn at each of ``brokers``. That may be
-        done again after an error: partitions that are there stay where they are. Their number
+        ``partitions`` is their number, up to 64, in turn at each of ``brokers``. That may be done
+        again after an error: partitions that are there stay where they are. Their number
         never changes: raises ``KvRejected`` where there are more or fewer. Without, a new one has
         one partition, and one that is there may have any number.
         """
@@ -135,7 +135,7 @@ class KeyValueStore:
         )
 
     def status(self) -> NamespaceStatus:
-        """Return what there is in the namespace, and the hash of its state. Raises as ``get``.
+        """Return numbers of entries and bytes, and the hash of the state. Raises as ``get``.
 
         Of several partitions it has the sums, and a hash of their hashes.
         """
@@ -144,7 +144,7 @@ class KeyValueStore:
         )
 
     def statuses(self) -> list[NamespaceStatus]:
-        """Return what there is in each partition, in their order. Raises as ``get``."""
+        """Return the same of each partition, in their order. Raises as ``get``."""
         return self._bridge.call(
             self._core.statuses,
         )

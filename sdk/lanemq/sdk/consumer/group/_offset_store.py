@@ -36,7 +36,7 @@ class StoreCommits:
         return await self._store.load_offset(queue)
 
     async def commit_offset(self, queue: MessageQueue, offset: int, *, wait: bool) -> None:
-        """Save it, whatever ``wait`` says. Raises ``LanemqError``."""
+        """Save the offset and wait for it, also without ``wait``. Raises ``LanemqError``."""
         await self._store.save_offset(queue, offset)
 
     def place(self, queue: MessageQueue) -> str:

@@ -1,4 +1,4 @@
-"""The locks of an ordered consumer: who has a queue's lock at its broker may consume it.
+"""The locks of an ordered consumer, which reads a queue while it has its lock at the broker.
 
 A broker that is lanemq's ends the locks of a connection with it, so that the queues of a killed
 consumer are free at once. A consumer that lives on must not rely on them any longer either.
@@ -37,7 +37,7 @@ class Granted(NamedTuple):
 
     queues: set[MessageQueue]
     ends_with: str
-    """The address of the broker, if they end with the connection; else empty."""
+    """The address of the broker where locks end with the connection; else empty."""
 
 
 @final

@@ -172,7 +172,7 @@ class StageProgress:
         """Do nothing: nothing is remembered of queues that are not held."""
 
     def finished_late(self, queue: MessageQueue, offset: int, after: int, *, is_held: bool) -> bool:
-        """Return False: what is finished late would have to be found among its stage."""
+        """Return False: a message that is finished late does not count in its stage."""
         return False
 
     async def persist(

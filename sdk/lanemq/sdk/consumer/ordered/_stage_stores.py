@@ -81,7 +81,7 @@ class LocalCommits:
         return await self._offsets.load(queue)
 
     async def commit_offset(self, queue: MessageQueue, offset: int, *, wait: bool) -> None:
-        """Write it, whatever ``wait`` says. Raises ``LanemqError`` if that fails."""
+        """Write the offset and wait for it, also without ``wait``. Raises ``LanemqError``."""
         self._offsets.update(queue, offset)
         await self._offsets.persist([queue], wait=wait)
         if await self._offsets.load(queue) != offset:

@@ -70,7 +70,7 @@ class ConcurrentCompletion:
         return self._retry(held, batch.messages, outcome, timed_out=timed_out)
 
     def nothing_to_take(self, consumer: ConcurrentConsumer) -> None:
-        """Do nothing: whatever arrived was handed out."""
+        """Do nothing: all messages that arrived were handed out."""
 
     def nothing_found(self, held: HeldQueue) -> None:
         """Note that the queue went on past messages of other subscriptions."""

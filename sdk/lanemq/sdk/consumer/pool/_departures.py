@@ -40,7 +40,7 @@ class Departures(Generic[S]):
         self._pool = pool
 
     def get(self, queue: MessageQueue) -> HeldQueue | None:
-        """``queue``, if it is being given up."""
+        """Return ``queue`` while it is being given up; else None."""
         return self._leaving.get(queue)
 
     def claimable(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:

@@ -112,7 +112,7 @@ class QueueConsumer(Generic[S]):
         self.predecessors_running = 0
         """Calls that still run from an earlier time that the queue was held."""
         self.successor: QueueConsumer[S] | None = None
-        """The same queue when it was held again, if it was."""
+        """The consumer of the same queue after it was given up and held again."""
         self.queued = False  # among those that workers look at next
         self.retired = False  # nothing is handed out any more
         self.saving = False

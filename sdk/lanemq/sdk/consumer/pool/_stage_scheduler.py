@@ -252,7 +252,7 @@ class StageScheduler(Generic[M]):
 
     @property
     def is_waiting(self) -> bool:
-        """True if messages wait, for whatever reason."""
+        """True if messages wait."""
         return bool(self._waiting or self._ready)
 
     @property

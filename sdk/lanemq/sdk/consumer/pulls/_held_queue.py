@@ -13,7 +13,7 @@ from ._process_queue import ProcessQueue
 
 @final
 class HeldQueue:
-    """A queue that is held: what was pulled from it, and the task that pulls.
+    """A queue that is held, with its pulled messages and the task that pulls.
 
     Once dropped it takes no results any more: another consumer may own the queue, or its
     offsets were reset, and progress reported late would overwrite theirs.

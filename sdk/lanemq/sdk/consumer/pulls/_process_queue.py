@@ -1,4 +1,4 @@
-"""Process queue: what was pulled of one queue and is not settled yet. No I/O and no clock.
+"""The process queue: messages pulled from one queue and not settled yet. No I/O and no clock.
 
 Messages settle in any order; the offset to commit is the lowest that has not. So after a crash
 some messages come twice and none is lost.

@@ -5,7 +5,7 @@ Source: RocketMQ 4.9.8, DefaultMQPushConsumerImpl.pullMessage.
 
 import logging
 from collections.abc import Callable
-from typing import final
+from typing import NamedTuple, final
 
 import trio
 
@@ -52,6 +52,25 @@ UNKNOWN_CLIENT = frozenset(
 )
 
 
+class PullSettings(NamedTuple):
+    """The settings of a consumer's pulls."""
+
+    batch: int
+    """Messages at most."""
+    post_subscription: bool
+    """Tell the broker the subscription in each pull, as its heartbeats may not name it."""
+    commit_in_passing: bool
+    """Tell the broker the group's progress in each pull."""
+
+
+class PullReceiver(NamedTuple):
+    """The functions of a consumer that take the results of pulls."""
+
+    deliver: Deliver
+    progress: Progress
+    correct: Correct
+
+
 @final
 class PullLoop:
     """The pulling of a consumer; ``run`` is one task for each queue.
@@ -65,14 +84,10 @@ class PullLoop:
         calls: GroupCalls,
         offsets: Offsets,
         options: ConsumerOptions,
+        settings: PullSettings,
+        receiver: PullReceiver,
         *,
-        batch: int,
-        post_subscription: bool,
-        commit_in_passing: bool,
-        deliver: Deliver,
-        progress: Progress,
         stats: Callable[[str], TopicStats],
-        correct: Correct,
         pauses: Pauses,
         queues_held: Callable[[str], int],
     ) -> None:
@@ -80,13 +95,9 @@ class PullLoop:
         self._calls = calls
         self._offsets = offsets
         self._options = options
-        self._batch = batch
-        self._post_subscription = post_subscription
-        self._commit_in_passing = commit_in_passing
-        self._deliver = deliver
-        self._progress = progress
+        self._settings = settings
+        self._receiver = receiver
         self._stats = stats
-        self._correct = correct
         self._pauses = pauses
         self._queues_held = queues_held
 
@@ -129,18 +140,18 @@ class PullLoop:
                     await trio.sleep(QUICK_DELAY_S)
 
     async def _pull(self, held: HeldQueue, subscription: SubscriptionData) -> Pulled:
-        options, queue = self._options, held.queue
+        options, settings, queue = self._options, self._settings, held.queue
         held.last_pull_ms = self._client.clock_ms()
-        committed = self._offsets.get(queue) if self._commit_in_passing else None
+        committed = self._offsets.get(queue) if settings.commit_in_passing else None
         return await self._calls.of(queue).pull(
             queue,
             held.messages.next_offset,
             PullTerms(
                 subscription=subscription,
                 commit_offset=committed or None,
-                post_subscription=self._post_subscription,
+                post_subscription=settings.post_subscription,
                 broker_id=held.broker_id,
-                batch=self._batch,
+                batch=settings.batch,
                 suspend_s=options.pull_suspend_s,
                 timeout_s=options.pull_timeout_s,
             ),
@@ -162,10 +173,10 @@ class PullLoop:
                 received = [ReceivedMessage(m, queue) for m in stored]
             fresh = held.messages.put(received, next_offset)
             if fresh:
-                self._deliver(held, fresh)
+                self._receiver.deliver(held, fresh)
                 return
         held.messages.next_offset = next_offset
-        self._progress(held)
+        self._receiver.progress(held)
 
     async def _after_failure(self, held: HeldQueue, error: LanemqError) -> None:
         level = logging.DEBUG if held.failing else logging.WARNING
@@ -190,4 +201,4 @@ class PullLoop:
         )
         # No tight loop, in case the correction is wrong as well.
         await trio.sleep(self._options.pull_retry_delay_s)
-        self._correct(held, pulled.next_offset)
+        self._receiver.correct(held, pulled.next_offset)

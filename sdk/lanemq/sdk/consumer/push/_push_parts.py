@@ -9,13 +9,13 @@ from typing import Any, Final, final
 import trio
 
 from lanemq.wire import RETRY_PREFIX
-from lanemq.wire.bodies import ConsumeType, MessageQueue
+from lanemq.wire.bodies import ConsumeType, MessageModel, MessageQueue
 from lanemq.wire.message import StageRecord, Stages, stage_group
 
 from ..._listener import ConcurrentListener
 from ..._messages import ReceivedMessage
 from ..._namespace import out_of_namespace, queue_out
-from ..._options import MessageModel, PushOptions
+from ..._options import PushOptions
 from ..._ordered_listeners import OrderlyListener, StagedConcurrentListener
 from ..._validate import check_group
 from ...net._client import Client

@@ -53,7 +53,7 @@ class QueueOwnership(Generic[S]):
                 await self._locks.release_all()
 
     def lease(self, queue: MessageQueue) -> Lease | None:
-        """Return the lock of ``queue``; None where nobody locks."""
+        """Return the lock of ``queue``; None where queues are not locked."""
         return None if self._locks is None else self._locks.lease(queue)
 
     def owns(self, queue: MessageQueue) -> bool:

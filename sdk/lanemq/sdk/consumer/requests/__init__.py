@@ -1,1 +1,1 @@
-"""A consumer group's requests of one queue: what each broker is asked, and its answers."""
+"""A consumer group's requests about one physical queue."""

@@ -54,7 +54,9 @@ async def put(
 
 @kv_command("create", own=["broker"])
 @click.option(
-    "--partitions", type=click.IntRange(1, PARTITIONS_MAX), help="Make it of so many.  [default: 1]"
+    "--partitions",
+    type=click.IntRange(1, PARTITIONS_MAX),
+    help="Number of partitions.  [default: 1]",
 )
 @click.option(
     "--broker",

@@ -38,7 +38,7 @@ class Positions(click.ParamType[tuple[int, ...]]):
     type=Positions(),
     help="Go on from here: N, or for several partitions N,N,... [default: now]",
 )
-@click.option("--count", type=click.IntRange(min=1), help="End after so many changes.")
+@click.option("--count", type=click.IntRange(min=1), help="Number of changes after which to end.")
 async def watch(
     store: KeyValueStore,
     output: Output,

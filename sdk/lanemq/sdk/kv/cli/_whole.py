@@ -15,7 +15,7 @@ PAGE_ENTRIES: Final = 1000
 
 @kv_command("scan")
 @click.argument("prefix", default="")
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many entries.")
+@click.option("--limit", type=click.IntRange(min=1), help="Number of entries at most.")
 @click.option("--keys-only", is_flag=True, help="No values.")
 @click.option("--partition", type=click.IntRange(min=0), help="Of this partition alone.")
 async def scan(

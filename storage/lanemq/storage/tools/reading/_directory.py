@@ -32,7 +32,7 @@ LOG_NAMED_BY = (
 
 @final
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class StoreCheckpoint:
     """Store times in milliseconds up to which a broker knew things to be durable; 0 for never."""
 
     log_timestamp_ms: int
@@ -104,7 +104,7 @@ class StoreDirectory:
             IndexFileView(path, sizes) for path in paths if path.stat().st_size == sizes.file_bytes
         ]
 
-    def checkpoint(self) -> Checkpoint:
+    def checkpoint(self) -> StoreCheckpoint:
         """Read the checkpoint; zeros where there is none."""
         try:
             data = (self.root / "checkpoint").read_bytes()[:CHECKPOINT_BYTES]
@@ -113,7 +113,7 @@ class StoreDirectory:
         log_ms, queue_ms, index_ms, *_ = CHECKPOINT_FIELDS.unpack_from(
             data.ljust(CHECKPOINT_BYTES, b"\0")
         )
-        return Checkpoint(log_ms, queue_ms, index_ms)
+        return StoreCheckpoint(log_ms, queue_ms, index_ms)
 
 
 def _log_file_bytes(pieces: tuple[Piece, ...]) -> int:
