@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from lanemq.proxy.broker.handlers import _reads
+from lanemq.proxy.broker.handlers.pulls import _reads
 from lanemq.proxy.broker.state._consumer_filters import ConsumerFilters
 from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker, pull_header
 from lanemq.wire import RequestCode, ResponseCode

@@ -20,8 +20,8 @@ from lanemq.proxy.broker._framed import (
     Unlocked,
 )
 from lanemq.proxy.broker._results import Found, NotFound, Pulled, Stored, Viewed, reply_of
-from lanemq.proxy.broker.handlers._parked import Parked
-from lanemq.proxy.broker.handlers._pull_request import PullRequest, read_pull_request
+from lanemq.proxy.broker.handlers.pulls._parked import Parked
+from lanemq.proxy.broker.handlers.pulls._pull_request import PullRequest, read_pull_request
 from lanemq.proxy.net._session import Session
 from lanemq.storage import FlushMode
 from lanemq.testkit.proxy.brokers import TestBroker, open_test_broker, pull_header, send_header

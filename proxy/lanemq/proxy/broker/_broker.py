@@ -19,28 +19,28 @@ from ..acl import AccessControl, AccountControl
 from ..acl import register as register_accounts
 from ..acl.users import UserControl
 from ..acl.users import register as register_users
-from ..logical.broker import (
+from ..logical.broker.migration import (
     _growth as _logical_growth,
 )
-from ..logical.broker import (
+from ..logical.broker.migration import (
     _indices as _logical_indices,
 )
-from ..logical.broker import (
+from ..logical.broker.migration import (
     _mapping as _logical_mapping,
 )
-from ..logical.broker import (
+from ..logical.broker.migration import (
     _migrate as _logical_migrate,
 )
-from ..logical.broker import (
+from ..logical.broker.migration import (
     _seal as _logical_seal,
 )
-from ..logical.broker import (
-    _superseded as _logical_superseded,
+from ..logical.broker.migration import (
+    _superseded_messages as _logical_superseded,
 )
-from ..logical.broker._deleted_topics import DeletedTopics
-from ..logical.broker._reconcile import Reconciler
-from ..logical.broker._retention import LogicalRetention
-from ..logical.broker._superseded import SupersededMessages
+from ..logical.broker.migration._deleted_topics import DeletedTopics
+from ..logical.broker.migration._reconcile import Reconciler
+from ..logical.broker.migration._retention import LogicalRetention
+from ..logical.broker.migration._superseded_messages import SupersededMessages
 from ..net._budget import Budget
 from ..net._dispatch import Handlers
 from ..net._loop_watch import LoopWatch, Timed, loop_watch
@@ -75,14 +75,10 @@ from .admin import (
 from .admin import (
     _stats as _admin_stats,
 )
-from .handlers import (
-    _heartbeats,
-    _pull,
-    _replies,
-    _send,
-    _send_back,
-)
-from .handlers._delay import DelayService
+from .handlers import _heartbeats
+from .handlers.pulls import _pull
+from .handlers.sends import _replies, _send, _send_back
+from .handlers.sends._delay import DelayService
 from .kv import register as register_kv
 from .timers import _recall
 from .timers._service import TimerService

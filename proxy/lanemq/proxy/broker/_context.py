@@ -14,15 +14,15 @@ from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.logical import PROGRESS_PREFIX
 
 from ..acl import AccessControl
-from ..logical.broker._progress import LogicalProgress
-from ..logical.broker._state import LogicalState, waiting_queue
+from ..logical.broker.state._state import LogicalState, waiting_queue
+from ..logical.broker.traffic._progress import LogicalProgress
 from ..net._budget import Budget
 from ..net._dispatch import Guard
 from ..net._session import Session
 from ._config import BrokerConfig
 from ._peers import Peers
 from .handlers._locks import QueueLocks
-from .handlers._writer import Writer, unwritable
+from .handlers.sends._writer import Writer, unwritable
 from .state._clients import ClientRegistry
 from .state._groups import Groups
 from .state._hold import Hold, Holds

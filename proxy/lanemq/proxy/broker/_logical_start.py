@@ -17,7 +17,7 @@ import trio
 
 from lanemq.wire.logical import Segment
 
-from ..logical.broker._state import LogicalState
+from ..logical.broker.state._state import LogicalState
 from ..logical.rules import Key
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")

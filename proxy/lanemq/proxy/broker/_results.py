@@ -28,7 +28,7 @@ from ..net._reply_template import ReplyTemplate
 from ..net._stored_reply import LARGE_BYTES, stored_reply
 from ._config import BrokerConfig
 from ._framed import FRAMED, Framed
-from .handlers._own_properties import answered_properties
+from .handlers.sends._own_properties import answered_properties
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
 

@@ -7,10 +7,11 @@ from ..net._dispatch import Handlers
 from ._context import BrokerContext
 from .admin import _topics
 from .admin._topics import TopicViews
-from .handlers import _lock_requests, _offsets, _query
+from .handlers import _lock_requests
 from .handlers._lock_requests import LockRequests
-from .handlers._offsets import GroupOffsets, QueueOffsets
-from .handlers._query import SingleMessages
+from .handlers.pulls import _offsets, _query
+from .handlers.pulls._offsets import GroupOffsets, QueueOffsets
+from .handlers.pulls._query import SingleMessages
 
 
 @final

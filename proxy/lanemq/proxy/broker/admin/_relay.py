@@ -41,7 +41,7 @@ from ...net._dispatch import Handlers, typed
 from ...net._session import PeerTimedOut, Session, SessionClosed
 from .._config import BrokerConfig
 from .._context import BrokerContext
-from ..handlers._old_readers import for_reader
+from ..handlers.pulls._old_readers import for_reader
 from ..state._clients import ClientRegistry
 from ..state._members import Client
 from ..state._stages import GroupStages

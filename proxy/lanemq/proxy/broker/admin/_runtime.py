@@ -19,7 +19,7 @@ from lanemq.wire.bodies import KVTable
 from lanemq.wire.frame import Frame
 
 from ...logical.broker._metrics import logical_info
-from ...logical.broker._state import LogicalState
+from ...logical.broker.state._state import LogicalState
 from ...net._dispatch import Handlers
 from ...net._loop_watch import loop_watch
 from ...net._session import Session

@@ -26,7 +26,7 @@ from lanemq.wire.headers import (
 )
 from lanemq.wire.logical import logical_broker, parse_progress_topic, place_of
 
-from ...logical.broker._state import LogicalState
+from ...logical.broker.state._state import LogicalState
 from ...net._dispatch import Handlers, typed
 from ...net._session import Session
 from .._context import BrokerContext

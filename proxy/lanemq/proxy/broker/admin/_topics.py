@@ -31,7 +31,7 @@ from lanemq.wire.headers import (
 from lanemq.wire.logical import LogicalQueues, with_logical_queues
 from lanemq.wire.message import is_stage_group
 
-from ...logical.broker._state import LogicalState
+from ...logical.broker.state._state import LogicalState
 from ...logical.rules import IN_PROGRESS, mapped_queues
 from ...net._dispatch import Handlers, by_header, typed
 from ...net._session import Session

@@ -11,7 +11,7 @@ from lanemq.wire.bodies import LockBatch
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical import LOCK_FIELD
 
-from ...logical.broker._locks import TELL, LogicalLocks
+from ...logical.broker.traffic._locks import TELL, LogicalLocks
 from ...net._answers import Answer
 from ...net._dispatch import Handlers
 from ...net._session import Session

@@ -11,8 +11,8 @@ from lanemq.wire.headers import KvWrite
 from lanemq.wire.kv import kv_topic, partition_name
 from lanemq.wire.logical import Segment, SegmentState
 
-from ...logical.broker._state import LogicalState
-from ...logical.broker._view import LogicalView
+from ...logical.broker.state._state import LogicalState
+from ...logical.broker.state._view import LogicalView
 from ...logical.rules import TopicMapping, map_queue
 from ..state._topics import Topics
 

@@ -24,7 +24,7 @@ from lanemq.wire.kv import (
     partition_name,
 )
 
-from ...logical.broker._view import LogicalView
+from ...logical.broker.state._view import LogicalView
 from ...net._dispatch import Handlers, typed
 from ...net._session import Session
 from .._config import BrokerConfig

@@ -18,7 +18,7 @@ from lanemq.wire import KV_PREFIX, Refused, RemoteProtocolError
 from lanemq.wire.kv import kv_namespace, kv_topic, parse_partition, partition_name
 from lanemq.wire.logical import Segment
 
-from ...logical.broker._state import LogicalState
+from ...logical.broker.state._state import LogicalState
 from ...logical.rules import TopicMapping
 from .._peers import Peers
 from ._fetching import StateFetcher

@@ -29,7 +29,7 @@ from ...net._answers import Result
 from ...net._dispatch import Handlers
 from ...net._reply_template import ReplyTemplate
 from ...net._session import Session
-from ..handlers._writer import Writer
+from ..handlers.sends._writer import Writer
 from ._checks import checked_key
 from ._namespaces import Asked, NewNamespaces
 from ._partitions import LOST, Partitions

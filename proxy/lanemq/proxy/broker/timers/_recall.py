@@ -27,8 +27,8 @@ from ...net._dispatch import Handlers, typed
 from ...net._session import Session
 from .._config import BrokerConfig
 from .._context import BrokerContext
-from ..handlers._flushes import Flushes
-from ..handlers._writer import Writer
+from ..handlers.sends._flushes import Flushes
+from ..handlers.sends._writer import Writer
 from ..state._topics import Topics
 from ._rules import QUEUE_ID, RECALL_BODY, RECALL_TAG, delete_key, slot_time_ms
 

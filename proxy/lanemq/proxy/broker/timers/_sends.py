@@ -8,7 +8,7 @@ from lanemq.wire import SystemTopic
 from lanemq.wire.message import decode_properties
 
 from .._config import BrokerConfig
-from ..handlers._writer import Writer
+from ..handlers.sends._writer import Writer
 from ..state._topics import Topics
 from ._rules import MARK, asks_for_timer, check_crowd, handle_of, slot_time_ms
 

@@ -24,7 +24,7 @@ from lanemq.wire.message import Property, StoredMessage, encode_message
 from ...net._session import Session
 from .._config import BrokerConfig
 from .._context import BrokerContext
-from ..handlers._writer import Writer
+from ..handlers.sends._writer import Writer
 from ..state._clients import ClientRegistry
 from ..state._stats import BrokerStatistics
 from ..state._topics import Topics

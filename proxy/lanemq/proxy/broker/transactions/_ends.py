@@ -18,13 +18,13 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.headers import EndTransaction, ResumeCheckHalfMessage
 from lanemq.wire.message import Property, StoredMessage, decode_offset_id
 
-from ...logical.broker._delivery import Deliveries
+from ...logical.broker.traffic._delivery import Deliveries
 from ...logical.rules import SegmentClosed
 from ...net._dispatch import Handlers, typed
 from ...net._session import Session
 from .._context import BrokerContext
-from ..handlers._flushes import Flushes
-from ..handlers._writer import Writer
+from ..handlers.sends._flushes import Flushes
+from ..handlers.sends._writer import Writer
 from ..state._recent_halves import RecentHalves
 from ..state._stats import BrokerStatistics
 from ..state._topics import Topics

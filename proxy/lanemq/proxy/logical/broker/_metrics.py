@@ -8,7 +8,7 @@ from collections import Counter
 from lanemq.wire.logical import Segment, SegmentState
 
 from ..rules import Phase
-from ._state import LogicalState
+from .state._state import LogicalState
 
 
 def logical_info(logical: LogicalState, now_ms: int) -> dict[str, str]:

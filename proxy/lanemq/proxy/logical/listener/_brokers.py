@@ -10,9 +10,9 @@ from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import FLAG_ONEWAY, Frame
 
 from ...broker._results import Pulled
-from ...broker.handlers._parked import Parked
-from ...broker.handlers._pull import Pulls
-from ...broker.handlers._pull_request import PullRequest, read_pull_request
+from ...broker.handlers.pulls._parked import Parked
+from ...broker.handlers.pulls._pull import Pulls
+from ...broker.handlers.pulls._pull_request import PullRequest, read_pull_request
 from ...net._answers import Answer
 from ...net._dispatch import Handlers, unsupported
 from ...net._session import Session

@@ -6,8 +6,8 @@ from typing import Final, final
 from lanemq.wire import HostAddress
 
 from ...broker._context import BrokerContext
-from ...broker.handlers._reads import Reads
-from ...broker.handlers._send import Sends
+from ...broker.handlers.pulls._reads import Reads
+from ...broker.handlers.sends._send import Sends
 from ._brokers import Brokers
 from ._questions import Questions
 from ._queues import SeenQueues

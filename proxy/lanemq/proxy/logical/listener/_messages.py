@@ -17,7 +17,7 @@ from lanemq.wire.message import decode_message
 
 from ...broker._framed import Queried
 from ...broker._results import Viewed
-from ...broker.handlers._query import NOT_FOUND
+from ...broker.handlers.pulls._query import NOT_FOUND
 from ...net._answers import Answer
 from ...net._dispatch import Handlers, by_header, typed
 from ...net._session import Session

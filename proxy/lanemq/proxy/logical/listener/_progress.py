@@ -15,7 +15,7 @@ from lanemq.wire.logical import Segment, progress_topic
 from lanemq.wire.message import is_stage_group
 
 from ...broker._framed import GroupOffset
-from ...broker.handlers._offsets import CommitOffset
+from ...broker.handlers.pulls._offsets import CommitOffset
 from ._brokers import Brokers, Unreachable
 from ._context import ListenerContext
 from ._questions import Questions

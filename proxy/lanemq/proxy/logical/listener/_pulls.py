@@ -17,8 +17,8 @@ from lanemq.wire.logical import READER_FIELD, Chain, Located, Segment, translate
 from lanemq.wire.logical.translate import Numbers
 
 from ...broker._results import PULL_FIELDS, Found, NotFound, Pulled, is_redirect, redirect_in
-from ...broker.handlers._pull_request import PullRequest, read_pull_request
-from ...broker.handlers._reads import Reads
+from ...broker.handlers.pulls._pull_request import PullRequest, read_pull_request
+from ...broker.handlers.pulls._reads import Reads
 from ...broker.state._clients import ClientRegistry
 from ...net._answers import Answer
 from ...net._dispatch import Handlers

@@ -24,7 +24,7 @@ from lanemq.wire.logical import (
 )
 
 from ...broker._results import Stored, is_redirect, redirect_in
-from ...broker.handlers._send import Sends as BrokerSends
+from ...broker.handlers.sends._send import Sends as BrokerSends
 from ...net._answers import Answer
 from ...net._dispatch import Handlers
 from ...net._session import Session

@@ -1,0 +1,1 @@
+"""Ways of messages out of the log: pulls, single messages, offsets."""

@@ -1,0 +1,290 @@
+"""Pulls: PULL_MESSAGE (11) and its twin LITE_PULL_MESSAGE (361).
+
+A pull is answered at once, or parked at the end of its queue: see ``ParkedPulls``.
+
+Source: RocketMQ 4.9.8, PullMessageProcessor.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final, final
+
+import trio
+
+from lanemq.storage import GetStatus, Store
+from lanemq.wire import RequestCode, ResponseCode
+from lanemq.wire.bodies import SubscriptionGroupConfig
+from lanemq.wire.frame import Frame
+from lanemq.wire.logical.translate import Numbers
+
+from ....logical.broker.state._state import waiting_queue
+from ....logical.broker.traffic._pull import InSegment, answer_without_read
+from ....logical.broker.traffic._stages import AskFirst, LogicalStages
+from ....logical.rules import TopicMapping, Wait
+from ....net._dispatch import Handlers
+from ....net._session import Session
+from ....net._stored_reply import LARGE_BYTES
+from ..._context import BrokerContext
+from ..._results import Found, Moved, NotFound, Pulled
+from ...state._clients import ClientRegistry
+from ...state._pull_filters import Wanted
+from ...state._stages import ANY, GroupStages, Part, Room, waiting_topic
+from ...state._stats import BrokerStatistics
+from ._offsets import CommitOffset
+from ._old_readers import for_reader_all
+from ._parked import HOLD_MAX_S, Deliver, Parked, ParkedPulls
+from ._pull_request import PullRequest, read_pull_request
+from ._reads import BROADCASTING, Reads
+
+COMMITS_ASKED_S: Final = 0.5
+"""Seconds between questions for a group's progress kept by another broker, while its stage
+waits."""
+
+FOUND: Final = GetStatus.FOUND
+EMPTY: Final = frozenset({GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE})
+CODES: Final = {
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+
+@final
+class Pulls:
+    """The pulls from one broker."""
+
+    def __init__(
+        self,
+        *,
+        clients: ClientRegistry[Session],
+        commit_offset: CommitOffset,
+        logical_stages: LogicalStages,
+        mappings: Mapping[str, TopicMapping],
+        now_s: Callable[[], float],
+        parked: ParkedPulls,
+        reads: Reads,
+        stages: GroupStages,
+        statistics: BrokerStatistics,
+        store: Store,
+    ) -> None:
+        self._clients = clients
+        self._commit_offset = commit_offset
+        self._logical_stages = logical_stages
+        self._mappings = mappings
+        self._now_s = now_s
+        self.parked = parked
+        self.reads = reads
+        self._stages = stages
+        self._statistics = statistics
+        self._store = store
+
+    # At the broker's port
+
+    def pull(self, frame: Frame, session: Session) -> Pulled | Awaitable[Pulled | None] | None:
+        """Answer a pull, or park it without an answer."""
+        asked = read_pull_request(frame)
+        try:
+            result = self._read(asked, session, may_park=True, may_ask=True)
+        except AskFirst as unknown:
+            asking = self._asking(unknown, asked, session)
+            return self._pull_later(asking, asked, frame, session)
+        if isinstance(result, Parked):
+            self._park_at_port(result, asked, frame, session)
+            return None
+        return result
+
+    async def _pull_later(
+        self,
+        under_way: Awaitable[Pulled | Parked],
+        asked: PullRequest,
+        frame: Frame,
+        session: Session,
+    ) -> Pulled | None:
+        result = await under_way
+        if isinstance(result, Parked):
+            self._park_at_port(result, asked, frame, session)
+            return None
+        return result
+
+    def _park_at_port(
+        self, parked: Parked, asked: PullRequest, frame: Frame, session: Session
+    ) -> None:
+        self.parked.park(
+            parked,
+            asked,
+            session,
+            partial(self._read, asked, session, may_park=False),
+            partial(session.answer, frame),
+            kept_bytes=sum(map(len, frame.fields.values())),
+        )
+
+    # For anyone in the process
+
+    def read(
+        self, asked: PullRequest, session: Session
+    ) -> Pulled | Parked | Awaitable[Pulled | Parked]:
+        """Answer a pull, or say where to ``park`` it. Raises ``Refused``."""
+        try:
+            return self._read(asked, session, may_park=True, may_ask=True)
+        except AskFirst as unknown:
+            return self._asking(unknown, asked, session)
+
+    def park(
+        self,
+        parked: Parked,
+        asked: PullRequest,
+        session: Session,
+        deliver: Deliver,
+        *,
+        kept_bytes: int = 0,
+    ) -> None:
+        """Keep a pull that ``read`` has not answered; as ``ParkedPulls.park``."""
+        again = partial(self._read, asked, session, may_park=False)
+        self.parked.park(parked, asked, session, again, deliver, kept_bytes=kept_bytes)
+
+    async def _asking(
+        self, unknown: AskFirst, asked: PullRequest, session: Session
+    ) -> Pulled | Parked:
+        """Answer once other brokers have told the progress of a group with stages."""
+        patience_s = min(asked.suspend_ms / 1000, HOLD_MAX_S) if asked.may_wait else 0
+        until_s = self._now_s() + patience_s
+        is_elsewhere = unknown.segment.is_sealed
+        while True:
+            await self._logical_stages.learn(unknown)
+            if not is_elsewhere:
+                return self._read(asked, session, may_park=True)
+            if not self._is_closed(asked, session) or self._now_s() >= until_s:
+                return self._read(asked, session, may_park=False)
+            await trio.sleep(COMMITS_ASKED_S)
+
+    def _is_closed(self, asked: PullRequest, session: Session) -> bool:
+        """Return whether stages let the pull have nothing just now."""
+        group = self.reads.allowed(asked.group, asked.topic, asked.queue_id, session)
+        wanted = self.reads.wanted(asked, group, session)
+        mapping = self._mappings.get(asked.topic)
+        return self._room(group, asked, wanted, mapping)[0].messages == 0
+
+    # Reading
+
+    def _read(
+        self, asked: PullRequest, session: Session, *, may_park: bool, may_ask: bool = False
+    ) -> Pulled | Parked:
+        topic, queue_id = asked.topic, asked.queue_id
+        offset, max_count = asked.offset, asked.max_count
+        group = self.reads.allowed(asked.group, topic, queue_id, session)
+        wanted = self.reads.wanted(asked, group, session)
+        mapping = None
+        if topic in self._mappings:
+            mapping = self.reads.logical.mapping(topic, asked.group, aware=asked.is_aware)
+        # Readers of logical queues send a logical offset here, which this queue cannot keep.
+        if may_park and asked.commit_offset is not None and mapping is None:
+            self._commit_offset(asked.group, topic, queue_id, asked.commit_offset)
+        if group.extra:  # hardly any group has extra fields
+            room, part = self._room(group, asked, wanted, mapping, may_ask=may_ask)
+            if room.messages == 0:
+                return self._closed(asked, room, part, may_park=may_park)
+            if room.messages is not None:
+                max_count = min(max_count, room.messages)
+        redirect = None
+        if mapping is None:
+            got = self.reads.get(topic, queue_id, offset, max_count, wanted)
+        else:
+            found = self.reads.logical.read(
+                mapping,
+                queue_id,
+                offset,
+                max_count,
+                lambda offset, count: self.reads.get(topic, queue_id, offset, count, wanted),
+            )
+            if not isinstance(found, InSegment):
+                if may_park and asked.may_wait and isinstance(found, Wait):
+                    return Parked(waiting_queue(topic), queue_id, offset, Wanted())
+                self._statistics.missed()
+                return answer_without_read(found, offset)
+            got, redirect = found
+        numbers = Numbers(got.next_offset, got.min_offset, got.max_offset)
+        if got.status is FOUND:
+            return self._found(asked, got.records, numbers)
+        if got.status in EMPTY:
+            code = ResponseCode.PULL_NOT_FOUND if offset == 0 else ResponseCode.PULL_OFFSET_MOVED
+        else:
+            code = CODES[got.status]
+        not_found = code is ResponseCode.PULL_NOT_FOUND
+        is_at_end = got.next_offset <= offset  # else it is told where to continue, behind a gap
+        if may_park and not_found and is_at_end and asked.may_wait:
+            return Parked(topic, queue_id, offset, wanted)
+        self._statistics.missed()
+        if not_found and redirect is not None:
+            return Moved(redirect, code, numbers)
+        return NotFound(code, numbers)
+
+    def _found(self, asked: PullRequest, stored: list[bytes], numbers: Numbers) -> Found:
+        records = for_reader_all(stored, asked.version)
+        body = b"".join(records)
+        self._statistics.pulled(asked.topic, asked.group, len(records), len(body))
+        is_large = len(records) == 1 and len(body) >= LARGE_BYTES
+        return Found(body, numbers, stored[0] if is_large else None)
+
+    def _room(
+        self,
+        group: SubscriptionGroupConfig,
+        asked: PullRequest,
+        wanted: Wanted,
+        mapping: TopicMapping | None,
+        *,
+        may_ask: bool = False,
+    ) -> tuple[Room, Part]:
+        """Return what the group's stages let the pull have, and of which part. A broadcasting group
+        commits nothing here. With ``mapping`` a logical queue is read; then as
+        ``LogicalStages.part``.
+        """
+        name = group.group_name
+        members = self._clients.consumer_group(name)
+        if members is not None and members.message_model == BROADCASTING:
+            return ANY, Part.whole(name, asked.topic, asked.queue_id)
+        if mapping is None:
+            part = Part.whole(name, asked.topic, asked.queue_id)
+        else:
+            part = self._logical_stages.part(
+                group, mapping, asked.queue_id, asked.offset, may_ask=may_ask
+            )
+        return self._stages.room(group, part, asked.offset, wanted), part
+
+    def _closed(
+        self, asked: PullRequest, room: Room, part: Part, *, may_park: bool
+    ) -> NotFound | Parked:
+        """Park a pull until the group's commits open its next stage."""
+        if may_park and asked.may_wait:
+            group, kept_topic, kept_id = part.key
+            waiting = waiting_topic(group, kept_topic)
+            return Parked(waiting, kept_id, room.opens_at - 1, Wanted())
+        self._statistics.missed()
+        numbers = Numbers(asked.offset, *self._store.bounds(asked.topic, asked.queue_id))
+        return NotFound(ResponseCode.PULL_NOT_FOUND, numbers)
+
+
+def register(handlers: Handlers, broker: BrokerContext) -> Pulls:
+    """Register both pull codes, and the waking of parked pulls when messages arrive."""
+    parked = ParkedPulls(
+        config=broker.config, holds=broker.holds, now_s=broker.now_s, store=broker.store
+    )
+    pulls = Pulls(
+        clients=broker.clients,
+        commit_offset=broker.commit_offset,
+        logical_stages=LogicalStages.of(broker),
+        mappings=broker.logical.mappings,
+        now_s=broker.now_s,
+        parked=parked,
+        reads=Reads.of(broker),
+        stages=broker.stages,
+        statistics=broker.statistics,
+        store=broker.store,
+    )
+    handlers.add(RequestCode.PULL_MESSAGE, pulls.pull)
+    handlers.add(RequestCode.LITE_PULL_MESSAGE, pulls.pull)
+    broker.answer_woken = parked.answer_woken
+    broker.store.on_arrival.append(parked.arrived)
+    return pulls

@@ -1,0 +1,85 @@
+"""Finding single messages: by key (QUERY_MESSAGE, 12) and by offset id (VIEW_MESSAGE_BY_ID, 33).
+
+Source: RocketMQ 4.9.8, QueryMessageProcessor.
+"""
+
+from typing import Self, final
+
+from lanemq.storage import Store
+from lanemq.wire import Refused, RequestCode, ResponseCode
+from lanemq.wire.frame import Frame
+from lanemq.wire.headers import QueryMessage, ViewMessage
+
+from ....net._dispatch import Handlers, typed
+from ....net._session import Session
+from ..._config import BrokerConfig
+from ..._context import BrokerContext
+from ..._framed import Queried
+from ..._results import Viewed
+from ._old_readers import for_reader, for_reader_all
+
+NOT_FOUND = "can not find message, maybe time range not correct"
+
+
+@final
+class SingleMessages:
+    """The searches for single messages of one broker."""
+
+    def __init__(self, *, config: BrokerConfig, store: Store) -> None:
+        self._config = config
+        self._store = store
+
+    @classmethod
+    def of(cls, broker: BrokerContext) -> Self:
+        """Return the searches in the store of ``broker``."""
+        return cls(config=broker.config, store=broker.store)
+
+    def by_key(self, asked: QueryMessage, *, version: int) -> Queried:
+        """Return the records of a topic that have the key, newest first.
+
+        ``key`` is one of the message's KEYS, or its unique key; then the broker decides how
+        many are looked for. ``version`` is the reader's.
+        """
+        count = self._config.default_query_max_num if asked.unique_key_query else asked.max_num
+        found = self._store.query(
+            asked.topic,
+            asked.key,
+            max_count=count,
+            begin_ms=asked.begin_timestamp,
+            end_ms=asked.end_timestamp,
+        )
+        last = found.last_update_timestamp_ms, found.last_update_position
+        if not found.records:
+            remark = self._damaged(found.damaged[0]) if found.damaged else NOT_FOUND
+            return Queried(b"", *last, remark)
+        return Queried(b"".join(for_reader_all(found.records, version)), *last)
+
+    def view(self, asked: ViewMessage, *, version: int) -> Viewed:
+        """Return the record at a place in the commit log. Raises ``Refused``."""
+        record = self._store.record_at(asked.offset)
+        if record is None:
+            remark = f"can not find message by the offset, {asked.offset}"
+            if self._store.why_damaged(asked.offset):
+                remark = self._damaged(asked.offset)
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        return Viewed(for_reader(record, version), record)
+
+    def _damaged(self, log_position: int) -> str:
+        why = self._store.why_damaged(log_position)
+        return f"the message at {log_position} of the commit log is damaged: {why}"
+
+    # At the broker's port
+
+    def answer_query(self, header: QueryMessage, frame: Frame, session: Session) -> Queried:
+        return self.by_key(header, version=frame.version)
+
+    def answer_view(self, header: ViewMessage, frame: Frame, session: Session) -> Viewed:
+        return self.view(header, version=frame.version)
+
+
+def register(handlers: Handlers, broker: BrokerContext) -> SingleMessages:
+    """Register both requests."""
+    messages = SingleMessages.of(broker)
+    handlers.add(RequestCode.QUERY_MESSAGE, typed(QueryMessage, messages.answer_query))
+    handlers.add(RequestCode.VIEW_MESSAGE_BY_ID, typed(ViewMessage, messages.answer_view))
+    return messages

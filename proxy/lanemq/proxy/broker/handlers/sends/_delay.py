@@ -1,0 +1,122 @@
+"""Delayed delivery: messages wait in SCHEDULE_TOPIC_XXXX, a queue per level, until they are due.
+
+All messages of a level wait equally long, so each queue is in the order of due times, and
+only its first message has to be watched. One task sleeps until the earliest of these.
+
+Source: RocketMQ 4.9.8, ScheduleMessageService, which looks ten times a second instead.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Self, final
+
+import trio
+
+from lanemq.storage import NewMessage, Store, Unit
+from lanemq.wire import INT32, SystemTopic, read_number
+from lanemq.wire.message import Property, StoredMessage
+
+from ..._context import BrokerContext
+from ...state._stored_again import stored_again
+from ._due import BATCH, BATCH_BYTES, DueMessages, Impossible
+from ._due_task import DueTask
+
+LOGGER = logging.getLogger("lanemq.proxy.broker.delay")
+
+
+@final
+class DelayService:
+    """The delivery of one broker's due messages; ``task`` does it."""
+
+    def __init__(
+        self,
+        *,
+        delays_ms: Sequence[int],
+        due: DueMessages,
+        now_ms: Callable[[], int],
+        store: Store,
+    ) -> None:
+        """``delays_ms`` are those of the levels, from 1 on."""
+        self._delays_ms = delays_ms
+        self._due = due
+        self._now_ms = now_ms
+        self._store = store
+        self._offsets = store.tables.delay_offsets
+        self.task = DueTask(self._deliver_due, logger=LOGGER, now_ms=now_ms)
+        store.on_arrival.append(self._arrived)
+
+    @classmethod
+    def of(cls, broker: BrokerContext) -> Self:
+        """Return the delivery of the due messages of ``broker``."""
+        return cls(
+            delays_ms=broker.writer.delays_ms,
+            due=DueMessages.of(broker, "delayed message"),
+            now_ms=broker.now_ms,
+            store=broker.store,
+        )
+
+    def _arrived(self, topic: str, queue_id: int, end: int, tags_codes: Sequence[int]) -> None:
+        """Note messages that came into a queue; in this topic, tags codes are their due times."""
+        if topic == SystemTopic.SCHEDULE:
+            self.task.wake_before(min(tags_codes))
+
+    async def _deliver_due(self) -> int | None:
+        """Deliver all due messages; returns the next due time, if there is one."""
+        earliest_ms: int | None = None
+        for level in range(1, len(self._delays_ms) + 1):
+            due_ms = await self._deliver_level(level)
+            if due_ms is not None and (earliest_ms is None or due_ms < earliest_ms):
+                earliest_ms = due_ms
+        return earliest_ms
+
+    async def _deliver_level(self, level: int) -> int | None:
+        store, queue_id = self._store, level - 1
+        while True:
+            begin, end = store.bounds(SystemTopic.SCHEDULE, queue_id)
+            offset = min(max(self._offsets.get(level) or 0, begin), end)
+            units = store.units(SystemTopic.SCHEDULE, queue_id, offset, BATCH)
+            now_ms = self._now_ms()
+            due = due_bytes = 0
+            while due < len(units) and self._due_ms(level, units[due], now_ms) <= now_ms:
+                if due_bytes >= BATCH_BYTES:
+                    break
+                due_bytes += units[due].size_bytes
+                due += 1
+            if due:
+                due_units = [(unit.log_position, _again) for unit in units[:due]]
+                delivered = await self._due.deliver(due_units)
+                self._offsets.put(level, offset + delivered)
+            if due < len(units) and due_bytes < BATCH_BYTES:
+                return self._due_ms(level, units[due], now_ms)
+            if not units:
+                return None
+            await trio.lowlevel.checkpoint()
+
+    def _due_ms(self, level: int, unit: Unit, now_ms: int) -> int:
+        """Return the due time of a message; one that would wait longer than its level is due now.
+
+        That is what it looks like when the clock was set back, or the level made shorter.
+        """
+        due_ms = unit.tags_code
+        return due_ms if due_ms <= now_ms + self._delays_ms[level - 1] else now_ms
+
+
+def _again(message: StoredMessage) -> NewMessage | Impossible:
+    # The properties stay as they are: consumers see DELAY, REAL_TOPIC and REAL_QID, as the
+    # reference lets them.
+    target = target_of(message)
+    if target is None:
+        return Impossible("it does not say where to")
+    return stored_again(message, *target)
+
+
+def target_of(message: StoredMessage) -> tuple[str, int] | None:
+    """Return the topic and queue to which a message that waits was sent."""
+    properties = message.properties
+    topic = properties.get(Property.REAL_TOPIC)
+    if not topic or topic == SystemTopic.TRANSACTION_HALF:
+        return None
+    try:
+        return topic, read_number(properties.get(Property.REAL_QID, ""), INT32)
+    except ValueError:
+        return None

@@ -1,0 +1,143 @@
+"""The delivery of messages that waited in the log: delayed ones, and those with a timer."""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Self, final
+
+from lanemq.storage import FlushMode, NewMessage, Store, StoreError, disk_problem
+from lanemq.wire import ProtocolError, Refused, ResponseCode
+from lanemq.wire.message import StoredMessage
+
+from ....logical.broker.traffic._delivery import Deliveries
+from ....logical.rules import SegmentClosed
+from ..._context import BrokerContext
+from ...state._stats import BrokerStatistics
+from ...state._stored_again import stored_again
+from ._undelivered import Undelivered
+from ._writer import Writer
+
+BATCH: Final = 64
+BATCH_BYTES: Final = 1 << 20
+"""Limits of one write of delivered messages, in messages and about in bytes: senders wait no longer
+than for it."""
+
+
+class Impossible(NamedTuple):
+    """A message that can never be delivered, and why."""
+
+    why: str
+
+
+Again = Callable[[StoredMessage], NewMessage | Impossible | None]
+"""Makes the message to be delivered; None for one that is not wanted any more."""
+
+
+@final
+class DueMessages:
+    """The delivery of one broker's due messages."""
+
+    def __init__(
+        self,
+        *,
+        commit: Callable[[], None],
+        deliveries: Deliveries,
+        kind: str,
+        statistics: BrokerStatistics,
+        store: Store,
+        undelivered: Undelivered,
+        writer: Writer,
+    ) -> None:
+        """Take the parts of the broker; ``kind`` names the messages in logs, such as ``delayed
+        message``."""
+        self._commit = commit
+        self._deliveries = deliveries
+        self._kind = kind
+        self._statistics = statistics
+        self._store = store
+        self._undelivered = undelivered
+        self._writer = writer
+
+    @classmethod
+    def of(cls, broker: BrokerContext, kind: str) -> Self:
+        """Return the delivery of messages of a kind at ``broker``."""
+        return cls(
+            commit=broker.commit,
+            deliveries=Deliveries.of(broker),
+            kind=kind,
+            statistics=broker.statistics,
+            store=broker.store,
+            undelivered=Undelivered.of(broker),
+            writer=broker.writer,
+        )
+
+    async def deliver(self, messages: Sequence[tuple[int, Again]]) -> int:
+        """Append messages to their queues, from the first on; returns how many were appended.
+
+        Each is given by its log position. When it returns they are as safe as any send, and only
+        then its caller moves on: after a crash some may come twice, none is missing. One that can
+        never be delivered is put where it is seen. Raises ``Refused`` where not even the first
+        could be appended.
+        """
+        position = delivered = 0
+        elsewhere: list[NewMessage] = []
+        for log_position, again in messages:
+            try:
+                position = max(position, self._deliver_one(log_position, again, elsewhere))
+            except (Refused, OSError) as error:  # the store takes nothing now
+                if delivered:
+                    break
+                if isinstance(error, OSError):
+                    raise Refused(
+                        ResponseCode.SERVICE_NOT_AVAILABLE, disk_problem(error)
+                    ) from error
+                raise
+            delivered += 1
+        self._commit()
+        if elsewhere:
+            await self._deliveries.deliver(elsewhere)
+            position = self._store.max_position
+        if position and self._store.config.flush is FlushMode.SYNC:
+            await self._store.flushed(position)
+        return delivered
+
+    def read(self, log_position: int) -> StoredMessage | None:
+        """Return a message that waits; None, with the reason counted and logged, for one that
+        cannot be read."""
+        where = f"the {self._kind} at {log_position}"
+        try:
+            message = self._store.message_at(log_position)
+        except (ProtocolError, StoreError) as error:
+            self._undelivered.lost(where, error)
+            return None
+        if message is None:
+            self._undelivered.lost(where, "it is not in the log any more")
+        return message
+
+    def keep(self, message: StoredMessage, why: str) -> int:
+        """Put a message where it is seen; returns the position behind it. Raises ``Refused``."""
+        aside = stored_again(message, message.topic, message.queue_id)
+        return self._undelivered.keep(aside, why)
+
+    def _deliver_one(self, log_position: int, make: Again, elsewhere: list[NewMessage]) -> int:
+        """Append one message, or add it to ``elsewhere``; returns the position behind it, or 0.
+
+        Raises ``Refused`` (not MESSAGE_ILLEGAL) and ``OSError`` while the store takes nothing.
+        """
+        message = self.read(log_position)
+        if message is None:
+            return 0
+        again = make(message)
+        if again is None:
+            return 0
+        if isinstance(again, Impossible):
+            return self.keep(message, again.why)
+        try:
+            put = self._writer.append(again)
+        except SegmentClosed:
+            elsewhere.append(again)
+            return 0
+        except Refused as error:
+            if error.code != ResponseCode.MESSAGE_ILLEGAL:
+                raise
+            return self._undelivered.keep(again, error.remark)
+        self._statistics.put(again.topic, 1, put.size_bytes)
+        return put.end

@@ -1,0 +1,191 @@
+"""Replies to requests: SEND_REPLY_MESSAGE (324) and SEND_REPLY_MESSAGE_V2 (325).
+
+A reply names the client that waits for it. It is pushed (326) over the connection of that
+client's producers, and also kept in the cluster's reply topic.
+
+Source: RocketMQ 4.9.8, ReplyMessageProcessor.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, final
+
+from lanemq.storage import NewMessage
+from lanemq.wire import HostAddress, Refused, RequestCode, ResponseCode
+from lanemq.wire.frame import FLAG_ONEWAY, Frame, request
+from lanemq.wire.headers import ReplyMessage, SendMessage, SendMessageResponse
+from lanemq.wire.message import Property, decode_properties, encode_properties
+
+from ....logical.rules import SegmentClosed, TopicMapping, born_host_of
+from ....net._dispatch import Handlers
+from ....net._session import PeerTimedOut, Session, SessionClosed
+from ..._config import BrokerConfig
+from ..._context import BrokerContext
+from ...state._clients import ClientRegistry
+from ...state._stats import BrokerStatistics
+from ...state._topics import Topics
+from ._flushes import Flushes
+from ._own_properties import answered_properties
+from ._send_special import STORED_FLAGS, check_accepts, checked_target, choose_queue
+from ._writer import Writer
+
+LOGGER = logging.getLogger("lanemq.proxy.broker.replies")
+
+PUSH_S: Final = 10.0
+"""Seconds that the client may take to acknowledge a reply."""
+PUSHED_ID: Final = "0"
+"""The message id of a reply that was pushed, and is stored nowhere."""
+
+
+@final
+class Replies:
+    """The reply handlers of one broker."""
+
+    def __init__(
+        self,
+        *,
+        address: HostAddress,
+        clients: ClientRegistry[Session],
+        commit: Callable[[], None],
+        config: BrokerConfig,
+        flushes: Flushes,
+        mappings: Mapping[str, TopicMapping],
+        now_ms: Callable[[], int],
+        statistics: BrokerStatistics,
+        store_host: bytes,
+        topics: Topics,
+        writer: Writer,
+    ) -> None:
+        self._address = address
+        self._clients = clients
+        self._commit = commit
+        self._config = config
+        self._flushes = flushes
+        self._now_ms = now_ms
+        self._statistics = statistics
+        self._store_host = store_host
+        self._topics = topics
+        self._writer = writer
+        self._mappings = mappings
+        self._answered = answered_properties(config)
+
+    def handler(
+        self, read: Callable[[Mapping[str, str]], SendMessage]
+    ) -> Callable[[Frame, Session], Awaitable[Frame | None]]:
+        """Make the handler of one request code, whose header ``read`` reads."""
+
+        def reply(frame: Frame, session: Session) -> Awaitable[Frame | None]:
+            return self._reply(read(frame.fields), frame, session)
+
+        return reply
+
+    async def _reply(self, header: SendMessage, frame: Frame, session: Session) -> Frame | None:
+        """Push the reply, store it, and answer whether it was pushed.
+
+        Raises ``Refused`` where nothing was done with it, as a send does.
+        """
+        check_accepts(self._config, self._now_ms())
+        target = checked_target(header, config=self._config, topics=self._topics)
+        queue_id = choose_queue(self._mappings, target, header.queue_id)
+        born_host = born_host_of(frame, session.peer)
+        problem = await self._push(header, frame.body, HostAddress.unpack(born_host))
+        message_id, queue_offset = PUSHED_ID, 0
+        if self._config.store_reply_message_enable:
+            stored = await self._keep(header, frame.body, queue_id, born_host)
+            if stored is not None:
+                message_id, queue_offset = stored
+        if frame.flag & FLAG_ONEWAY:
+            return None
+        if problem is not None:
+            return frame.reply(ResponseCode.SYSTEM_ERROR, self._answered, remark=problem)
+        fields = SendMessageResponse(message_id, queue_id, queue_offset).to_fields()
+        return frame.reply(ResponseCode.SUCCESS, fields | self._answered)
+
+    async def _push(self, header: SendMessage, body: bytes, born_host: HostAddress) -> str | None:
+        """Push the reply to the client it names; returns what went wrong, None for nothing."""
+        properties = decode_properties(header.properties or "")
+        client_id = properties.get(Property.REPLY_TO_CLIENT)
+        if client_id is None:
+            return f"reply message properties[{Property.REPLY_TO_CLIENT}] is null"
+        session = self._clients.producer_session(client_id)
+        if session is None:
+            problem = f"push reply message fail, channel of <{client_id}> not found."
+            LOGGER.warning(problem)
+            return problem
+        now_ms = self._now_ms()
+        properties[Property.PUSH_REPLY_TIME] = str(now_ms)
+        pushed = ReplyMessage(
+            producer_group=header.producer_group,
+            topic=header.topic,
+            default_topic=header.default_topic,
+            default_topic_queue_nums=header.default_topic_queue_nums,
+            queue_id=header.queue_id,
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            flag=header.flag,
+            born_host=str(born_host),
+            store_host=str(self._address),
+            store_timestamp=now_ms,
+            properties=encode_properties(properties).decode(),
+            reconsume_times=header.reconsume_times,
+            unit_mode=header.unit_mode,
+        )
+        asked = request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, pushed.to_fields(), body=body)
+        try:
+            answer = await session.request(asked, PUSH_S)
+        except (PeerTimedOut, SessionClosed) as error:
+            LOGGER.warning("a reply could not be pushed to %s: %s", client_id, error)
+        else:
+            if answer.code == ResponseCode.SUCCESS:
+                return None
+            LOGGER.warning("%s did not take a reply: %s", client_id, answer.remark)
+        return f"push reply message to {client_id}fail."
+
+    async def _keep(
+        self, header: SendMessage, body: bytes, queue_id: int, born_host: bytes
+    ) -> tuple[str, int] | None:
+        """Store the reply as it was sent; returns its offset id and queue offset.
+
+        None where it cannot be stored: the client that waits for it gets it nevertheless.
+        """
+        message = NewMessage(
+            topic=header.topic,
+            queue_id=queue_id,
+            body=body,
+            properties=(header.properties or "").encode(),
+            flag=header.flag,
+            sys_flag=header.sys_flag & STORED_FLAGS,
+            born_timestamp_ms=header.born_timestamp,
+            born_host=born_host,
+            store_host=self._store_host,
+            reconsume_times=header.reconsume_times or 0,
+        )
+        try:
+            put = self._writer.append(message)
+            self._commit()
+        except (Refused, SegmentClosed) as error:
+            LOGGER.warning("a reply cannot be stored: %s", error)
+            return None
+        self._statistics.put(header.topic, 1, put.size_bytes)
+        if self._flushes.are_awaited:
+            await self._flushes.reached(put.end)
+        return f"{self._store_host.hex().upper()}{put.log_position:016X}", put.queue_offset
+
+
+def register(handlers: Handlers, broker: BrokerContext) -> None:
+    """Register replies, in both forms of the header."""
+    replies = Replies(
+        address=broker.address,
+        clients=broker.clients,
+        commit=broker.commit,
+        config=broker.config,
+        flushes=Flushes(broker.store),
+        now_ms=broker.now_ms,
+        statistics=broker.statistics,
+        store_host=broker.store_host,
+        topics=broker.topics,
+        writer=broker.writer,
+        mappings=broker.logical.mappings,
+    )
+    handlers.add(RequestCode.SEND_REPLY_MESSAGE, replies.handler(SendMessage.from_fields))
+    handlers.add(RequestCode.SEND_REPLY_MESSAGE_V2, replies.handler(SendMessage.from_letters))

@@ -1,0 +1,160 @@
+"""CONSUMER_SEND_MSG_BACK (36): redelivers a message, which its consumer could not handle, later.
+
+The message goes to the group's retry topic by way of a delay, longer with each time; when
+its retries are used up, to the group's dead-letter topic.
+
+Source: RocketMQ 4.9.8, SendMessageProcessor.asyncConsumerSendMsgBack.
+"""
+
+import random
+from collections.abc import Awaitable
+from typing import Final, final
+
+from lanemq.storage import Store
+from lanemq.wire import (
+    HostAddress,
+    Permission,
+    Refused,
+    RequestCode,
+    ResponseCode,
+    TopicSysFlag,
+    Version,
+    dlq_topic,
+    retry_topic,
+)
+from lanemq.wire.frame import Frame
+from lanemq.wire.headers import ConsumerSendMsgBack
+from lanemq.wire.message import Property, StoredMessage, get_property, set_property
+
+from ....logical.rules import ORIGIN_ID_FIELD
+from ....net._dispatch import Handlers, typed
+from ....net._session import Session
+from ..._config import BrokerConfig
+from ..._context import BrokerContext
+from ..._framed import SENT_BACK, SentBack
+from ...state._groups import Groups
+from ...state._stats import BrokerStatistics
+from ...state._stored_again import stored_again
+from ...state._topics import Topics
+from ._flushes import Flushes
+from ._writer import Writer
+
+FIRST_RETRY_LEVEL: Final = 3
+"""Delay level of the first retry, 10 s by default; each further retry takes the next level."""
+
+DLQ_QUEUES: Final = 1
+
+
+@final
+class SendBacks:
+    """The send-back handler of one broker."""
+
+    def __init__(
+        self,
+        *,
+        address: HostAddress,
+        config: BrokerConfig,
+        flushes: Flushes,
+        groups: Groups,
+        statistics: BrokerStatistics,
+        store: Store,
+        topics: Topics,
+        writer: Writer,
+    ) -> None:
+        self._address = address
+        self._config = config
+        self._flushes = flushes
+        self._groups = groups
+        self._statistics = statistics
+        self._store = store
+        self._topics = topics
+        self._writer = writer
+
+    def answer(
+        self, header: ConsumerSendMsgBack, frame: Frame, session: Session
+    ) -> SentBack | Awaitable[SentBack]:
+        """Answer a request."""
+        origin_id = frame.fields.get(ORIGIN_ID_FIELD)
+        return self.send_back(header, version=frame.version, origin_id=origin_id)
+
+    def send_back(
+        self, header: ConsumerSendMsgBack, *, version: int, origin_id: str | None
+    ) -> SentBack | Awaitable[SentBack]:
+        """Append the message again; its old record stays where it is.
+
+        ``version`` is the consumer's, ``origin_id`` the id by which it knows the message, where
+        that is not the broker's.
+        """
+        group = self._groups.require(header.group)
+        if not self._config.broker_permission & Permission.WRITE:
+            remark = f"the broker[{self._address.host}] sending message is forbidden"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        if group.retry_queue_nums <= 0:
+            return SENT_BACK
+        topic = retry_topic(header.group)
+        config = self._topics.ensure(
+            topic,
+            queues=group.retry_queue_nums,
+            sys_flag=TopicSysFlag.UNIT_SUB if header.unit_mode else 0,
+        )
+        if not config.perm & Permission.WRITE:
+            remark = f"the topic[{topic}] sending message is forbidden"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        message = self._store.message_at(header.offset)
+        if message is None:
+            remark = f"look message by offset failed, {header.offset}"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+
+        retries_max = group.retry_max_times
+        if version >= Version.V3_4_9 and header.max_reconsume_times is not None:
+            retries_max = header.max_reconsume_times
+        properties = _marked(message, origin_id or message.offset_id)
+        if message.reconsume_times >= retries_max or header.delay_level < 0:
+            topic, queue_id, level = dlq_topic(header.group), 0, 0
+            self._topics.ensure(topic, queues=DLQ_QUEUES)
+            properties = set_property(properties, Property.DELAY.encode(), b"0")
+        else:
+            queue_id = random.randrange(group.retry_queue_nums)
+            level = header.delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
+
+        tries = message.reconsume_times + 1
+        again = stored_again(message, topic, queue_id, properties=properties, reconsume_times=tries)
+        if level > 0:
+            put = self._writer.append_delayed(again, level)
+        else:
+            put = self._writer.append(again)
+        origin = get_property(properties, Property.RETRY_TOPIC.encode()) or b""
+        self._statistics.sent_back(origin.decode("utf-8", "replace"), header.group)
+        # The consumer forgets the message. (The reference does not wait here, and may lose it
+        # with the power.)
+        return self._flushes.answered(SENT_BACK, put.end)
+
+
+def _marked(message: StoredMessage, offset_id: str) -> bytes:
+    """Return the message's properties with its origin; the first topic and id stay."""
+    properties = message.properties_data
+    for name, value in (
+        (Property.RETRY_TOPIC, message.topic),
+        (Property.ORIGIN_MESSAGE_ID, offset_id),
+    ):
+        if get_property(properties, name.encode()) is None:
+            properties = set_property(properties, name.encode(), value.encode())
+    return properties
+
+
+def register(handlers: Handlers, broker: BrokerContext) -> None:
+    """Register the request by which consumers send messages back."""
+    back = SendBacks(
+        address=broker.address,
+        config=broker.config,
+        flushes=Flushes(broker.store),
+        groups=broker.groups,
+        statistics=broker.statistics,
+        store=broker.store,
+        topics=broker.topics,
+        writer=broker.writer,
+    )
+    handlers.add(
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+        typed(ConsumerSendMsgBack, back.answer),
+    )

@@ -1,0 +1,64 @@
+"""Due messages that cannot be delivered, kept for an operator.
+
+One of them never keeps the others of its delay level waiting. Its properties still say where it
+was to go (REAL_TOPIC, REAL_QID).
+"""
+
+import logging
+from typing import Self, final
+
+from msgspec.structs import replace
+
+from lanemq.storage import NewMessage
+from lanemq.wire import Permission, Refused, ResponseCode, SystemTopic
+
+from ..._context import BrokerContext
+from ...state._stats import BrokerStatistics
+from ...state._topics import Topics
+from ._writer import Writer
+
+LOGGER = logging.getLogger("lanemq.proxy.broker.delay")
+
+
+@final
+class Undelivered:
+    """The store of messages that delayed delivery could not deliver."""
+
+    def __init__(self, *, statistics: BrokerStatistics, topics: Topics, writer: Writer) -> None:
+        self._statistics = statistics
+        self._topics = topics
+        self._writer = writer
+
+    @classmethod
+    def of(cls, broker: BrokerContext) -> Self:
+        """Return the store of ``broker``."""
+        return cls(statistics=broker.statistics, topics=broker.topics, writer=broker.writer)
+
+    def keep(self, message: NewMessage, why: object) -> int:
+        """Append the message to ``SystemTopic.UNDELIVERED``; returns the position behind it.
+
+        Raises ``Refused`` (not MESSAGE_ILLEGAL) while the store takes none.
+        """
+        self._topics.ensure(SystemTopic.UNDELIVERED, queues=1, perm=Permission.READ)
+        aside = replace(message, topic=SystemTopic.UNDELIVERED, queue_id=0, was_taken=True)
+        try:
+            end = self._writer.append(aside).end
+        except Refused as error:
+            if error.code != ResponseCode.MESSAGE_ILLEGAL:
+                raise
+            self.lost(f"a message for {message.topic}", f"{why}; {error.remark}")
+            return 0
+        self._statistics.undelivered += 1
+        LOGGER.error(
+            "a message for %s, queue %d, cannot be delivered: %s; it is in %s now",
+            message.topic,
+            message.queue_id,
+            why,
+            SystemTopic.UNDELIVERED,
+        )
+        return end
+
+    def lost(self, what: str, why: object) -> None:
+        """Count and log a message that cannot even be written: it stays in its delay queue."""
+        self._statistics.undelivered += 1
+        LOGGER.error("%s cannot be delivered, and is passed over: %s", what, why)

@@ -1,0 +1,1 @@
+"""Sends, pulls, locks and progress in a broker's logical queues."""
