@@ -41,9 +41,8 @@ lint: $(SPARK_READY)
 
 test: lint $(DOCS_READY)
 	$(BIN)/pytest --quiet --numprocesses auto --dist worksteal -m 'not peers and not slow'
-	@# Most of these wait for something most of the time. The matrix uses all cores by itself.
-	$(BIN)/pytest --quiet --numprocesses 2 --dist loadfile --no-loadscope-reorder -m '(peers or slow) and not matrix'
-	$(BIN)/pytest -m matrix
+	@# These wait for half of their time or more, so three run on two cores.
+	$(BIN)/pytest --quiet --numprocesses 3 --dist loadfile --no-loadscope-reorder -m 'peers or slow'
 
 # A fifth of the examples of property tests; make test tries them all.
 test-fast: $(READY)

@@ -67,10 +67,10 @@ async def account(at: Bench, broker: str, topic: str) -> Chain:
     return queues[0]
 
 
-async def until_settled(at: Bench, topic: str, destination: str) -> Chain:
+async def until_moved(at: Bench, topic: str, destination: str) -> Chain:
     """Wait until brokers and name server agree that the queue ends at ``destination``."""
 
-    async def settled() -> bool:
+    async def moved() -> bool:
         chain = await at.chain(topic, 0)
         found = [places(await account(at, name, topic)) for name in at.cluster.addresses]
         return (
@@ -80,7 +80,7 @@ async def until_settled(at: Bench, topic: str, destination: str) -> Chain:
             and chain[-1].state is SegmentState.NORMAL
         )
 
-    await until(settled)
+    await until(moved)
     for address in at.cluster.addresses.values():
         said = await at.admin.runtime(address)
         assert not [key for key in said if key.startswith("logicalQueueAlarm_")], said
@@ -156,10 +156,10 @@ async def migrate_and_die(at: Bench, load: Load, step: str, victim: str) -> None
     left = (await account(at, destination, topic)).write_only
     if step == "create" and victim != "source" and left is not None and left.delta < 0:
         # The brokers do all that comes after. What a killed command had sent may come behind our
-        # look, and then they have done it by now: ``until_settled`` sees whether they have.
+        # look, and then they have done it by now: ``until_moved`` sees whether they have.
         with suppress(MigrationRefused):
             await at.admin.resume_migration(topic, 0)
-    await until_settled(at, topic, destination)
+    await until_moved(at, topic, destination)
     await load.more(least_offset=0)  # and clients know the place of what they send
     if victim in ("source", "destination"):
         load.outages.append((begun_s, max(noticed_s, trio.current_time())))
@@ -297,7 +297,7 @@ async def test_a_third_broker_that_is_down_hinders_nobody_and_finds_out_later(
                 await until_seen(load, seen)
                 assert not third.is_running
                 await third.start()
-                await until_settled(at, topic, "broker2")
+                await until_moved(at, topic, "broker2")
                 await until_seen(load, seen)
                 nursery.cancel_scope.cancel()
             everything = await whole(puller, 20 + len(load.acknowledged))

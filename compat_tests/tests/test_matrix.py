@@ -15,7 +15,6 @@ from lanemq.compat import CLIENTS, SERVER_NAMES, CellResult, Selection, run_matr
 pytestmark = [
     pytest.mark.peers,
     pytest.mark.slow,
-    pytest.mark.matrix,
     pytest.mark.timeout(1800),
 ]
 LOGS = Path("compat-logs")

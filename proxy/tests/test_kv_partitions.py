@@ -711,7 +711,7 @@ async def test_going_past_keeps_rows_of_before_until_a_clear(
     async def nothing(self: Leftovers) -> None:
         """As if the broker had been down from the hand-over on."""
 
-    monkeypatch.setattr(Leftovers, "settle", nothing)
+    monkeypatch.setattr(Leftovers, "remove_unneeded", nothing)
     async with cluster(tmp_path, "a", "b") as there:
         for number in range(50):
             await there.put("a", 0, b"k%d" % number, b"v")
@@ -785,7 +785,7 @@ async def test_a_fault_costs_a_partition_a_moment(
 ) -> None:
     """All that is under way begins anew after it."""
     goes_on, has_failed = trio.Event(), trio.Event()
-    real_rows, real_settle = StateFetcher._rows, Leftovers.settle
+    real_rows, real_remove = StateFetcher._rows, Leftovers.remove_unneeded
 
     async def rows(self: StateFetcher, *given: Any) -> StateRows:  # noqa: ANN401 - as it is called
         if not has_failed.is_set():
@@ -793,14 +793,14 @@ async def test_a_fault_costs_a_partition_a_moment(
             await trio.sleep_forever()
         return await real_rows(self, *given)
 
-    async def settle(self: Leftovers) -> None:
+    async def remove_unneeded(self: Leftovers) -> None:
         if self._broker_name == "b" and goes_on.is_set() and not has_failed.is_set():
             has_failed.set()
             raise RuntimeError("any fault")
-        await real_settle(self)
+        await real_remove(self)
 
     monkeypatch.setattr(StateFetcher, "_rows", rows)
-    monkeypatch.setattr(Leftovers, "settle", settle)
+    monkeypatch.setattr(Leftovers, "remove_unneeded", remove_unneeded)
     async with cluster(tmp_path, "a", "b") as there:
         await there.put("a", 0, b"k", b"v")
         await there.move(0, "b")

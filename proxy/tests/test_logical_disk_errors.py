@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from lanemq.proxy.logical.broker._indices import LogicalIndices
-from lanemq.proxy.logical.broker._kept import KeptMappings
 from lanemq.proxy.logical.broker._state import LogicalState
+from lanemq.proxy.logical.broker._stored_mappings import StoredMappings
 from lanemq.storage import TopicTable
 from lanemq.wire import Refused
 from lanemq.wire.logical import ClaimLogicalIndices
@@ -34,11 +34,11 @@ class NoQueues:
 
 
 def mappings() -> Awaitable[object]:
-    return KeptMappings(cast(TopicTable, FullTable())).write({}, None)
+    return StoredMappings(cast(TopicTable, FullTable())).write({}, None)
 
 
 def brokers() -> Awaitable[object]:
-    return KeptMappings(cast(TopicTable, FullTable())).write_brokers({"t": 2})
+    return StoredMappings(cast(TopicTable, FullTable())).write_brokers({"t": 2})
 
 
 def claims() -> Awaitable[object]:

@@ -6,7 +6,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.proxy.logical.broker._metrics import logical_info
 from lanemq.testkit.proxy.brokers import pull_header
 from lanemq.testkit.simulation._logical import (
     TOPIC,
@@ -203,7 +202,7 @@ async def test_the_runtime_information_tells_of_segments_and_migrations(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
     def info(name: str) -> dict[str, str]:
-        found = logical_info(cluster.brokers[name].running.context)
+        found = cluster.info(name)
         return {key.removeprefix("logicalQueue"): value for key, value in found.items()}
 
     source = await cluster.normal(0)
@@ -230,7 +229,7 @@ async def test_a_broker_without_logical_queues_has_no_word_of_them(
     autojump_clock: MockClock,
 ) -> None:
     async with open_logical_cluster("broker1") as cluster:
-        assert not logical_info(cluster.brokers["broker1"].running.context)
+        assert not cluster.info("broker1")
 
 
 async def test_a_broker_is_emptied_and_leaves(

@@ -7,7 +7,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.proxy.logical.broker._metrics import logical_info
 from lanemq.sdk import (
     ClientOptions,
     ConcurrentListener,
@@ -126,7 +125,7 @@ async def test_a_source_hears_that_it_was_gone_past_as_soon_as_it_can_be_reached
     (alarm,) = runtime.alarms.values()
     assert alarm.startswith(f"{TAKEN} messages from 10 on are in no logical queue")
     assert (await cluster.send(source)).code != 0
-    said = logical_info(cluster.brokers["broker1"].running.context)
+    said = cluster.info("broker1")
     assert said["logicalQueueSupersededMessages"] == str(TAKEN)
 
 
@@ -160,7 +159,7 @@ async def test_what_a_superseded_source_took_is_appended_in_order_and_once(
         assert await admin.append_superseded(address, topic="another") == 0
         assert await admin.append_superseded(address) == TAKEN
         assert await admin.append_superseded(address) == 0
-    said = logical_info(cluster.brokers["broker1"].running.context)
+    said = cluster.info("broker1")
     expected = [*range(10, 15), *range(1000, 1000 + TAKEN)]
     assert await bodies(cluster, end.normal) == expected
     assert said["logicalQueueSupersededMessages"] == "0"

@@ -1,13 +1,24 @@
 """Typed results: what a broker's handlers tell those who ask inside its process."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock
 
+from lanemq.proxy.broker._framed import (
+    EarliestTime,
+    Framed,
+    GroupOffset,
+    Locked,
+    Queried,
+    QueueOffset,
+    TopicStats,
+    Unlocked,
+)
 from lanemq.proxy.broker._results import Found, NotFound, Pulled, Stored, Viewed, reply_of
 from lanemq.proxy.broker.handlers._parked import Parked
 from lanemq.proxy.broker.handlers._pull_request import PullRequest, read_pull_request
@@ -15,11 +26,33 @@ from lanemq.proxy.net._session import Session
 from lanemq.storage import FlushMode
 from lanemq.testkit.proxy.brokers import TestBroker, open_test_broker, pull_header, send_header
 from lanemq.testkit.simulation._logical import TOPIC, open_logical_cluster
-from lanemq.wire import RequestCode, ResponseCode
+from lanemq.wire import Refused, RequestCode, ResponseCode
+from lanemq.wire.bodies import (
+    LockBatch,
+    LockBatchResult,
+    MessageQueue,
+    TopicOffset,
+    TopicStatsTable,
+)
 from lanemq.wire.frame import Frame, request
-from lanemq.wire.headers import ViewMessage
+from lanemq.wire.headers import (
+    GetEarliestMsgStoretime,
+    GetMaxOffset,
+    GetMinOffset,
+    GetTopicStatsInfo,
+    QueryConsumerOffset,
+    QueryMessage,
+    SearchOffset,
+    UpdateConsumerOffset,
+    ViewMessage,
+)
+from lanemq.wire.logical import LOGICAL_QUEUE_BROKER
 from lanemq.wire.logical.translate import Numbers
 from lanemq.wire.message import decode_messages
+
+
+class _Header(Protocol):
+    def to_fields(self) -> dict[str, str]: ...
 
 
 async def session_of(broker: TestBroker) -> Session:
@@ -175,3 +208,102 @@ async def test_between_a_listener_and_its_own_broker_nothing_is_encoded(
             assert (sent.queue_id, sent.queue_offset) == (0, 0)
         await answer(send(TOPIC, b"second"))
         assert await pulled(1) == ([b"second"], Numbers(2, 0, 2))
+
+
+async def test_a_listener_asks_its_own_broker_without_requests(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_logical_cluster("broker1") as cluster:
+        await cluster.map_all(queues=1)
+        broker = cluster.brokers["broker1"].running
+        listener = cluster.brokers["broker1"].logical_listener
+        session = next(iter(broker.server.connections)).session
+        handlers = listener.servers[0].handlers.table
+
+        async def answer(code: int, header: _Header | None = None, body: bytes = b"") -> object:
+            frame = request(code, header.to_fields() if header else None, body)
+            answer = handlers[code](frame, session)
+            broker.context.commit()
+            return await answer if isinstance(answer, Awaitable) else answer
+
+        sent = handlers[RequestCode.SEND_MESSAGE_V2](send(TOPIC, b"first"), session)
+        assert isinstance(sent, Awaitable)  # the topic has to be looked for
+        sent = await sent
+        broker.context.commit()
+        assert isinstance(sent, Stored)
+        (position,) = sent.log_positions
+        monkeypatch.setattr(broker.handlers, "table", {})
+        assert await answer(30, GetMaxOffset(TOPIC, 0)) == QueueOffset(1)
+        assert await answer(31, GetMinOffset(TOPIC, 0)) == QueueOffset(0)
+        assert await answer(29, SearchOffset(TOPIC, 0, 0)) == QueueOffset(0)
+        earliest = await answer(32, GetEarliestMsgStoretime(TOPIC, 0))
+        assert isinstance(earliest, EarliestTime)
+        assert await answer(15, UpdateConsumerOffset("g", TOPIC, 0, 1)) == request(15).reply()
+        assert await answer(14, QueryConsumerOffset("g", TOPIC, 0)) == GroupOffset(1)
+        queue = MessageQueue(TOPIC, LOGICAL_QUEUE_BROKER, 0)
+        lock = LockBatch("g", "client", (queue,)).encode()
+        assert await answer(41, body=lock) == Locked((queue,))
+        assert await answer(42, body=lock) == Unlocked()
+        viewed = await answer(33, ViewMessage(position))
+        assert isinstance(viewed, Viewed)
+        assert decode_messages(viewed.body)[0].body == b"first"
+        stats = await answer(202, GetTopicStatsInfo(TOPIC))
+        assert isinstance(stats, TopicStats)
+        (bounds,) = stats.stats.offset_table.values()
+        assert bounds == TopicOffset(0, 1, earliest.time_ms)
+        none = await answer(12, QueryMessage(TOPIC, "no such key", 32, 0, 1 << 62))
+        assert isinstance(none, Queried)
+        assert none.not_found
+
+
+QUEUE = MessageQueue("T", "broker-a", 3)
+STATS = TopicStatsTable({QUEUE: TopicOffset(1, 2, 3)}, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("result", "fields", "body"),
+    [
+        (GroupOffset(5), {"offset": "5"}, b""),
+        (GroupOffset(5, is_kept=True), {"offset": "5", "lanemqKept": "true"}, b""),
+        (QueueOffset(7), {"offset": "7"}, b""),
+        (QueueOffset(7, is_continued=True), {"offset": "7", "REDIRECT": "1"}, b""),
+        (EarliestTime(-1), {"timestamp": "-1"}, b""),
+        (Unlocked(), {}, b""),
+        (Unlocked(has_moved=True), {"lanemqMoved": "true"}, b""),
+        (
+            Locked((QUEUE,), has_moved=True),
+            {"lanemqMoved": "true"},
+            LockBatchResult((QUEUE,)).encode(),
+        ),
+        (
+            Queried(b"records", 1, 2),
+            {"indexLastUpdateTimestamp": "1", "indexLastUpdatePhyoffset": "2"},
+            b"records",
+        ),
+        (TopicStats(STATS), {}, STATS.encode()),
+    ],
+)
+def test_another_brokers_answer_is_read_as_the_result_that_it_was_made_of(
+    result: Framed, fields: dict[str, str], body: bytes
+) -> None:
+    answer = result.reply(request(1, opaque=7))
+    assert (answer.code, answer.opaque, answer.body) == (0, 7, body)
+    assert list(answer.fields.items()) == list(fields.items())
+    assert type(result).read(answer) == result  # type: ignore[attr-defined] # of each class
+
+
+def test_a_search_that_finds_nothing_is_an_answer_of_its_own_code() -> None:
+    nothing = Queried(b"", 1, 2, "no such message")
+    answer = nothing.reply(request(12))
+    assert (answer.code, answer.remark) == (ResponseCode.QUERY_NOT_FOUND, "no such message")
+    assert Queried.read(answer) == nothing
+
+
+@pytest.mark.parametrize("read", [QueueOffset.read, EarliestTime.read])
+def test_an_answer_without_its_number_is_refused(read: Callable[[Frame], Framed]) -> None:
+    with pytest.raises(Refused, match="without it"):
+        read(request(30).reply(fields={"offset": "", "timestamp": "x"}))
+
+
+def test_an_offset_that_cannot_be_read_is_not_known() -> None:
+    assert GroupOffset.read(request(14).reply(fields={"offset": "x"})) == GroupOffset(-1)

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from lanemq.proxy.net import _connection
+from lanemq.proxy.net._answers import Result
 from lanemq.proxy.net._budget import Budget
 from lanemq.proxy.net._connection import ServerConnection
 from lanemq.proxy.net._descriptors import peers_max
-from lanemq.proxy.net._dispatch import Handler, Handlers, Result
+from lanemq.proxy.net._dispatch import Handler, Handlers
 from lanemq.proxy.net._limits import Limits
 from lanemq.proxy.net._listen import AddressUnavailable, listen, listen_with_vip, warn_of_strangers
 from lanemq.proxy.net._loop_watch import HELD_S, Timed, loop_watch
@@ -591,15 +592,15 @@ async def test_work_nobody_waits_for_comes_last_and_costs_no_connection(
     handled, order = Handled(), list[str]()
     server = handled.server()
 
-    def settle() -> None:
-        order.append(f"settled, {len(server.dirty)} unsent, in batch {server.in_batch}")
+    def finish() -> None:
+        order.append(f"finished, {len(server.dirty)} unsent, in batch {server.in_batch}")
         raise ValueError("a bug")
 
     server.after_batch.append(lambda: order.append("written"))
-    server.after_replies.append(settle)
+    server.after_replies.append(finish)
     peer = connect(server)
     assert (await peer.call(echo(1))).opaque == 1
-    assert order == ["written", "settled, 0 unsent, in batch True"]
+    assert order == ["written", "finished, 0 unsent, in batch True"]
     assert "could not finish a batch" in caplog.text
     assert (await peer.call(echo(2))).opaque == 2
     assert server.in_batch is False

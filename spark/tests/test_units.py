@@ -14,7 +14,7 @@ from lanemq.storage import NewMessage, StoreConfig, open_store
 from lanemq.storage.bulk import TablesPlan, convert_to_rocksdb
 from lanemq.storage.derive._units import Derivation
 from lanemq.storage.log._records import Record, check_record
-from lanemq.storage.queues._places import Places
+from lanemq.storage.queues._queue_positions import QueuePositions
 from lanemq.storage.queues._tags import TagsCodes
 from lanemq.storage.tools import Part, RowsView, verify_store
 from lanemq.testkit.spark import require_packages
@@ -89,7 +89,9 @@ def as_rows(units: Units) -> list[tuple[object, ...]]:
 @given(records())
 def test_units_are_those_that_a_broker_derives(data: bytes) -> None:
     starts, _ = walk_sizes(data, 0, len(data))
-    derivation = Derivation(Places(multi_dispatch=True, deleted=DELETED), TagsCodes(DELAYS_MS))
+    derivation = Derivation(
+        QueuePositions(multi_dispatch=True, deleted=DELETED), TagsCodes(DELAYS_MS)
+    )
     expected = []
     for start in starts.tolist():
         record = check_record(data, start, start, len(data) - start, check_crc=False)

@@ -16,7 +16,7 @@ from lanemq.storage.bulk._sorted_table import SortedTable
 from lanemq.storage.bulk._survey import survey
 from lanemq.storage.cli import store
 from lanemq.storage.queues.rocks._queue_rows import QueueRows
-from lanemq.storage.queues.rocks._rows import UNIT_VALUE_BYTES, QueueKeys
+from lanemq.storage.queues.rocks._row_format import UNIT_VALUE_BYTES, QueueKeys
 from lanemq.storage.rocks import QueueDatabase
 from lanemq.storage.tools import look_into
 from lanemq.testkit.storage.stages import Stand, assert_rows_agree

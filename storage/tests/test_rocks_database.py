@@ -13,8 +13,8 @@ import pytest
 
 from lanemq.storage import StoreCorrupted, StoreLocked
 from lanemq.storage.queues.rocks._queue_rows import QueueBounds, QueueRows, RowSpan
-from lanemq.storage.queues.rocks._rows import OffsetRow, UnitRow
-from lanemq.storage.queues.rocks._rows_of_queue import RowsOfQueue
+from lanemq.storage.queues.rocks._rocks_units import RocksUnits
+from lanemq.storage.queues.rocks._row_format import OffsetRow, UnitRow
 from lanemq.storage.rocks import QueueDatabase, is_present, move_aside
 from lanemq.testkit.storage.stages import copy_store
 
@@ -130,7 +130,7 @@ def test_a_hole_hides_nothing_that_lies_before_it(
     put(rows, range(3, 10))
     rows.delete_units("T", 0, *hole)
     left = [offset for offset in range(3, 10) if not hole[0] <= offset < hole[1]]
-    view = RowsOfQueue(rows, "T", 0, log_begin=log_begin)
+    view = RocksUnits(rows, "T", 0, log_begin=log_begin)
     assert view.min == next((offset for offset in left if offset * 100 >= log_begin), 10)
     assert view.end == 10
 

@@ -11,7 +11,7 @@ from lanemq.storage.log._records import LogWalk, Record
 from lanemq.storage.log._segments import Segments
 from lanemq.storage.queues._tags import TagsCodes
 from lanemq.storage.queues.rocks._queue_rows import QueueRows
-from lanemq.storage.queues.rocks._rows import OffsetRow, UnitRow
+from lanemq.storage.queues.rocks._row_format import OffsetRow, UnitRow
 from lanemq.storage.rocks import QueueDatabase
 
 STORES = Path(__file__).parents[2] / "compat_tests/vectors/stores"

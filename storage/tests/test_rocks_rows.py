@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.storage.queues.rocks._rows import (
+from lanemq.storage.queues.rocks._row_format import (
     BOUND_KEY,
     BOUND_VALUE,
     MAX,

@@ -14,7 +14,7 @@ import pytest
 
 from lanemq.storage import StartRefused
 from lanemq.storage.queues.rocks._queue_rows import QueueRows
-from lanemq.storage.queues.rocks._rows import WATERMARK_KEY
+from lanemq.storage.queues.rocks._row_format import WATERMARK_KEY
 from lanemq.storage.rocks import QueueDatabase
 from lanemq.testkit.storage.stages import (
     Stand,

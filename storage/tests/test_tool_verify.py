@@ -32,9 +32,9 @@ from lanemq.storage.tools import (
     repair_store,
     verify_store,
 )
-from lanemq.storage.tools._rows import RowScan, row_of
 from lanemq.storage.tools.checks import _log_check
 from lanemq.storage.tools.checks._keys_check import keys_in
+from lanemq.storage.tools.checks._rows import RowScan, row_of
 from lanemq.storage.tools.reading._scan import LogScan
 from lanemq.testkit.storage.stages import Stand
 from lanemq.wire import LocalProtocolError

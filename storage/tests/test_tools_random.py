@@ -14,7 +14,7 @@ from lanemq.storage.bulk import convert_to_files, convert_to_rocksdb
 from lanemq.storage.queues.rocks._queue_rows import QueueRows
 from lanemq.storage.rocks import QueueDatabase, is_present
 from lanemq.storage.tools import look_into, repair_store, verify_store
-from lanemq.storage.tools._units import RowsUnits, Units
+from lanemq.storage.tools.reading._units import RowsUnits, Units
 from lanemq.storage.tools.rebuild._losses import is_readable
 from lanemq.testkit.storage.stages import Stand
 

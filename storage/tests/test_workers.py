@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from lanemq.storage.tools import _workers
-from lanemq.storage.tools._workers import Workers
+from lanemq.storage import _workers
+from lanemq.storage._workers import Workers
 
 # Another process says that it works, and neither ends by itself.
 SCRIPT = """
-from lanemq.storage.tools._workers import Workers
+from lanemq.storage._workers import Workers
 
 if __name__ == "__main__":
     sleep = "import time; time.sleep(600)"

@@ -1,7 +1,7 @@
 """Readers of a queue that went on before the end of what they were given go on at that place."""
 
 from lanemq.wire.bodies import MessageQueue
-from lanemq.wire.logical import Chain, ReadersPlaces, Segment, SegmentState
+from lanemq.wire.logical import Chain, ReaderPositions, Segment, SegmentState
 
 SOURCE = Segment(MessageQueue("T", "broker1", 0), 0, 0)
 OPENED = Segment(MessageQueue("T", "broker2", 3), 0, 10, migration=2)
@@ -9,8 +9,8 @@ BEFORE = Chain(0, [SOURCE])
 FORCED = Chain(0, [SOURCE.sealed(10), OPENED])
 
 
-def reader_at(offset: int, segment: Segment = SOURCE) -> ReadersPlaces[str]:
-    places: ReadersPlaces[str] = ReadersPlaces(2)
+def reader_at(offset: int, segment: Segment = SOURCE) -> ReaderPositions[str]:
+    places: ReaderPositions[str] = ReaderPositions(2)
     places.note("reader", segment, offset)
     return places
 

@@ -60,7 +60,7 @@ class Options:
         return value
 
     def choice(self, name: str) -> str:
-        """Return one of the values that an option takes, as it is declared."""
+        """Return the value of an option that takes one of a declared set of values."""
         value = self.text(name).lower()
         return next(one for one in self._declared[name.lower()].values if one.lower() == value)
 

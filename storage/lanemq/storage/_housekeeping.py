@@ -13,16 +13,12 @@ import trio
 from ._config import Stage, StoreConfig
 from ._errors import StoreUnwritable
 from ._supervisor import Supervisor
-from .index._index import Index
 from .kv._kv import KvStates
 from .log._appender import Appender
-from .log._commit_log import CommitLog
 from .log._flusher import Flusher
 from .log._retention import Retention
-from .queues._queues import Queues, QueueTable
 from .queues.rocks._follower import RocksFollower
-from .start._checkpoint import Checkpoint
-from .start._watermarks import Progress
+from .start._store_parts import StoreParts
 from .tables._table import Table
 from .tables._tables import ConfigTables
 from .timer._timers import Timers
@@ -44,32 +40,26 @@ class Housekeeping:
     def __init__(
         self,
         config: StoreConfig,
+        parts: StoreParts,
         *,
         appender: Appender,
-        log: CommitLog,
-        queues: Queues,
-        file_queues: QueueTable,
-        rocks: RocksFollower | None,
-        index: Index | None,
+        follower: RocksFollower | None,
         kv: KvStates | None,
         timers: Timers | None,
-        checkpoint: Checkpoint,
-        progress: Progress,
         flusher: Flusher,
         retention: Retention,
         tables: ConfigTables,
     ) -> None:
         self._config = config
         self._appender = appender
-        self._log = log
-        self._queues = queues
-        self._file_queues = file_queues
-        self._rocks = rocks
-        self._index = index
+        self._parts = parts
+        self._log = parts.log
+        self._queues = parts.queues
+        self._index = parts.index
+        self._follower = follower
         self._kv = kv
         self._timers = timers
-        self._checkpoint = checkpoint
-        self._progress = progress
+        self._progress = parts.progress
         self._flusher = flusher
         self._retention = retention
         self._tables = tables
@@ -99,9 +89,9 @@ class Housekeeping:
                 config.delay_offsets_persist_interval_s, self._tables.delay_offsets
             ),
         }
-        if self._rocks is not None:
-            rocks = self._rocks
-            tasks["writing RocksDB"] = lambda: self._rocks_task(rocks)
+        if self._follower is not None:
+            follower = self._follower
+            tasks["writing RocksDB"] = lambda: self._rocks_task(follower)
         for name, task in tasks.items():
             nursery.start_soon(self.supervisor.run, name, task)
 
@@ -126,10 +116,10 @@ class Housekeeping:
             except OSError as error:
                 self._appender.failed("the index cannot be written", error)
 
-    async def _rocks_task(self, rocks: RocksFollower) -> None:
+    async def _rocks_task(self, follower: RocksFollower) -> None:
         while True:
             try:
-                await rocks.run()
+                await follower.run()
             except OSError as error:
                 self._appender.failed("RocksDB cannot be written", error)
             await trio.sleep(ROCKS_RETRY_S)
@@ -171,7 +161,7 @@ class Housekeeping:
                 if trio.current_time() >= thorough_at_s:
                     thorough_at_s += self._config.queue_thorough_interval_s
                     await self.flush_all()
-                elif self._rocks is not None and self._log.end >= self._flush_rocks_at:
+                elif self._follower is not None and self._log.end >= self._flush_rocks_at:
                     await self.flush_all()
             except OSError as error:
                 self._appender.failed("queues or index cannot be written", error)
@@ -202,7 +192,7 @@ class Housekeeping:
         async with self._one_at_a_time:
             has_files = self._config.stage is not Stage.ROCKSDB
             await self._queues.write_in_turns()  # so that few are left to write in this turn
-            bounds = await self._file_queues.bounds() if has_files else {}
+            bounds = await self._parts.file_queues.bounds() if has_files else {}
             # As of the moment of the bounds: no queue may end behind where its next redo begins.
             store_ms = self._appender.dispatcher.last_store_ms
             position = self._appender.dispatcher.dispatched_end
@@ -214,18 +204,18 @@ class Housekeeping:
             if self._index is not None:
                 await self._index.sync()
                 self._progress.index = position
-            if self._rocks is not None:
+            if self._follower is not None:
                 self._flush_rocks_at = self._log.end + ROCKS_DIRTY_BYTES_MAX
-                self._progress.rocksdb = await self._rocks.index.flush()
+                self._progress.rocksdb = await self._follower.index.flush()
             if has_files:
                 self._progress.files = position
                 self._progress.bounds = bounds
-                self._checkpoint.queue_ms = store_ms
-            self._checkpoint.log_ms = self._flusher.flushed_store_ms
-            self._progress.checkpoint_ms = self._checkpoint.latest_ms
+                self._parts.checkpoint.queue_ms = store_ms
+            self._parts.checkpoint.log_ms = self._flusher.flushed_store_ms
+            self._progress.checkpoint_ms = self._parts.checkpoint.latest_ms
             await self._progress.save(log_begin=self._log.segments.begin)
-            self._checkpoint.write()
-            await self._checkpoint.sync()
+            self._parts.checkpoint.write()
+            await self._parts.checkpoint.sync()
         if self._kv is not None:
             await self._kv.flush()
 
@@ -260,8 +250,8 @@ class Housekeeping:
             if self._index is not None:
                 self._index.drain()
             self._write_out()
-            if self._rocks is not None:
-                self._rocks.index.write_some()
+            if self._follower is not None:
+                self._follower.index.write_some()
         except OSError:
             return False
         return True
@@ -273,7 +263,7 @@ class Housekeeping:
             await self._tables.finish()
             self._log.remove_spare()
             if self._config.stage is not Stage.ROCKSDB:
-                self._progress.queues = self._file_queues.digest()
+                self._progress.queues = self._parts.file_queues.digest()
             self._progress.log_begin = self._log.segments.begin
             await self.flush_all()
             if self._timers is not None and self._timers.has_changed:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from ._backups import remove_backups
 from ._clock import system_clock_ms
 from ._config import Stage, StoreConfig
 from ._errors import (
@@ -21,7 +22,6 @@ from ._errors import (
     is_full,
 )
 from ._files import Files
-from ._kept import remove_kept
 from ._parts import Parts
 from ._real_files import RealFiles
 from ._store import Store
@@ -118,7 +118,7 @@ async def _started(
                 await parts.kv.catch_up()
             undo.pop_all()
         if clean:
-            remove_kept(files, root)
+            remove_backups(files, root)
     except (StartRefused, StoreLocked, StoreCorrupted, ConfigInvalid):
         if clean:  # the store is as before the start
             files.remove(abort)

@@ -22,19 +22,21 @@ from .log._flusher import Flusher
 from .log._reader import Reader
 from .log._retention import Retention
 from .log._segments import Segments
-from .queues._places import Places
+from .queues._queue_positions import QueuePositions
 from .queues._queues import Queues, QueueTable
 from .queues._tags import TagsCodes
 from .queues.rocks._follower import RocksFollower
 from .start._authority import KnownByFiles
 from .start._checkpoint import Checkpoint
 from .start._startup import Startup, look_back
+from .start._store_parts import StoreParts
 from .start._watermarks import Progress, WatermarkFile
 from .tables._tables import ConfigTables
 from .timer._shape import TimerShape
 from .timer._timers import Timers
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
+    from .queues.rocks._consume_queue import RocksQueueTable
     from .queues.rocks._queue_rows import QueueRows
     from .queues.rocks._writer import RocksIndex
 
@@ -74,14 +76,12 @@ class Parts:
         self.index = self._new_index(clock_ms) if config.index_enabled else None
         self.progress = Progress(WatermarkFile(files, root), config.stage)
         self._tags = TagsCodes(parse_delay_levels(config.delay_levels))
-        places = Places(multi_dispatch=config.multi_dispatch, deleted=self.progress.deleted)
-        self._derivation = Derivation(places, self._tags)
+        self._derivation = self._new_derivation()
         self._known_by_files = KnownByFiles(self.file_queues)
         self.rocks = self._new_rocks(rows) if rows is not None else None
-        self.queues: Queues = self.file_queues
+        self._shared = self._shared_parts()
+        self.queues: Queues = self._shared.queues
         """The queues that are read, and that give messages their offsets."""
-        if self.rocks is not None and config.stage is Stage.ROCKSDB:
-            self.queues = self.rocks.table
         self.appender = Appender(
             log=self.log,
             queues=self.queues,
@@ -124,23 +124,41 @@ class Parts:
             flushed=self._kept_from,
         )
         self.tables = ConfigTables(config, files, clock_ms)
-        self.housekeeping = Housekeeping(
-            config,
-            appender=self.appender,
+        self.housekeeping = self._new_housekeeping()
+        """The tasks that ``open_store`` runs."""
+
+    def _new_derivation(self) -> Derivation:
+        deleted = self.progress.deleted
+        positions = QueuePositions(multi_dispatch=self.config.multi_dispatch, deleted=deleted)
+        return Derivation(positions, self._tags)
+
+    def _shared_parts(self) -> StoreParts:
+        queues: QueueTable | RocksQueueTable = self.file_queues
+        if self.rocks is not None and self.config.stage is Stage.ROCKSDB:
+            queues = self.rocks.table
+        return StoreParts(
+            files=self.files,
             log=self.log,
-            queues=self.queues,
+            queues=queues,
             file_queues=self.file_queues,
-            rocks=self._new_follower(self.rocks) if self.rocks is not None else None,
+            rocks=self.rocks,
             index=self.index,
-            kv=self.kv,
-            timers=self.timers,
             checkpoint=self._checkpoint,
             progress=self.progress,
+        )
+
+    def _new_housekeeping(self) -> Housekeeping:
+        return Housekeeping(
+            self.config,
+            self._shared,
+            appender=self.appender,
+            follower=self._new_follower(self.rocks) if self.rocks is not None else None,
+            kv=self.kv,
+            timers=self.timers,
             flusher=self.flusher,
             retention=self.retention,
             tables=self.tables,
         )
-        """The tasks that ``open_store`` runs."""
 
     def _new_kv(self, clock_ms: Callable[[], int]) -> KvStates:
         kv = KvStates(
@@ -175,8 +193,8 @@ class Parts:
 
     def _new_rocks(self, rows: "QueueRows") -> "RocksIndex":
         from .queues.rocks._consume_queue import RocksQueueTable
+        from .queues.rocks._redo import RocksRedo
         from .queues.rocks._writer import RocksIndex
-        from .start._rocks_redo import RocksRedo
 
         redo = RocksRedo(rows, belongs=self._known_by_files)
         table = RocksQueueTable(rows, log_begin=lambda: self.log.segments.begin)
@@ -218,14 +236,8 @@ class Parts:
         startup = Startup(
             self.config,
             plan,
+            self._shared,
             known=known,
-            files=self.files,
-            log=self.log,
-            queues=self.file_queues,
-            rocks=self.rocks,
-            index=self.index,
-            checkpoint=self._checkpoint,
-            progress=self.progress,
             derivation=self._derivation,
             known_by_files=self._known_by_files,
             damage=self.damage,

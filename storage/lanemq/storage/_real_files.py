@@ -46,7 +46,7 @@ def erase(file: File, position: int) -> None:
 
 @final
 class RealFile:
-    """A file that is opened on use, since a process may have only so many open."""
+    """A file that is opened on use, since the number of open files is limited."""
 
     __slots__ = ("_closing", "_files", "_syncs", "descriptor", "path", "used")
 
@@ -232,7 +232,7 @@ class RealFiles:
         return Usage(used + available or total, used)
 
     async def sync_path(self, path: Path) -> None:
-        await trio.to_thread.run_sync(_sync_path, path)
+        await trio.to_thread.run_sync(sync_path, path)
 
     def lock(self, path: Path, root: Path) -> RealLock:
         make_directories(path.parent)
@@ -291,7 +291,8 @@ def _write_parts(path: Path, parts: Sequence[bytes]) -> None:
             opened.write(b"".join(parts[first : first + PARTS_AT_ONCE]))
 
 
-def _sync_path(path: Path) -> None:
+def sync_path(path: Path) -> None:
+    """Make a file, or the names in a directory, survive a loss of power. Raises ``OSError``."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

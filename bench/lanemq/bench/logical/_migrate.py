@@ -42,7 +42,7 @@ CLIENTS = ("java", "sdk")
 QUEUES, QUEUE_ID = 4, 0
 PARTS = ("here", "there", "migrating")
 """Parts of a round: the queue is where it was at the begin, at the other broker, or on the move."""
-SETTLE_S = 0.5
+CALM_S = 0.5
 """Seconds from the first sends to the first that count."""
 QUIET_S, LOST_S = 5.0, 60.0
 """Seconds without a message behind the end of a queue; the longer one where messages are
@@ -170,7 +170,7 @@ class _Bench:
         times_file = self.cluster.folder / f"times-{first}"
         windows: list[Window] = []
         async with self._load(seen, first, times_file):
-            await trio.sleep(SETTLE_S)
+            await trio.sleep(CALM_S)
             quiet = [await self._quiet()]
             for number in range(count):
                 if number == 1:

@@ -1,4 +1,4 @@
-"""The settings of a broker for who may do what: accounts of 4.x, users of 5.x.
+"""The settings of a broker for access control: accounts of 4.x, users of 5.x.
 
 Source: RocketMQ 4.9.8, BrokerConfig, PlainPermissionManager; 5.3.3, AuthConfig.
 """

@@ -10,8 +10,8 @@ import trio
 from lanemq.wire import Refused, ResponseCode
 from lanemq.wire.frame import Frame
 
+from .._file_stamps import stamp_of
 from .._settings import ConfigError
-from .._stamps import stamp_of
 from ..net._session import Session
 from ._accounts import Accounts
 from ._files import AccountFiles, Edit

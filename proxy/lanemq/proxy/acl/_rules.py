@@ -1,4 +1,4 @@
-"""The judgement of a request: who sends it, whether it is unchanged, whether the sender may.
+"""Checks a request's signature, and the permissions of the account that signed it.
 
 Texts are Apache's. The signature comes first: of a request that does not prove its sender,
 nothing is read any further.

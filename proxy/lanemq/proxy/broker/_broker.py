@@ -37,7 +37,7 @@ from ..logical.broker import (
 from ..logical.broker import (
     _superseded as _logical_superseded,
 )
-from ..logical.broker._lives import TopicLives
+from ..logical.broker._deleted_topics import DeletedTopics
 from ..logical.broker._reconcile import Reconciler
 from ..logical.broker._retention import LogicalRetention
 from ..logical.broker._superseded import SupersededMessages
@@ -46,6 +46,7 @@ from ..net._dispatch import Handlers
 from ..net._loop_watch import LoopWatch, Timed, loop_watch
 from ..net._server import Server
 from ..net._tls import ServerTls
+from . import _typed_handlers
 from ._config import BrokerConfig
 from ._context import BrokerContext, wall_clock_ms
 from ._logical_start import StartCheck
@@ -74,15 +75,9 @@ from .admin import (
 from .admin import (
     _stats as _admin_stats,
 )
-from .admin import (
-    _topics as _admin_topics,
-)
 from .handlers import (
     _heartbeats,
-    _lock_requests,
-    _offsets,
     _pull,
-    _query,
     _replies,
     _send,
     _send_back,
@@ -100,9 +95,6 @@ SAMPLE_S: Final = 1.0
 _WITHOUT_TASKS: Final = (
     _send_back,
     _replies,
-    _offsets,
-    _query,
-    _lock_requests,
     _logical_growth,
     _logical_mapping,
     _logical_migrate,
@@ -114,7 +106,6 @@ _WITHOUT_TASKS: Final = (
     _admin_relay,
     _admin_runtime,
     _admin_stats,
-    _admin_topics,
     _recall,
 )
 
@@ -157,16 +148,13 @@ class Broker:
         self.handlers = Handlers()
         for module in _WITHOUT_TASKS:
             module.register(self.handlers, self.context)
+        self.typed = _typed_handlers.register(self.handlers, self.context)
+        """The typed handlers that this process's logical listener asks as well."""
         self.sends = _send.register(self.handlers, self.context)
         """The sends through which this process's logical listener stores; it answers itself."""
         self.pulls = _pull.register(self.handlers, self.context)
         """The pulls that this process's logical listener reads with."""
-        add_encoders(
-            self.handlers,
-            config=config,
-            host=self.context.store_host,
-            store=store,
-        )
+        add_encoders(self.handlers, config=config, host=self.context.store_host, store=store)
         self._checks = _admin_rocksdb.register(self.handlers, self.context)
         self._heartbeats = _heartbeats.register(self.handlers, self.context)
         self._kv = register_kv(self.handlers, self.context, is_alone=is_alone)
@@ -179,15 +167,15 @@ class Broker:
         superseded = SupersededMessages.of(self.context)
         _logical_superseded.register(self.handlers, superseded)
         indices = _logical_indices.register(self.handlers, self.context)
-        lives = TopicLives.of(self.context, indices)
-        self._reconciler = Reconciler.of(self.context, superseded, lives)
+        deleted_topics = DeletedTopics.of(self.context, indices)
+        self._reconciler = Reconciler.of(self.context, superseded, deleted_topics)
         self._start = StartCheck(self.context.logical, self._reconciler.view)
         self._retention = LogicalRetention.of(self.context)
         self.server = Server(
             self.handlers,
             name=f"broker {config.broker_name}",
             after_batch=[self.context.write],
-            after_replies=[self.context.settle],
+            after_replies=[self.context.dispatch],
             limits=config.limits(),
             budget=self.context.budget,
             guard=self.context.guard,

@@ -113,7 +113,7 @@ class BrokerContext:
             mappings=self.logical.mappings,
             gate=self.logical.gate,
         )
-        self.recent_halves = RecentHalves(store, self.writer.when_settled)
+        self.recent_halves = RecentHalves(store, self.writer.when_finished)
         self.statistics = BrokerStatistics(now_s=self.now_s(), day=time.localtime().tm_yday)
         self.answer_woken: Callable[[list[Hold[Session]]], None] = lambda holds: None
         """Runs a parked pull again, and answers it. Set by the pull handlers."""
@@ -136,7 +136,7 @@ class BrokerContext:
             self.holds.wake(waiting_queue(topic), queue_id)
         for tell in self.on_mapping_changed:
             tell(topic)
-        self.settle()
+        self.dispatch()
 
     def commit_offset(
         self, group: str, topic: str, queue_id: int, offset: int, *, hops: int = 0
@@ -176,9 +176,9 @@ class BrokerContext:
             forget(topic)
 
     def commit(self) -> None:
-        """Do ``write`` and ``settle`` in one, for callers without an answer to send in between."""
+        """Do ``write`` and ``dispatch``, for callers with no answer to send in between."""
         self.write()
-        self.settle()
+        self.dispatch()
 
     def write(self) -> None:
         """Write the messages appended since the last call to the log.
@@ -192,7 +192,7 @@ class BrokerContext:
         try:
             self.store.write()
         except StoreUnwritable as error:
-            self.writer.settled()
+            self.writer.finished()
             refusal = unwritable(error)
             for refuse in self.on_unwritten:
                 refuse(refusal)
@@ -216,14 +216,14 @@ class BrokerContext:
             remark = f"topics and groups cannot be written: {disk_problem(error)}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark) from error
 
-    def settle(self) -> None:
+    def dispatch(self) -> None:
         """Make written messages visible to readers, and answer the pulls that they wake.
 
         The server does this once the replies of a read have left: senders need not wait for it,
         and nobody else can look before.
         """
         self.store.dispatch()
-        self.writer.settled()
+        self.writer.finished()
         if self.holds.has_woken:
             self._answer_woken()
 

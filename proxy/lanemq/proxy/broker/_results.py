@@ -22,10 +22,12 @@ from lanemq.wire.logical import (
 from lanemq.wire.logical.translate import Numbers
 from lanemq.wire.message import encode_offset_ids
 
-from ..net._dispatch import Answer, Encoded, Handlers, Result
+from ..net._answers import Answer, Encoded, Result
+from ..net._dispatch import Handlers
 from ..net._reply_template import ReplyTemplate
 from ..net._stored_reply import LARGE_BYTES, stored_reply
 from ._config import BrokerConfig
+from ._framed import FRAMED, Framed
 from .handlers._own_properties import answered_properties
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
@@ -99,8 +101,8 @@ class Viewed(Result, frozen=True, gc=False):
     """The result of a look at one message: its record, as its reader can take it."""
 
     body: bytes
-    kept: bytes
-    """The record as it is stored."""
+    kept: bytes | None = None
+    """The record as it is stored, where it is this broker's."""
 
 
 @final
@@ -133,6 +135,8 @@ def reply_of(request: Frame, answer: Answer) -> Frame:
             return request.reply(body=body)
         case Done():
             return request.reply()
+        case Framed():
+            return answer.reply(request)
     raise AssertionError(f"{type(answer).__name__} is encoded by its own port")
 
 
@@ -183,6 +187,8 @@ def add_encoders(handlers: Handlers, *, config: BrokerConfig, host: bytes, store
 
     def viewed(request: Frame, result: Viewed) -> Encoded:
         reply = encode_frame(request.reply(body=result.body))
+        if result.kept is None:
+            return reply
         return stored_reply(reply, result.kept, store.read_log)
 
     handlers.encode(Stored, stored_encoder(config, host))
@@ -191,6 +197,12 @@ def add_encoders(handlers: Handlers, *, config: BrokerConfig, host: bytes, store
     handlers.encode(Moved, lambda request, result: encode_frame(reply_of(request, result)))
     handlers.encode(Viewed, viewed)
     handlers.encode(Done, lambda request, result: _DONE(request))
+    for framed in FRAMED:
+        handlers.encode(framed, _encode_framed)
+
+
+def _encode_framed(request: Frame, result: Framed) -> bytes:
+    return encode_frame(result.reply(request))
 
 
 def stored_encoder(config: BrokerConfig, host: bytes) -> Callable[[Frame, Stored], bytes]:

@@ -1,4 +1,4 @@
-"""The name server: where brokers register and clients ask for routes."""
+"""The name server, at which brokers register and clients ask for routes."""
 
 from ._config import NameServerConfig
 from ._open import NameServer, open_nameserver, run_nameserver

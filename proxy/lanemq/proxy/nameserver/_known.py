@@ -1,4 +1,4 @@
-"""The brokers that a name server has ever known, which is more than those that are there."""
+"""The brokers that have ever registered at a name server, present or not."""
 
 import json
 import logging

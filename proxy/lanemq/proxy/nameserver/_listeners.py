@@ -26,8 +26,8 @@ class Listener:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The place that clients are sent to."""
+class ListenerAddress:
+    """The address of a logical listener that clients are sent to."""
 
     cluster: str
     address: str
@@ -66,14 +66,14 @@ class Listeners:
 
     def whole(
         self, clusters: Collection[str], is_registered: Callable[[str], bool]
-    ) -> Place | None:
-        """Find the place that serves all queues of topics of ``clusters`` by logical index: the
-        listener that has been listening longest; None if there has been none.
+    ) -> ListenerAddress | None:
+        """Find the listener that serves all queues of topics of ``clusters`` by logical index, the
+        one that has been listening longest; None if there has been none.
 
         ``is_registered`` tells of a broker's address whether it is.
         """
         for one in self._in_order(clusters, is_registered):
-            return Place(one.cluster, one.said.address)
+            return ListenerAddress(one.cluster, one.said.address)
         return None
 
     def numbered(
@@ -82,9 +82,10 @@ class Listeners:
         brokers: int,
         clusters: Collection[str],
         is_registered: Callable[[str], bool],
-    ) -> Place | None:
-        """Find the place of broker ``number`` of the ``brokers`` that older clients see; None if
-        nobody stands for it.
+    ) -> ListenerAddress | None:
+        """Find the listener for broker ``number`` of the ``brokers`` that older clients see.
+
+        None if nobody stands for it.
         """
         # Queue ids have another meaning at listeners that stand for one broker only.
         able = [
@@ -101,7 +102,7 @@ class Listeners:
         one = able[at_home]
         if live and one not in live:
             one = live[(round_number + at_home) % len(live)]
-        return Place(one.cluster, one.said.address_of(number) or one.said.address)
+        return ListenerAddress(one.cluster, one.said.address_of(number) or one.said.address)
 
     def _in_order(
         self, clusters: Collection[str], is_registered: Callable[[str], bool]

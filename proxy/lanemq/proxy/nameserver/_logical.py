@@ -12,7 +12,7 @@ from typing import Final, final
 from lanemq.wire.bodies import MASTER_ID, DataVersion, RouteData
 from lanemq.wire.logical import ClientView, LogicalQueueReport, LogicalQueues, serves_java
 
-from ._listeners import Listeners, Place
+from ._listeners import ListenerAddress, Listeners
 from ._logical_routes import RouteMaker
 from ._logical_topic import LogicalTopic
 from ._logical_view import PLAIN, Facts, Status, TopicView
@@ -212,10 +212,12 @@ class LogicalRoutes:
             if listener is None or not view.queues:
                 return physical
 
-            def place(number: int) -> Place | None:
+            def listener_of(number: int) -> ListenerAddress | None:
                 return self._listeners.numbered(number, brokers, clusters, is_there)
 
-            route = maker.translated(physical, view.queues, brokers, place, now_s, self.wait_s)
+            route = maker.translated(
+                physical, view.queues, brokers, listener_of, now_s, self.wait_s
+            )
             self._note_served(name, brokers, is_served=route is not None)
             return route
         if asker is Asker.FLAGGED_JAVA:

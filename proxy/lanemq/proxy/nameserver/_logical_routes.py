@@ -14,7 +14,7 @@ from lanemq.wire.logical import (
     logical_broker,
 )
 
-from ._listeners import Place
+from ._listeners import ListenerAddress
 
 
 @final
@@ -28,7 +28,7 @@ class RouteMaker:
         self,
         physical: RouteData,
         queues: LogicalQueues,
-        listener: Place | None,
+        listener: ListenerAddress | None,
         indices: Collection[int] | None = None,
         *,
         seen_at: int | None = None,
@@ -59,12 +59,13 @@ class RouteMaker:
         physical: RouteData,
         queues: LogicalQueues,
         brokers: int,
-        place: Callable[[int], Place | None],
+        listener_of: Callable[[int], ListenerAddress | None],
         now_s: float,
         wait_s: float,
     ) -> RouteData | None:
         """Make the route for an older client: ``brokers`` brokers that share the logical queues,
-        each at the ``place`` that its number gives; brokers without any queue are left out.
+        each at the listener that ``listener_of`` gives for its number; brokers without any
+        queue are left out.
 
         None where nobody stands for one of them: to leave it out would make its queues vanish.
         A queue that takes no messages is still offered for ``wait_s``: mostly it is being
@@ -75,7 +76,7 @@ class RouteMaker:
             own = [chain for index, chain in queues.items() if index % brokers == number]
             if not own:
                 continue
-            here = place(number)
+            here = listener_of(number)
             if here is None:
                 return None
             writable = [chain.index for chain in own if self._takes(chain, now_s, wait_s)]
@@ -101,11 +102,11 @@ class RouteMaker:
         return now_s - since_s < wait_s
 
 
-def _broker(place: Place, number: int = 0) -> BrokerData:
+def _broker(listener: ListenerAddress, number: int = 0) -> BrokerData:
     return BrokerData(
-        cluster=place.cluster,
+        cluster=listener.cluster,
         broker_name=logical_broker(number),
-        broker_addrs={MASTER_ID: place.address},
+        broker_addrs={MASTER_ID: listener.address},
     )
 
 

@@ -14,7 +14,8 @@ import trio
 from lanemq.wire import HostAddress, Refused, RemoteProtocolError, ResponseCode
 from lanemq.wire.frame import FLAG_ONEWAY, FLAG_RESPONSE, Connection, Frame, encode_frame
 
-from ._dispatch import Encoded, failure
+from ._answers import Encoded
+from ._dispatch import failure
 from ._exchange import Exchange
 from ._in_flight import InFlight, Late, drop
 from ._loop_watch import HELD_S
@@ -59,12 +60,11 @@ class ServerConnection:
         self._transport: Transport = transport
         self._protocol = Connection(max_frame_bytes=server.limits.frame_max_bytes)
         self._nursery: trio.Nursery | None = None
-        self._greeted = False
-        self._unshared_reads = 0
-        self._has_rest = False
+        self._greeted = self._has_rest = False
+        self._unshared_reads = self._charged_bytes = 0
         self._has_stored = False  # among the answers to this read, one that is partly in the log
         self._last: Frame | None = None
-        self._charged_bytes = 0
+        self.encoded = server.encoded
         self.account = server.budget.open(self._relieve)
         self.session = Session(self, session_id=session_id, peer=peer, local_port=local_port)
         self.outbox = Outbox(server, transport, peer=peer, account=self.account, give_up=self.abort)
@@ -195,7 +195,7 @@ class ServerConnection:
             self.outbox.queue(replies, has_stored=self._has_stored)
         if server.dirty:
             server.flush()
-        server.settle()
+        server.finish_batch()
         if perf_counter() - started_s > HELD_S:
             server.watch.mark_s = started_s
             handled = [*answered, *(request for _, request in waiting), self._last]
@@ -277,11 +277,11 @@ class ServerConnection:
             charge, self._charged_bytes = kept_bytes - self._charged_bytes, kept_bytes
             self.account.add(charge)
 
-    def write(self, data: Encoded) -> None:
-        """Send ``data`` now, or, while a batch is being handled, with the batch's replies."""
+    def write(self, *pieces: Encoded) -> None:
+        """Send frames now, or, while a batch is being handled, with the batch's replies."""
         if not self.outbox.is_open:
             return  # gone; a peer that waits for an answer has seen it close
-        self.outbox.queue([data], has_stored=isinstance(data, StoredReply))
+        self.outbox.queue(list(pieces), has_stored=StoredReply in map(type, pieces))
         if not self._server.in_batch:
             self._active_s = trio.current_time()
             self._server.flush()

@@ -11,7 +11,7 @@ RESERVED: Final = 1024
 """Descriptors reserved for the files of the store, RocksDB's among them, links to other servers,
 and logs."""
 RESERVED_SHARE: Final = 2
-"""Divisor of the limit for the most that is reserved: where there are few, peers need some, too."""
+"""The share of a low limit that is reserved at most, so that some are left for peers."""
 
 
 def raise_limit() -> int:

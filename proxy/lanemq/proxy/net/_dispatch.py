@@ -14,32 +14,20 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
-import msgspec
-
 from lanemq.wire import Refused, RemoteProtocolError, RequestCode, ResponseCode, fastjson
 from lanemq.wire.frame import Frame, encode_frame
 from lanemq.wire.headers import REQUEST_HEADERS, SendMessage, SendMessageV2
 
+from ._answers import Answer, Encoded, Result
 from ._session import Session
-from ._stored_reply import StoredReply
 
 _HeaderT = TypeVar("_HeaderT", covariant=True)
 
 LOGGER = logging.getLogger("lanemq.proxy.dispatch")
 
 
-class Result(msgspec.Struct, frozen=True, gc=False):
-    """The base of typed results of handlers; each class of them has an encoder at the edge."""
-
-
-Answer = Frame | Result
-"""A handler's answer. A frame is the typed result of what is asked rarely; there are no bytes."""
-
 Outcome = Answer | Awaitable[Answer | None] | None
 """The result of a handler; None, at once or later, is for an answer that it sends itself."""
-
-Encoded = bytes | StoredReply
-"""An answer on its way out; what has a large record may leave that in the log."""
 
 ResultT = TypeVar("ResultT", bound=Result)
 BODY_BYTES_MAX: Final = 512 << 10
@@ -106,6 +94,16 @@ def typed(
 
     def handle(frame: Frame, session: Session) -> Outcome:
         return handler(from_fields(frame.fields), frame, session)
+
+    return handle
+
+
+def by_header(header: _Header[_HeaderT], handler: Callable[[_HeaderT], Outcome]) -> Handler:
+    """Wrap ``handler``, which needs nothing of its request but the header, as ``typed``."""
+    from_fields = header.from_fields
+
+    def handle(frame: Frame, session: Session) -> Outcome:
+        return handler(from_fields(frame.fields))
 
     return handle
 

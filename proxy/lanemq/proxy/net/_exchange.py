@@ -6,10 +6,14 @@ from typing import Protocol
 
 import trio
 
+from lanemq.wire.frame import Frame, encode_frame
+
+from ._answers import Answer, Encoded
 from ._budget import Budget
-from ._dispatch import Guard, Handler, Handlers, guarded, handle_unsupported
+from ._dispatch import Guard, Handler, Handlers, failure, guarded, handle_unsupported
 from ._limits import Limits
 from ._loop_watch import loop_watch
+from ._session import Session
 from ._tls import ServerTls
 
 LOGGER = logging.getLogger("lanemq.proxy.server")
@@ -19,11 +23,11 @@ class Answering(Protocol):
     """The answers of a connection that wait to be sent."""
 
     def flush(self) -> None:
-        """Send them."""
+        """Send the answers that wait."""
 
 
 class Exchange:
-    """Requests come in, answers go out: what a connection needs of its server.
+    """The part of a server that its connections share.
 
     ``after_batch`` hooks run after the requests of one read are handled and before any of
     their replies leave; a hook that raises turns all of them into that refusal. The broker
@@ -72,7 +76,13 @@ class Exchange:
         """The number of its reads in a row before that (up to a bound)."""
         self._flushes_soon = False
 
-    def settle(self) -> None:
+    def encoded(self, request: Frame, session: Session, answer: Answer | Exception) -> Encoded:
+        """Encode the late answer to a request, or the refusal in place of one."""
+        if isinstance(answer, Exception):
+            return encode_frame(failure(request, session, answer))
+        return self.handlers.encoded(request, answer)
+
+    def finish_batch(self) -> None:
         """Run the ``after_replies`` hooks, and send their answers."""
         self.in_batch = True
         try:

@@ -8,8 +8,9 @@ import trio
 
 from lanemq.wire.frame import Frame, encode_frame
 
+from ._answers import Answer, Encoded
 from ._budget import Account
-from ._dispatch import Answer, Encoded, failure, overloaded
+from ._dispatch import failure, overloaded
 from ._exchange import Exchange
 from ._loop_watch import Timed
 from ._outbox import Outbox

@@ -12,8 +12,8 @@ import trio
 
 from lanemq.wire import HostAddress
 
+from ._answers import Encoded
 from ._budget import Account
-from ._dispatch import Encoded
 from ._exchange import Exchange
 from ._stored_reply import RecordGone, StoredReply
 from ._transport import GONE, Transport

@@ -1,7 +1,7 @@
 """One connected peer, for handlers."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, final
 
 import trio
@@ -9,8 +9,8 @@ import trio
 from lanemq.wire import HostAddress
 from lanemq.wire.frame import FLAG_ONEWAY, Frame, SerializeType, encode_frame
 
+from ._answers import Answer, Encoded
 from ._budget import Account
-from ._stored_reply import StoredReply
 
 LOGGER = logging.getLogger("lanemq.proxy.session")
 
@@ -32,7 +32,10 @@ class PeerConnection(Protocol):
     def account(self) -> Account:
         """The account charged for the peer."""
 
-    def write(self, data: bytes | StoredReply) -> None:
+    def encoded(self, request: Frame, session: "Session", answer: Answer | Exception) -> Encoded:
+        """Encode a late answer, or the refusal in place of one."""
+
+    def write(self, *pieces: Encoded) -> None:
         """Send encoded frames."""
 
     def when_room(self, answer: Callable[[], None]) -> None:
@@ -92,9 +95,15 @@ class Session:
         """Send ``frame``, a late reply or a oneway request. To a closed peer it is dropped."""
         self._connection.write(encode_frame(frame))
 
-    def send_bytes(self, data: bytes | StoredReply) -> None:
-        """Send an encoded frame (see ``send``)."""
-        self._connection.write(data)
+    def answer(self, request: Frame, answer: Answer | Exception) -> None:
+        """Send the late answer to a request, or the refusal in place of one (see ``send``)."""
+        connection = self._connection
+        connection.write(connection.encoded(request, self, answer))
+
+    def answer_all(self, answers: Iterable[tuple[Frame, Answer | Exception]]) -> None:
+        """Send late answers in one piece."""
+        encoded = self._connection.encoded
+        self._connection.write(*(encoded(request, self, answer) for request, answer in answers))
 
     def when_room(self, answer: Callable[[], None]) -> None:
         """Call ``answer``, which sends, now or when the peer has taken the bytes sent before.

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from lanemq.wire import RemoteProtocolError
 from lanemq.wire.bodies import MASTER_ID, MessageQueue
 from lanemq.wire.frame import Frame
-from lanemq.wire.logical import REDIRECT_FIELD, Chain, ReadersPlaces, Redirect, Segment, translate
+from lanemq.wire.logical import REDIRECT_FIELD, Chain, ReaderPositions, Redirect, Segment, translate
 
 from .._errors import BadAnswer, BrokerUnreachable, LanemqError, RefusedByBroker
 from ..consumer.requests._queue_calls import (
@@ -64,7 +64,7 @@ class LogicalCalls:
         self._client = client
         self._queues = queues
         self._progress = LogicalProgress(client, queues)
-        self._places: ReadersPlaces[MessageQueue] = ReadersPlaces(QUEUES_MAX)
+        self._places: ReaderPositions[MessageQueue] = ReaderPositions(QUEUES_MAX)
 
     def chain(self, queue: MessageQueue) -> Chain | None:
         """Return the chain of ``queue``; None if that is a physical one."""
@@ -223,6 +223,6 @@ def _logical(pulled: Pulled, segment: Segment, asked: int) -> Pulled:
         pulled.suggested_broker_id,
         messages,
         segment.message_queue,
-        segment.delta - segment.offset_delta,
+        segment.shift,
         is_gap=code == OFFSET_ILLEGAL and seen.next_offset > asked,
     )

@@ -231,9 +231,9 @@ class Sender:
             and answer.fields.get(TIMERS_FIELD) != "true"
         ):
             raise MessageRejected(
-                f"{address} is {version_name(version)}, which does not know delay_s and"
-                " deliver_at_ms and would deliver the message at once: use delay_level, or ask for"
-                " that with the option timers_at_any_broker=True"
+                f"{address} is {version_name(version)} and has no timers for delay_s and"
+                " deliver_at_ms: use delay_level, or send it all the same with the option"
+                " timers_at_any_broker=True (Apache's 4.x brokers deliver it at once)"
             )
 
     def _describe(self, outgoing: Outgoing, queue: MessageQueue, address: str) -> SendAttempt:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True)
 class Built:
-    """The result."""
+    """The result of the job ``build``."""
 
     store: str
     units: int

@@ -28,7 +28,7 @@ class Lag:
     topic: str
     queue: int
     offset: int
-    """Of the next message that the group will get."""
+    """The offset of the next message that the group will get."""
     end: int
     lag: int
     """Messages that the group has not consumed."""
@@ -52,7 +52,7 @@ class DeadLetters:
 @final
 @dataclass(frozen=True, slots=True)
 class Lagging:
-    """The result."""
+    """The result of the job ``lag``."""
 
     source: str
     lag: int

@@ -41,7 +41,7 @@ class Page:
     """Topic -> time -> messages per second in the step from then on."""
     topic_bytes: dict[str, int]
     sizes: dict[int, int]
-    """A power of two -> records of up to so many bytes, and more than half of them."""
+    """A power of two -> records of up to that number of bytes, and more than half of it."""
     tags: dict[str, int]
     lags: "list[Lag]"
     stages: "list[StageProgress]"

@@ -25,7 +25,7 @@ COLUMNS: Final = ("topic", "tags", "storeSize", "storeTimestamp")
 @final
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """The result."""
+    """The numbers of a report."""
 
     source: str
     output: str

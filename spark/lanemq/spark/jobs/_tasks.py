@@ -1,4 +1,4 @@
-"""Work that is not rows: pieces, each done by a task of its own.
+"""Work in pieces that are not rows, each done by a task of its own.
 
 Rows that are no columns either go as Spark's ``Row``: its functions over Arrow batches need
 pandas, which nothing else here does.

@@ -33,7 +33,7 @@ class VerifiedQueues:
     source: str
     """``files`` or ``rocksdb``."""
     counts: bool
-    """Whether a broker in the store's stage reads it: only then is what it lacks a problem."""
+    """True if a broker in the store's stage reads this form; else what it lacks is no problem."""
     missing: int
     """Messages of the log without a unit."""
     wrong: int

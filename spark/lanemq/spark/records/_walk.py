@@ -25,9 +25,9 @@ MAGIC: Final = re.compile(
     b"(?:%b|%b)" % tuple(re.escape(SIZE.pack(one)) for one in (MAGIC_V1, MAGIC_V2))
 )
 STRIDE_BYTES: Final = 64 << 10
-"""Of a window, between two walks: long enough for some dozens of usual records."""
+"""Distance of two walks in a window, long enough for some dozens of usual records."""
 WALKS_MIN: Final = 8
-"""With fewer a step of all costs more than the steps of each."""
+"""Least number of walks that are done beside each other; fewer are faster one by one."""
 Window = bytes | memoryview
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lanemq.storage.tools import light_places
+from lanemq.storage.tools import light_positions
 from lanemq.wire import SysFlag, SystemTopic, tags_code
 from lanemq.wire.message import Property, encode_properties
 
@@ -115,8 +115,8 @@ def _light(columns: RecordColumns, units: Units) -> Iterator[tuple[Any, ...]]:
             }
         )
         same = [int(values[row]) for values in units[3:]]
-        for place in light_places(units.topics[row].as_py(), properties):
-            yield (*place, *same)
+        for position in light_positions(units.topics[row].as_py(), properties):
+            yield (*position, *same)
 
 
 def _joined(units: Units, more: Sequence[tuple[Any, ...]]) -> Units:

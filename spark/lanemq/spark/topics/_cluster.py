@@ -34,7 +34,8 @@ PULLED_MESSAGES: Final = 1024
 RETRY_PAUSE_S: Final = 1.0
 AWAY: Final = (BrokerUnreachable, RequestTimedOut)
 AWAY_WITH_ROUTE: Final = (*AWAY, NoRoute)
-"""For topics that had a route: name servers forget a broker whose connection ends."""
+"""Errors of a broker that is away, for topics that had a route: name servers forget a broker
+whose connection ends."""
 SQL_PREFIX: Final = "sql:"
 SYSTEM_TOPICS: Final = re.compile(r"%RETRY%|%DLQ%|%SYS%|RMQ_SYS|rmq_sys|SCHEDULE_TOPIC|TBW102")
 

@@ -23,7 +23,7 @@ from ._cluster import Cluster
 T = TypeVar("T")
 LOAD_BYTES: Final = 1 << 20
 ENTRY_BYTES: Final = 64
-"""Of an entry, beside key and value."""
+"""Bytes of an entry beside its key and value."""
 
 
 @final

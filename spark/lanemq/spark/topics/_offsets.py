@@ -1,4 +1,4 @@
-"""Offsets of queues: what users write, what a query reads, and in which parts. No I/O.
+"""Offsets of queues: parsing of options, and division of a query into ranges. No I/O.
 
 An offset counts messages of a queue. A queue is named ``BROKER:ID`` within its topic, and the
 offsets of a query are ``{topic: {queue: offset}}``, as in Spark's source for Kafka.

@@ -41,6 +41,13 @@ class RangeReader:
     schema: Any
     filters: Sequence[Filter] = ()
 
+    def read_part(self, partition: InputPartition) -> Iterator[Any]:
+        """Iterate over the batches of a task's range; there are none in a part of another kind.
+
+        Raises ``SourceError``.
+        """
+        return self.read(partition.wanted) if isinstance(partition, RangePart) else iter(())
+
     def read(self, wanted: QueueRange) -> Iterator[Any]:
         """Iterate over batches. Raises ``SourceError``."""
         filters = [*usable(self.filters, {**MESSAGES, **MESSAGES_ON_DEMAND}), *self._own_filters()]

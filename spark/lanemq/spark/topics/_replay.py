@@ -73,7 +73,7 @@ class Replay:
     cluster: Cluster
     topic: str
     name: str
-    """By which its messages are known; the same for every attempt."""
+    """The name by which its messages are recognized; the same for every attempt."""
 
     def targets(self) -> list[Target]:
         """Return the topic's queues in order. Raises ``SourceError``."""
@@ -103,14 +103,14 @@ class Replay:
             ) as producer,
         ):
             for queue, of_queue in groupby(rows, itemgetter("queue")):
-                lane = _Lane(self, admin, producer, queue, targets[queue])
-                done.append(await lane.send(of_queue))
+                queue_replay = _QueueReplay(self, admin, producer, queue, targets[queue])
+                done.append(await queue_replay.send(of_queue))
         return done
 
 
 @final
 @dataclass
-class _Lane:
+class _QueueReplay:
     """The messages of one old queue."""
 
     replay: Replay

@@ -1,4 +1,4 @@
-"""Rows as messages: what a row says, and the order in which a task sends."""
+"""Rows sent as messages, in each task's order."""
 
 import zlib
 from collections.abc import Iterable, Iterator
@@ -23,9 +23,9 @@ from .._options import TRUE_OR_FALSE, Option, Options
 from ._cluster import Cluster
 
 NAME: Final = "rocketmq"
-LANES: Final = 32
-LANE_MESSAGES: Final = 64
-"""Rows that wait in a lane: a task holds a bounded number of them."""
+SENDERS: Final = 32
+SENDER_MESSAGES: Final = 64
+"""Rows that wait for a sender: a task holds a bounded number of them."""
 ROW_PROPERTY: Final = "SPARK_ROW"
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
@@ -99,16 +99,16 @@ class SinkPlan:
         async with open_producer(
             group=self.group, name_servers=cluster.name_server, options=options
         ) as producer:
-            lanes = _Lanes(producer, failed)
+            senders = _Senders(producer, failed)
             async with trio.open_nursery() as nursery:
-                await lanes.open(nursery)
+                await senders.open(nursery)
                 for row in self._rows(batches):
                     message, key = self._message(row, prefix, count)
-                    await lanes.put(message, key, count)
+                    await senders.put(message, key, count)
                     count += 1
                     if failed:
                         break
-                await lanes.close()
+                await senders.close()
         if failed:
             raise SourceError(f"rocketmq: a message could not be sent: {failed[0]}") from failed[0]
         return count
@@ -155,22 +155,22 @@ def _check_columns(schema: StructType) -> None:
 
 @final
 @dataclass(slots=True)
-class _Lanes:
-    """Tasks that send side by side; messages of one key take one lane, and so keep their order."""
+class _Senders:
+    """Tasks that send side by side; messages of a key take the same one, so they stay in order."""
 
     producer: Producer
     failed: list[LanemqError | LocalProtocolError]
     inlets: list[trio.MemorySendChannel[tuple[Message, str | None]]] = field(default_factory=list)
 
     async def open(self, nursery: trio.Nursery) -> None:
-        for _ in range(LANES):
-            inlet, outlet = trio.open_memory_channel[tuple[Message, str | None]](LANE_MESSAGES)
+        for _ in range(SENDERS):
+            inlet, outlet = trio.open_memory_channel[tuple[Message, str | None]](SENDER_MESSAGES)
             self.inlets.append(inlet)
             nursery.start_soon(self._run, outlet)
 
     async def put(self, message: Message, key: str | None, number: int) -> None:
-        lane = number if key is None else zlib.crc32(key.encode())
-        await self.inlets[lane % LANES].send((message, key))
+        sender = number if key is None else zlib.crc32(key.encode())
+        await self.inlets[sender % SENDERS].send((message, key))
 
     async def close(self) -> None:
         for inlet in self.inlets:
@@ -195,7 +195,7 @@ class Sent(WriterCommitMessage):
 
 @final
 class TopicWriter(DataSourceArrowWriter):
-    """A write of one batch: what a task has sent stays sent, also if another one fails."""
+    """A write of one batch. Messages that a task has sent stay sent, also if another task fails."""
 
     def __init__(self, plan: SinkPlan) -> None:
         self._plan = plan

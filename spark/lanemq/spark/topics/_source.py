@@ -99,6 +99,4 @@ class TopicReader(DataSourceReader):
         return [part for one in found if (part := narrowed(one, self._reader.filters))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        if not isinstance(partition, RangePart):
-            return iter(())
-        return self._reader.read(partition.wanted)
+        return self._reader.read_part(partition)

@@ -101,9 +101,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [RangePart(one) for one in split(ranges(start, end), self._least)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        if not isinstance(partition, RangePart):
-            return iter(())
-        return self._reader.read(partition.wanted)
+        return self._reader.read_part(partition)
 
     def commit(self, end: Offsets) -> None:
         """Tell the brokers how far the group ``groupId`` is, for tools that show its lag."""

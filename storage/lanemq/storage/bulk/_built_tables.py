@@ -1,4 +1,4 @@
-"""Sorted tables that others made of parts of the log, for a conversion to take in.
+"""Sorted tables that other processes made of parts of the log, for a conversion.
 
 They may be made in many processes at once: a part needs nothing of those before it.
 What does depend on them is judged when tables are taken in: whether a queue goes on where the part

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
-from .._kept import KEPT
+from .._backups import KEPT
 from ..derive._sequence import DamagedOffset
 from ..tools.rebuild._losses import Loss
 

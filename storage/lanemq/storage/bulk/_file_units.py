@@ -12,10 +12,10 @@ from typing import NamedTuple, Protocol, final
 from lanemq.wire import LMQ_PREFIX
 
 from .._layouts import BLANK_SIZE, UNIT_BYTES
-from ..queues.rocks._rows import QueueKeys
-from ..tools._units import Units
+from ..queues.rocks._row_format import QueueKeys
 from ..tools.reading._pieces import Pieces
 from ..tools.reading._scan import blank_at
+from ..tools.reading._units import Units
 from ..tools.rebuild._losses import OpenUnits
 from ._heads import (
     LOW_COUNT,
@@ -53,7 +53,7 @@ class Written:
     """Position behind the last of these records; -1 without any."""
 
     def add(self, following: "Written") -> None:
-        """Add rows whose keys are behind those of before."""
+        """Add rows whose keys come after those so far."""
         self.newest |= following.newest
         self.sizes_sum += following.sizes_sum
         self.last_end = max(self.last_end, following.last_end)

@@ -8,16 +8,16 @@ from lanemq.wire import LMQ_PREFIX
 
 from .._errors import MessageIllegal, StoreCorrupted
 from ..derive._units import Derivation
-from ..queues._places import Places
+from ..queues._queue_positions import QueuePositions
 from ..queues._queues import check_names
 from ..queues._tags import TagsCodes
 from ..queues.files._consume_queue import FileConsumeQueue
 from ..queues.rocks._queue_rows import QueueRows
-from ..queues.rocks._rows_of_queue import RowsOfQueue
-from ..tools._findings import Progress
-from ..tools._known_places import KnownPlaces
-from ..tools._units import RowsUnits
+from ..queues.rocks._rocks_units import RocksUnits
+from ..tools.checks._findings import Progress
 from ..tools.reading._scan import LogScan
+from ..tools.reading._units import RowsUnits
+from ..tools.rebuild._known_messages import KnownMessages
 from ..tools.rebuild._losses import Loss, OpenUnits
 from ._conversion import Conversion
 from ._file_merge import FileMerge, Merged, RowsStale
@@ -25,7 +25,7 @@ from ._file_redo import LogToFiles, queue_at
 from ._log_units import NEVER
 from ._result_check import ResultCheck, check_result
 from ._shadow import ResultFiles, ShadowFiles
-from ._sides import KnownWatermarks, known_topics, reads_rows
+from ._store_access import KnownWatermarks, known_topics, reads_rows
 from ._survey import Survey
 
 LOGGER = logging.getLogger(__name__)
@@ -64,13 +64,13 @@ class FilesBuild:
         self._may_be_late = cover is None or cover.begin > found.log_begin
         """True if messages older than a queue's first row may lack rows."""
         self._deleted = known.deleted
-        places = Places(multi_dispatch=True, deleted=known.deleted)
-        self._derivation = Derivation(places, TagsCodes(delays_ms))
-        self._places = KnownPlaces(found.store.queue, rows)
+        positions = QueuePositions(multi_dispatch=True, deleted=known.deleted)
+        self._derivation = Derivation(positions, TagsCodes(delays_ms))
+        self._known_messages = KnownMessages(found.store.queue, rows)
         self._redo = LogToFiles(
             self._open_queue,
             since=self._since,
-            is_known=self._places,
+            is_known=self._known_messages,
             log=found.store.log,
         )
 
@@ -132,7 +132,7 @@ class FilesBuild:
             names,
             derivation=self._derivation,
             since=self._since,
-            is_known=self._places,
+            is_known=self._known_messages,
             progress=progress,
         )
         unplaced = check_result(
@@ -144,7 +144,7 @@ class FilesBuild:
             deleted=self._deleted,
             span=(found.log_begin, found.log_end),
         )
-        self._places.close()
+        self._known_messages.close()
         self._conversion.damaged = list(check.damaged.values())
         return unplaced
 
@@ -185,7 +185,7 @@ class FilesBuild:
             self._progress("converting", self._done, self._total)
 
     def _take_queue(self, rows: QueueRows, topic: str, queue_id: int) -> None:
-        view = RowsOfQueue(rows, topic, queue_id, log_begin=self._survey.log_begin)
+        view = RocksUnits(rows, topic, queue_id, log_begin=self._survey.log_begin)
         begin, end = view.min, self._rows_end(rows, topic, queue_id, view)
         first = rows.unit(topic, queue_id, begin) if begin < end else None
         if first is None:
@@ -231,7 +231,7 @@ class FilesBuild:
         if merged.written:
             self._queues.add((topic, queue_id))
 
-    def _rows_end(self, rows: QueueRows, topic: str, queue_id: int, view: RowsOfQueue) -> int:
+    def _rows_end(self, rows: QueueRows, topic: str, queue_id: int, view: RocksUnits) -> int:
         """Return the offset behind the last row whose message the log has whole."""
         end = view.end
         while end > view.min:

@@ -18,7 +18,7 @@ from lanemq.wire.message import MAGIC_V1, RECORD_LAYOUTS
 
 from .._layouts import BLANK_SIZE, UNIT_BYTES
 from ..log._segments import segment_name
-from ..queues.rocks._rows import UNIT_VALUE_BYTES
+from ..queues.rocks._row_format import UNIT_VALUE_BYTES
 from ..tools.reading._pieces import Pieces
 
 WORD: Final = "I"

@@ -5,7 +5,7 @@ from typing import Final, final
 
 from ..derive._sequence import Expected, IsKnown, Sequences
 from ..derive._units import Derivation, DerivedUnit
-from ..queues.rocks._rows import QueueKeys, pack_unit_value
+from ..queues.rocks._row_format import QueueKeys, pack_unit_value
 from ..tools.reading._pieces import Pieces
 from ._file_units import Newest
 from ._heads import LOW_COUNT, RUN_UNITS_MAX

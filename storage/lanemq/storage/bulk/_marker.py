@@ -13,7 +13,7 @@ from typing import Final, final
 import msgspec
 
 from .._layouts import CHECKPOINT_BYTES
-from ._sides import sync
+from .._real_files import sync_path
 
 QUEUE_TIME: Final = slice(8, 16)
 
@@ -80,16 +80,16 @@ class CrashMarker:
         self._set_queue_time(bytes.fromhex(self._note.queue_time))
         if self._note.was_clean:
             self._abort.unlink(missing_ok=True)
-            sync(self._root)
+            sync_path(self._root)
         else:
             self._replace_abort(self._note.abort.encode())
 
     def _replace_abort(self, content: bytes) -> None:
         temporary = self._root / "abort.tmp"
         temporary.write_bytes(content)
-        sync(temporary)
+        sync_path(temporary)
         temporary.replace(self._abort)
-        sync(self._root)
+        sync_path(self._root)
 
     def _set_queue_time(self, data: bytes) -> None:
         if data and self._checkpoint_data():

@@ -13,11 +13,11 @@ from .._errors import StoreError
 from .._layouts import UNIT_BYTES
 from ..derive._sequence import DamagedOffset, IsKnown, Sequences
 from ..derive._units import Derivation, DerivedUnit
-from ..queues.rocks._rows import QueueKeys
-from ..tools._findings import Progress
-from ..tools._units import Units, unit_at
+from ..queues.rocks._row_format import QueueKeys
+from ..tools.checks._findings import Progress
 from ..tools.reading._directory import StoreDirectory
 from ..tools.reading._pieces import Pieces
+from ..tools.reading._units import Units, unit_at
 from ..tools.rebuild._losses import Loss, Losses, OpenUnits, is_readable, losses
 from ._file_units import FileQueue, FileUnits
 from ._heads import LogMap, UnitsDamaged

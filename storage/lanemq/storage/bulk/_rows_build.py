@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import final
 
 from .._errors import StoreCorrupted
+from .._workers import Workers
 from ..derive._units import Derivation, DerivedUnit
-from ..queues._places import Places
+from ..queues._queue_positions import QueuePositions
 from ..queues._tags import TagsCodes
 from ..queues.rocks._queue_rows import OFFSET_MAX, QueueRows
 from ..rocks import QueueDatabase, is_present
-from ..tools._findings import Progress
-from ..tools._known_places import KnownPlaces
-from ..tools._units import RowsUnits
-from ..tools._workers import Workers
+from ..tools.checks._findings import Progress
+from ..tools.reading._units import RowsUnits
+from ..tools.rebuild._known_messages import KnownMessages
 from ..tools.rebuild._losses import Loss, OpenUnits
 from ._built_tables import MakeTables, QueueBegins, TablesPlan, go_back
 from ._conversion import Conversion
@@ -26,8 +26,8 @@ from ._heads import LogMap, UnitsDamaged
 from ._log_units import LogUnits
 from ._result_check import ResultCheck, check_result
 from ._shared_units import SharedUnits
-from ._sides import KnownWatermarks, known_topics, reads_rows
 from ._sorted_table import SortedTable
+from ._store_access import KnownWatermarks, known_topics, reads_rows
 from ._survey import Survey
 
 LOGGER = logging.getLogger(__name__)
@@ -75,15 +75,15 @@ class RowsBuild:
         self.has_changed = False
         """True if the result differs from what was there before."""
         self._delays_ms = delays_ms
-        places = Places(multi_dispatch=True, deleted=self._known.deleted)
-        self._derivation = Derivation(places, TagsCodes(delays_ms))
-        self._places = KnownPlaces(found.store.queue, rows)
+        positions = QueuePositions(multi_dispatch=True, deleted=self._known.deleted)
+        self._derivation = Derivation(positions, TagsCodes(delays_ms))
+        self._known_messages = KnownMessages(found.store.queue, rows)
         self._from_log = LogUnits(
             self._log,
             derivation=self._derivation,
             since=self._since,
             expected=self._expected,
-            is_known=self._places,
+            is_known=self._known_messages,
             log_end=found.log_end,
         )
 
@@ -149,7 +149,7 @@ class RowsBuild:
                 names,
                 derivation=self._derivation,
                 since=self._since,
-                is_known=self._places,
+                is_known=self._known_messages,
                 progress=self._progress,
             )
             unplaced = check_result(
@@ -163,7 +163,7 @@ class RowsBuild:
                 proven=proven,
                 is_same=is_same,
             )
-        self._places.close()
+        self._known_messages.close()
         self._conversion.damaged = list(check.damaged.values())
         return unplaced
 

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple, final
 
 from .._errors import StoreError
 from .._layouts import UNIT_BYTES
+from .._workers import Workers
 from ..queues.rocks._queue_rows import QueueRows
 from ..rocks import QueueDatabase
-from ..tools._workers import Workers
 from ..tools.reading._directory import StoreDirectory
 from ._file_units import FileUnits, Share, Written, write_shares
 from ._heads import LogMap

@@ -12,12 +12,12 @@ from typing import Final
 
 import msgspec
 
-from .._kept import CONVERT_TEMPORARY as TEMPORARY
-from .._real_files import RealFiles
+from .._backups import CONVERT_TEMPORARY as TEMPORARY
+from .._real_files import RealFiles, sync_path
 from ..queues._queues import digest_of_files
 from ..tools.rebuild._swap import keep
 from ._marker import CrashMarker
-from ._sides import KnownWatermarks, sync
+from ._store_access import KnownWatermarks
 
 NOTE: Final = "READY"
 LINKED: Final = "new.tmp"
@@ -57,9 +57,9 @@ def swap_files(root: Path, *, backup: Path, log_end: int, file_bytes: int) -> No
     note.with_suffix(".tmp").write_bytes(
         msgspec.json.encode(_Ready(backup.name, log_end, file_bytes))
     )
-    sync(note.with_suffix(".tmp"))
+    sync_path(note.with_suffix(".tmp"))
     note.with_suffix(".tmp").replace(note)
-    sync(note.parent)
+    sync_path(note.parent)
     _swap(root, CrashMarker(root))
 
 
@@ -110,6 +110,6 @@ def _swap_queue(new: Path, directory: Path, backup: Path) -> None:
         except OSError:  # some file systems have no second names
             shutil.copyfile(new / name, linked)
         if backup.exists():
-            sync(backup)
+            sync_path(backup)
         linked.replace(old)
-    sync(directory)
+    sync_path(directory)

@@ -10,11 +10,11 @@ import shutil
 from pathlib import Path
 
 from .._clock import system_clock_ms
+from .._real_files import sync_path
 from ..rocks import is_present
 from ..rocks._files import DATA_FILE
 from ..tools.rebuild._build_rows import finish_swap, mark_ready, swap_database
 from ..tools.rebuild._swap import keep
-from ._sides import sync
 
 CURRENT = "CURRENT"
 
@@ -52,14 +52,14 @@ def swap_rows(new: Path, directory: Path, backup: Path, *, is_copy: bool) -> Non
     for path in _files(directory):
         keep(path, backup)
     for path in (*_files(new), new, backup, backup.parent):
-        sync(path)
+        sync_path(path)
     for name in sorted(names - {CURRENT}):
         target = directory / name
         if not (target.exists() and target.samefile(new / name)):
             (new / name).replace(target)
-    sync(directory)
+    sync_path(directory)
     (new / CURRENT).replace(directory / CURRENT)
-    sync(directory)
+    sync_path(directory)
     for path in _files(directory):
         if path.name not in names:
             path.unlink()

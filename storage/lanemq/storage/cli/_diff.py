@@ -38,7 +38,8 @@ def diff_consume_queue(
     check_from_ms: int,
     as_json: bool,
 ) -> None:
-    """Compare the queues in RocksDB with those in files: may the store go on with RocksDB alone?
+    """Compare the queues in RocksDB with those in files, before the store goes on with RocksDB
+    alone.
 
     With --topic every queue is shown, else those that differ.
 

@@ -9,7 +9,7 @@ or whether that one offset is damaged. Until then it is held back.
 import logging
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, Protocol, final
 
 from lanemq.wire import LMQ_PREFIX
 
@@ -135,7 +135,7 @@ class Sequences:
 
     def finish(self) -> list[DerivedUnit]:
         """Return those of the units still held back that are right, as far as anybody can tell."""
-        taken = [unit for queue in self._waiting.values() for unit in self._settle(queue)]
+        taken = [unit for queue in self._waiting.values() for unit in self._decide(queue)]
         self._waiting.clear()
         return taken
 
@@ -163,7 +163,7 @@ class Sequences:
         if held and queue.next >= 0 and 0 <= offset - queue.next < len(held):
             return self._accept(queue, unit)
         held.append(unit)
-        return self._settle(queue) if len(held) > HELD_MAX else []
+        return self._decide(queue) if len(held) > HELD_MAX else []
 
     def _take_both(self, queue: _Queue, number: int, unit: DerivedUnit) -> list[DerivedUnit]:
         """Take a unit and one of those before it, which agree with each other: as many messages
@@ -181,7 +181,7 @@ class Sequences:
         return [*taken, *self._accept_only(queue, unit)]
 
     def _accept(self, queue: _Queue, unit: DerivedUnit) -> list[DerivedUnit]:
-        """Take a unit for right, and decide about those held back: what leads to it is right, too.
+        """Take a unit for right, and decide about those held back: those that lead to it are right.
 
         Where the queue goes back all others do not count any more; else they are damaged.
         """
@@ -210,7 +210,7 @@ class Sequences:
         for unit in units:
             self._on_damaged(unit, None)
 
-    def _settle(self, queue: _Queue) -> list[DerivedUnit]:
+    def _decide(self, queue: _Queue) -> list[DerivedUnit]:
         """Decide about held-back units by themselves: nothing more is known.
 
         What goes on does so as far as the log has room. What goes back, and would hide all
@@ -244,3 +244,35 @@ class Sequences:
 def _may_follow(queue: _Queue, unit: DerivedUnit) -> bool:
     """Return whether the messages between lie in the log, as far as there is room."""
     return queue.next < 0 or fits(unit.queue_offset - queue.next, unit.log_position - queue.at)
+
+
+class UnitTarget(Protocol):
+    """An index that takes units, and knows the slots of some; see ``Sequences``."""
+
+    def put(self, unit: DerivedUnit) -> None:
+        """Take a unit that is right."""
+
+    def pass_over(self, unit: DerivedUnit, slot: int | None) -> None:
+        """Take note of a unit whose offset is damaged."""
+
+    def expected(self, unit: DerivedUnit) -> tuple[int, int] | None: ...
+
+    def is_known(self, unit: DerivedUnit) -> bool: ...
+
+
+def sequences_of(targets: Sequence[UnitTarget], on_damaged: OnDamaged) -> Sequences:
+    """Return the ``Sequences`` of several indexes, which learn of the units that are damaged."""
+
+    def pass_over(unit: DerivedUnit, slot: int | None) -> None:
+        on_damaged(unit, slot)
+        for target in targets:
+            target.pass_over(unit, slot)
+
+    def expected(unit: DerivedUnit) -> tuple[int, int] | None:
+        known = (target.expected(unit) for target in targets)
+        return next((one for one in known if one is not None), None)
+
+    def is_known(unit: DerivedUnit) -> bool:
+        return any(target.is_known(unit) for target in targets)
+
+    return Sequences(pass_over, expected=expected, is_known=is_known)

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, Protocol, final
 
 from ..log._records import Record
-from ..queues._places import Places
+from ..queues._queue_positions import QueuePositions
 from ..queues._tags import TagsCodes
 
-EVERYWHERE: Final = Places(multi_dispatch=True, deleted={})
+EVERYWHERE: Final = QueuePositions(multi_dispatch=True, deleted={})
 
 
 class DerivedUnit(NamedTuple):
@@ -30,10 +30,10 @@ class DerivedUnit(NamedTuple):
 
 
 class Sink(Protocol):
-    """A taker of records and their units. ``watermark``: the log position from which on it wants
-    them."""
+    """A part of the store that is made of the log's records."""
 
     watermark: int
+    """The log position from which on it wants them."""
 
     def take(self, record: Record, units: Sequence[DerivedUnit]) -> None:
         """Take a record at or behind the watermark; records come in the order of the log."""
@@ -43,15 +43,15 @@ class Sink(Protocol):
 class Derivation:
     """The derivation of units with one broker's settings."""
 
-    def __init__(self, places: Places, tags: TagsCodes) -> None:
-        self.places = places
+    def __init__(self, positions: QueuePositions, tags: TagsCodes) -> None:
+        self.positions = positions
         self.tags = tags
 
     def units(self, record: Record) -> Sequence[DerivedUnit]:
         """Return the units of a record: one in its queue and one in each light queue, or none."""
-        if self.places.is_single(record):
+        if self.positions.is_single(record):
             return (self._unit(record, record.topic, record.queue_id, record.queue_offset),)
-        return [self._unit(record, *place) for place in self.places.of(record)]
+        return [self._unit(record, *position) for position in self.positions.of(record)]
 
     def _unit(self, record: Record, topic: str, queue_id: int, queue_offset: int) -> DerivedUnit:
         store_ms = record.store_timestamp_ms
@@ -81,6 +81,6 @@ def is_message_of(
     if record is None:
         return False
     return any(
-        place[:2] == (topic, queue_id) and queue_offset in (None, place.queue_offset)
-        for place in EVERYWHERE.of(record)
+        position[:2] == (topic, queue_id) and queue_offset in (None, position.queue_offset)
+        for position in EVERYWHERE.of(record)
     )

@@ -1,1 +1,1 @@
-"""The message index: which messages have a key."""
+"""The message index, which finds messages by key."""

@@ -1,4 +1,4 @@
-"""A state as rows: read by pages where a partition was, taken over where it goes on.
+"""Transfer of a state to the broker at which its partition goes on, as pages of rows.
 
 All rows go, those of writers and changes too. So a write that is repeated at the new broker gets
 the result that it had at the old one, and a watcher goes on.

@@ -5,11 +5,11 @@ from typing import Protocol, final
 
 
 class SnapshotGone(Exception):  # noqa: N818 - says what happened
-    """The rows of a moment cannot be told any more: take another snapshot."""
+    """A snapshot cannot be read any more: another one has to be taken."""
 
 
 class Unfinished(Exception):  # noqa: N818 - says what happened
-    """So many rows were passed over that the rest is for another turn, from ``key`` on."""
+    """A read passed over its limit of rows; it can be continued at ``key``, in another turn."""
 
     def __init__(self, key: bytes) -> None:
         super().__init__(key)
@@ -38,7 +38,7 @@ class Table(RowsView, Protocol):
     """The rows of one namespace."""
 
     def snapshot(self) -> RowsView:
-        """Return the entries as they are now, whatever is written later. Let go of it soon.
+        """Return the entries as they are now, whatever is written later. Release it soon.
 
         Its ``items`` may raise ``SnapshotGone``.
         """

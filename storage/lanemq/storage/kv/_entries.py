@@ -37,7 +37,7 @@ EXPIRED_MAX: Final = 256
 EXPIRES: Final = slice(HEAD.size - 8, HEAD.size)
 NEVER: Final = bytes(8)
 _KEPT: Final = Struct(">Q8xQ8xQ").unpack_from
-"""Of an entry's head what a put looks at: version, created, expires."""
+"""Reads the fields of an entry's head that a put needs: version, created, expires."""
 _PUT: Final = ChangeKind.PUT
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
@@ -70,14 +70,14 @@ class Entries:
         self._position, self._index = position, 0
 
     def forget(self, meta: Meta) -> None:
-        """Forget the changes of a batch; ``meta`` is that of before."""
+        """Forget the changes of a batch; ``meta`` is the one before them."""
         self.meta = meta
         self._before.clear()
         if self.recent is not None:
             self.recent.clear()
         self._pruned = b""
 
-    def settle(self) -> None:
+    def update_sum(self) -> None:
         """Bring the sum of entries up to date with the changes of a batch."""
         rows, before, meta = self._batch.rows, self._before, self.meta
         if self.recent is not None:

@@ -20,10 +20,10 @@ from ..log._flusher import Flusher
 from ..log._messages import Appended
 from ..log._reader import Reader
 from ._engine import Engine
-from ._kept import KeptStates
 from ._log import log_record
 from ._memory import MemoryEngine
 from ._outcomes import Outcome
+from ._partition_states import PartitionStates
 
 LOGGER = logging.getLogger(__name__)
 FLUSH_BYTES: Final = 16 << 20
@@ -56,14 +56,14 @@ class KvStates:
         self._log = log
         self._flusher = flusher
         self._dispatched_end = dispatched_end
-        self.kept = KeptStates(
+        self.kept = PartitionStates(
             config,
             files=files,
             clock_ms=clock_ms,
             reader=reader,
             engine_opened=self._engine_opened,
         )
-        """The states as such: where partitions come and go."""
+        """The states of the partitions, which come and go there."""
         self.states = self.kept.states
         """Name of the partition -> state."""
         self._queues = self.kept.queues

@@ -1,4 +1,4 @@
-"""Records of a namespace's log, and what becomes of each."""
+"""The outcomes of the records of a namespace's log."""
 
 import enum
 from typing import NamedTuple, final

@@ -152,7 +152,7 @@ class RocksTable:
         self.dirty_bytes += sum(map(len, rows)) + row_bytes + ROW_COSTS * (len(rows) + len(drops))
 
     def close(self) -> None:
-        """Let go of the family."""
+        """Release the family's handles."""
         self.family.close()
         del self._handle
 

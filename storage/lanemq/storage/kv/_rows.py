@@ -1,4 +1,4 @@
-"""Rows: what the state of a namespace looks like to an engine, which knows nothing but bytes.
+"""The rows of a namespace's state: their keys and values in an engine, as bytes.
 
 ======================================  =====================================================
 key                                     value
@@ -77,7 +77,7 @@ class Meta(msgspec.Struct, array_like=True):
     changes_from: int = 0
     """Changes before this position are not known any more."""
     lost: bool = False
-    """Whether records are gone from the log that the state needs: nothing but a clear helps."""
+    """True if the log has lost records that the state needs; only a clear mends that."""
     partition: int = 0
     partitions: int = 1
     """Number of partitions of the namespace, of which this is one; 0 where a lost state does not

@@ -96,7 +96,7 @@ class OpenSessions:
         """Note that a writer's session is another one now."""
         self._changed.add(client)
 
-    def settle(self) -> list[tuple[bytes, bytes | None, bytes]]:
+    def put_changed(self) -> list[tuple[bytes, bytes | None, bytes]]:
         """Put those that have changed among the rows; returns key, row before, row after."""
         changes = []
         for client, (key, row, session) in self._open.items():

@@ -71,8 +71,8 @@ class State:
     def write(self) -> None:
         """Write what was applied since the last call. Raises ``OSError``: then the state is as
         before."""
-        self._settle_sessions()
-        self._entries.settle()
+        self._put_sessions()
+        self._entries.update_sum()
         row = self._batch.rows[META] = encode_row(self.meta)
         try:
             self._batch.write()
@@ -88,8 +88,8 @@ class State:
         self.meta = decode_meta(self._kept)
         self._entries.forget(self.meta)
 
-    def _settle_sessions(self) -> None:
-        changes = self._sessions.settle()
+    def _put_sessions(self) -> None:
+        changes = self._sessions.put_changed()
         if changes:
             sums, now = list(self.meta.session_sums), self.meta.generation % 2
             sums[now] = moved(sums[now], changes)
@@ -114,7 +114,7 @@ class State:
         self.write()
 
     def freeze(self) -> Frozen:
-        """Return the state as it is now, whatever is applied later. Let go of it soon."""
+        """Return the state as it is now, whatever is applied later. Release it soon."""
         return Frozen(self.table.snapshot(), decode_meta(encode_row(self.meta)))
 
     def mark_lost(self, position: int) -> None:
@@ -253,7 +253,7 @@ class State:
         return WriteAnswer(True, position, tuple(done))
 
     def _begin_generation(self) -> None:
-        self._settle_sessions()
+        self._put_sessions()
         meta = self.meta
         meta.generation += 1
         meta.generation_ms = meta.clock_ms

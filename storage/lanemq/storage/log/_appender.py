@@ -23,7 +23,7 @@ from .._errors import MessageIllegal, StoreUnwritable, disk_problem, is_exhauste
 from .._layouts import BLANK_HEADER_BYTES
 from .._statistics import Counters
 from ..index._index import Index
-from ..queues._places import LMQ_QUEUE_ID, light_queues, with_light_offsets
+from ..queues._queue_positions import LMQ_QUEUE_ID, light_queues, with_light_offsets
 from ..queues._queues import ConsumeQueue, Queues
 from ..queues._tags import TagsCodes
 from ._commit_log import CommitLog

@@ -270,3 +270,21 @@ def _candidates(data: bytes) -> Iterator[int]:
         magic, at = min(left.items(), key=lambda item: item[1])
         yield at - MAGIC_AT
         found[magic] = data.find(magic, at + 1)
+
+
+def walk_over_damage(segments: LogBytes, begin: int, end: int) -> Iterator[Record]:
+    """Iterate over the records of a part of the log that was whole once, passing over damage.
+
+    Bodies are not looked at: a damaged message has its place all the same.
+    """
+    position = begin
+    while position < end:
+        walk = LogWalk(segments, position, check_crc=False, end=end)
+        yield from walk
+        if walk.end >= end:
+            break
+        found = find_record(segments, walk.end + 1, end)
+        position = found if found is not None else end
+        LOGGER.warning(
+            "no record at %d of the log (%s): dispatch goes on at %d", walk.end, walk.why, position
+        )

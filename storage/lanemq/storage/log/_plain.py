@@ -11,8 +11,8 @@ from ._records import CRC_MASK, HOSTS_V6, QUEUE_OFFSET_MAX, RECORD_BYTES_MIN
 Content: TypeAlias = tuple[int, bytes, bytes]
 """The store time, body and property string of a record."""
 _HEAD: Final = Struct(">iii8xqqi16xq20xi").unpack_from
-"""Of the head what is looked at: size, magic number, checksum, queue offset, position, flags of the
-system, store time, size of the body."""
+"""Reads the fields of the head that are checked: size, magic number, checksum, queue offset,
+position, flags of the system, store time, size of the body."""
 _PROPERTIES_BYTES: Final = Struct(">h").unpack_from
 _TOPIC_BYTES_MAX: Final = 127  # the length is one byte, signed
 

@@ -98,8 +98,8 @@ class QueueDatabase:
     def close(self) -> None:
         """Close the database and release its lock; what is written becomes durable.
 
-        Raises ``OSError`` where that failed; the database is given up all the same, as far as
-        RocksDB lets go of it.
+        Raises ``OSError`` where that failed; the database is closed all the same, as far as
+        RocksDB releases it.
         """
         failure: Exception | None = None
         if not self._opened.is_view:

@@ -1,4 +1,4 @@
-"""Files of a RocksDB: whether there is one, a view of them, and moving them aside."""
+"""The files of a RocksDB: finding, viewing, and moving them aside."""
 
 import os
 import re

@@ -1,1 +1,1 @@
-"""The start of a store: who had it last, what each index has, recovery and redo."""
+"""The start of a store: its plan, recovery of the log, and redo of the indexes."""

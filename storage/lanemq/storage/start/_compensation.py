@@ -28,7 +28,7 @@ def continue_files(
     """Continue queue files, brought up from ``files_end`` to ``log_end``, where the rows end.
 
     Rows of messages before that are no news: a topic may have been deleted since.
-    ``deleted`` as in ``Places``.
+    ``deleted`` as in ``QueuePositions``.
     """
     for bounds in rows.queues():
         newest = bounds.max

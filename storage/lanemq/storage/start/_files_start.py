@@ -3,18 +3,16 @@
 import logging
 from typing import TYPE_CHECKING, final
 
-from .._config import Stage, StoreConfig
+from .._config import StoreConfig
 from .._errors import StoreCorrupted
-from .._files import Files
 from ..derive._units import Derivation
-from ..log._segments import Segments
-from ..queues._queues import QueueTable
 from ..queues._slots import drop_torn_units, first_wrong_slot
 from ._compensation import continue_files
 from ._missing_units import MissingUnits
 from ._plan import MissedBy, RedoFrom, StartPlan
 from ._redo import FileRedo
-from ._watermarks import Progress, Watermarks
+from ._store_parts import StoreParts
+from ._watermarks import Watermarks
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
     from ..queues.rocks._queue_rows import QueueRows
@@ -32,23 +30,20 @@ class FilesStart:
         self,
         config: StoreConfig,
         plan: StartPlan,
+        parts: StoreParts,
         *,
-        files: Files,
-        segments: Segments,
-        queues: QueueTable,
         derivation: Derivation,
         known: Watermarks | None,
-        progress: Progress,
     ) -> None:
         """Take the parts; ``known`` is what our last run left."""
         self._config = config
         self._plan = plan
-        self._files = files
-        self._segments = segments
-        self._queues = queues
+        self._files = parts.files
+        self._segments = parts.log.segments
+        self._queues = parts.file_queues
         self._derivation = derivation
         self._known = known
-        self._progress = progress
+        self._progress = parts.progress
         self._end = -1
         self._missing: MissingUnits | None = None
         self._asks_groups_later = False
@@ -171,7 +166,7 @@ class FilesStart:
     def go_on(self, rocks: "RocksIndex | None", log_end: int) -> None:
         """Continue queues where their rows end, if the plan says so, and set all for new
         messages."""
-        if self._config.stage is Stage.ROCKSDB:
+        if self._plan.reads_rows:
             return
         if self._plan.goes_on_as_rows:
             self._go_on_as_rows(rocks, log_end)

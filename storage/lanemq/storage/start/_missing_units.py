@@ -18,7 +18,9 @@ from lanemq.wire.message import is_stage_group
 
 from .._errors import ConfigInvalid, StartRefused
 from .._files import Files
+from ..derive._sequence import sequences_of
 from ..derive._units import Derivation, DerivedUnit
+from ..log._damage import walk_over_damage
 from ..log._records import RECORD_BYTES_MIN
 from ..log._segments import Segments
 from ..queues._queues import QueueTable
@@ -26,7 +28,7 @@ from ..tables._config_tables import TOPIC_MEMBER
 from ..tables._document import Document
 from ..tables._offset_tables import OFFSET_MEMBER, SEPARATOR
 from ..tables._table import parse_contents
-from ._redo import FileRedo, sequences_of, walk_over_damage
+from ._redo import FileRedo
 from ._watermarks import Watermarks
 
 LOGGER = logging.getLogger(__name__)
@@ -51,7 +53,7 @@ class MissingUnits:
         self._queues = queues
         self._segments = segments
         self._derivation = derivation
-        self._places = derivation.places
+        self._positions = derivation.positions
         self._files = files
         self._config = config
         self._ends = ""
@@ -153,9 +155,9 @@ class MissingUnits:
         LOGGER.warning("queue files may be missing: %s; going over the whole log", self.why)
         begin, lacking = self._segments.begin, dict[Key, int]()
         for record in walk_over_damage(self._segments, begin, end):
-            for place in self._places.of(record):
-                if self._lacks(*place):
-                    key = place.topic, place.queue_id
+            for position in self._positions.of(record):
+                if self._lacks(*position):
+                    key = position.topic, position.queue_id
                     lacking[key] = lacking.get(key, 0) + 1
         for topic, queue_id in lacking:
             queue = self._queues.find(topic, queue_id)

@@ -15,10 +15,21 @@ class LastUser(enum.Enum):
     """The broker that had the store last, as our own watermarks tell."""
 
     OURS = "lanemq"
-    OTHER_SINCE = "lanemq, another since"
+    OTHER_SINCE = "another since"
     """A broker of another kind closed the store after our last run."""
     OTHER = "another"
     """Unknown: there are no watermarks of ours."""
+
+
+class FilesUse(enum.Enum):
+    """The use that a start makes of the queue files."""
+
+    SKIPPED = "skipped"
+    """None, if the RocksDB is the one of our last run; else as ``COMPARED``."""
+    COMPARED = "compared"
+    """They are loaded to see whether RocksDB has all of them, and then dropped from memory."""
+    REDONE = "redone"
+    """They are brought up to the end of the log; they are read, and written from then on."""
 
 
 class RedoFrom(enum.Enum):
@@ -36,8 +47,8 @@ class DroppedFrom(enum.Enum):
 
     NOTED = "noted"
     LATER = "later"
-    """The later one of our watermark and the begin of the redo: what another broker changed is
-    durable up to where its kind begins a redo."""
+    """The later one of our watermark and the begin of the redo, up to which another broker's
+    changes are durable."""
     REDO = "redo"
     """The begin of the redo."""
 
@@ -69,8 +80,7 @@ class RowsBy(enum.Enum):
 class StartPlan:
     """The plan of one start."""
 
-    skips_files: bool
-    """Leaves the queue files alone, if the RocksDB is the one of our last run."""
+    files_use: FilesUse
     files_from: RedoFrom
     keys_from: RedoFrom
     dropped_from: DroppedFrom
@@ -88,13 +98,23 @@ class StartPlan:
     cuts_rows: bool
     """Cuts rows behind the watermark, whose messages may not be there any more."""
 
+    @property
+    def reads_rows(self) -> bool:
+        """True if queues are read from RocksDB alone, and the queue files stay as they are."""
+        return self.files_use is not FilesUse.REDONE
+
+    @property
+    def may_begin_rows_late(self) -> bool:
+        """True if a new RocksDB may begin at the end of the log: nobody reads it yet."""
+        return self.rows_by is not RowsBy.NOBODY and not self.reads_rows
+
 
 def plan_start(last: LastUser, last_stage: Stage | None, stage: Stage) -> StartPlan:
     """Plan a start in ``stage``; ``last_stage`` is that of our last run, None without one."""
     is_ours = last is LastUser.OURS
     came_from_rows = last_stage is Stage.ROCKSDB
     return StartPlan(
-        skips_files=is_ours and came_from_rows and stage is Stage.ROCKSDB,
+        files_use=_files_use(last_stage if is_ours else None, stage),
         files_from=RedoFrom.NOTED if is_ours or came_from_rows else RedoFrom.INDEX,
         keys_from=RedoFrom.NOTED if is_ours else RedoFrom.INDEX,
         dropped_from={
@@ -110,6 +130,12 @@ def plan_start(last: LastUser, last_stage: Stage | None, stage: Stage) -> StartP
         counts_rows=stage is Stage.ROCKSDB and not is_ours,
         cuts_rows=stage is not Stage.FILES and (not is_ours or last_stage is Stage.FILES),
     )
+
+
+def _files_use(last_stage: Stage | None, stage: Stage) -> FilesUse:
+    if stage is not Stage.ROCKSDB:
+        return FilesUse.REDONE
+    return FilesUse.SKIPPED if last_stage is Stage.ROCKSDB else FilesUse.COMPARED
 
 
 def _rows_by(last_stage: Stage | None, stage: Stage) -> RowsBy:

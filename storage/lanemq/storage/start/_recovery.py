@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Protocol, final
 
 from .._files import Files
-from .._lights import LightsLeftOut
-from ..derive._sequence import add_damaged_offset
+from .._light_queues import SkippedLightQueues
+from ..derive._sequence import add_damaged_offset, sequences_of
 from ..derive._units import Derivation, DerivedUnit
 from ..log._cut import cut_log
-from ..log._damage import KnownDamage, RecoveryWalk
+from ..log._damage import KnownDamage, RecoveryWalk, walk_over_damage
 from ..log._records import LogWalk, Record
 from ..log._segments import Segments
 from ._missing_units import MissingUnits
-from ._redo import RedoTarget, sequences_of, walk_over_damage
+from ._redo import RedoTarget
 
 LOGGER = logging.getLogger(__name__)
 NORMAL_FILES = 3
@@ -88,7 +88,7 @@ class Recovery:
         proven_end: int,
         damage: KnownDamage,
         missing: MissingUnits | None,
-        lights: LightsLeftOut,
+        lights: SkippedLightQueues,
     ) -> None:
         """Take the parts. The log was whole up to ``proven_end`` once, so a fault before it is
         damage. ``missing`` looks at records that must have their units in queue files, and
@@ -152,10 +152,10 @@ class Recovery:
         return walk.end
 
     def _look_at(self, record: Record) -> None:
-        """Look at the places of a record whose units should be there."""
+        """Look at the queue positions of a record whose units should be there."""
         size_bytes, store_ms = record.size_bytes, record.store_timestamp_ms
-        for place in self._derivation.places.of(record):
-            unit = DerivedUnit(*place, record.position, size_bytes, 0, store_ms)
+        for position in self._derivation.positions.of(record):
+            unit = DerivedUnit(*position, record.position, size_bytes, 0, store_ms)
             self._deliver(self._sequences.take(unit))
 
     def _deliver(self, units: Sequence[DerivedUnit]) -> None:

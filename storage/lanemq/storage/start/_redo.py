@@ -5,36 +5,21 @@ watermark and the end of the log may be in the index, in part, or not at all.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
 from typing import Final, Protocol, final
 
 from .._errors import MessageIllegal
 from .._layouts import BLANK_SIZE
-from ..derive._sequence import OnDamaged, Sequences
+from ..derive._sequence import UnitTarget
 from ..derive._units import Derivation, DerivedUnit
 from ..index._index import Index
-from ..log._damage import find_record
-from ..log._records import LogWalk, Record
+from ..log._damage import walk_over_damage
+from ..log._records import Record
 from ..log._segments import Segments
 from ..queues._queues import QueueTable
 from ..queues._slots import expected_at, holds_message, is_right
 from ..queues.files._consume_queue import FileConsumeQueue
 
 LOGGER: Final = logging.getLogger(__name__)
-
-
-class UnitTarget(Protocol):
-    """A keeper of units, which knows of some where they belong; see ``Sequences``."""
-
-    def put(self, unit: DerivedUnit) -> None:
-        """Take a unit that is right."""
-
-    def pass_over(self, unit: DerivedUnit, slot: int | None) -> None:
-        """Take note of a unit whose offset is damaged."""
-
-    def expected(self, unit: DerivedUnit) -> tuple[int, int] | None: ...
-
-    def is_known(self, unit: DerivedUnit) -> bool: ...
 
 
 class RedoTarget(UnitTarget, Protocol):
@@ -49,42 +34,6 @@ class RedoTarget(UnitTarget, Protocol):
 
     def truncate(self, log_end: int) -> int:
         """Drop what points at or behind the end of the log; returns how many entries that was."""
-
-
-def sequences_of(targets: Sequence[UnitTarget], on_damaged: OnDamaged) -> Sequences:
-    """Return a judge of units that asks several keepers, and tells them what is damaged."""
-
-    def pass_over(unit: DerivedUnit, slot: int | None) -> None:
-        on_damaged(unit, slot)
-        for target in targets:
-            target.pass_over(unit, slot)
-
-    def expected(unit: DerivedUnit) -> tuple[int, int] | None:
-        known = (target.expected(unit) for target in targets)
-        return next((one for one in known if one is not None), None)
-
-    def is_known(unit: DerivedUnit) -> bool:
-        return any(target.is_known(unit) for target in targets)
-
-    return Sequences(pass_over, expected=expected, is_known=is_known)
-
-
-def walk_over_damage(segments: Segments, begin: int, end: int) -> Iterator[Record]:
-    """Iterate over the records of a part of the log that was whole once, passing over damage.
-
-    Bodies are not looked at: a damaged message has its place all the same.
-    """
-    position = begin
-    while position < end:
-        walk = LogWalk(segments, position, check_crc=False, end=end)
-        yield from walk
-        if walk.end >= end:
-            break
-        found = find_record(segments, walk.end + 1, end)
-        position = found if found is not None else end
-        LOGGER.warning(
-            "no record at %d of the log (%s): dispatch goes on at %d", walk.end, walk.why, position
-        )
 
 
 @final

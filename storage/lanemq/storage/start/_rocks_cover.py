@@ -14,7 +14,7 @@ from ..queues.files._consume_queue import FileConsumeQueue
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
     from ..queues.rocks._queue_rows import QueueRows
-    from ..queues.rocks._rows import OffsetRow
+    from ..queues.rocks._row_format import OffsetRow
 
 LOGGER = logging.getLogger(__name__)
 Key = tuple[str, int]

@@ -3,12 +3,13 @@
 import logging
 from typing import Final, final
 
-from .._config import Stage, StoreConfig
+from .._config import StoreConfig
 from ..queues._queues import QueueTable
+from ..queues.rocks._cover import RocksCover
 from ..queues.rocks._writer import RocksIndex
 from ._plan import RowsBy, StartPlan
 from ._rocks_cover import ForeignRows, check_covered
-from ._watermarks import RocksCover, Watermarks
+from ._watermarks import Watermarks
 
 LOGGER = logging.getLogger(__name__)
 REDO_BYTES_MAX = 64 << 20
@@ -59,7 +60,7 @@ class RocksStartup:
         if index.begin <= max(log_begin, index.filled):
             index.begin = index.filled = 0
         index.watermark = max(index.watermark, index.begin, log_begin)
-        if self._config.stage is Stage.ROCKSDB:
+        if self._plan.reads_rows:
             if self._queues is not None:
                 check_covered(
                     self._queues,
@@ -101,7 +102,7 @@ class RocksStartup:
         if index.rows.watermark() is None and next(index.rows.queues(), None) is None:
             index.begin = index.watermark = self._log_begin
             self._starts_at_end = (
-                self._config.stage is Stage.BOTH and not self._config.rocksdb_backfill
+                self._plan.may_begin_rows_late and not self._config.rocksdb_backfill
             )
             return
         foreign = ForeignRows(index.rows, self._queues, log_begin=self._log_begin)

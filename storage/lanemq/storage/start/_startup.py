@@ -4,29 +4,24 @@ Which index is brought up to date from where depends on who had the store before
 """
 
 import logging
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from .._config import Stage, StoreConfig
-from .._files import Files
-from .._lights import LightsLeftOut
+from .._light_queues import SkippedLightQueues
 from ..derive._units import Derivation
 from ..index._index import Index
-from ..log._commit_log import CommitLog
 from ..log._damage import KnownDamage
 from ..queues._queues import QueueTable
 from ._authority import ALWAYS, KnownByFiles
 from ._checkpoint import Checkpoint
 from ._compensation import continue_rows
 from ._files_start import FilesStart
-from ._plan import DroppedFrom, LastUser, RedoFrom, RowsBy, StartPlan, plan_start
+from ._plan import DroppedFrom, FilesUse, LastUser, RedoFrom, RowsBy, StartPlan, plan_start
 from ._recovery import Recovery, crash_start, normal_start
 from ._redo import FileRedo, KeyRedo, RedoTarget
 from ._rocks_startup import RocksStartup
+from ._store_parts import StoreParts
 from ._watermarks import Progress, Watermarks, lost_log
-
-if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
-    from ..queues.rocks._consume_queue import RocksQueueTable
-    from ..queues.rocks._writer import RocksIndex
 
 LOGGER = logging.getLogger(__name__)
 
@@ -52,23 +47,16 @@ def look_back(
 class Startup:
     """The start of a store; runs once. Raises ``StoreCorrupted``, ``StartRefused`` and ``OSError``.
 
-    ``plan`` and ``known`` are what ``look_back`` found, and ``rocks`` is RocksDB where the settings
-    ask for it.
+    ``plan`` and ``known`` are what ``look_back`` found.
     """
 
     def __init__(
         self,
         config: StoreConfig,
         plan: StartPlan,
+        parts: StoreParts,
         *,
         known: Watermarks | None,
-        files: Files,
-        log: CommitLog,
-        queues: QueueTable,
-        rocks: "RocksIndex | None",
-        index: Index | None,
-        checkpoint: Checkpoint,
-        progress: Progress,
         derivation: Derivation,
         known_by_files: KnownByFiles,
         damage: KnownDamage,
@@ -76,29 +64,15 @@ class Startup:
         self._config = config
         self._plan = plan
         self._known = known
-        self._stage = config.stage
-        self._files = files
-        self._log = log
-        self._queues = queues
-        self._rocks = rocks
-        self._index = index
-        self._checkpoint = checkpoint
-        self._progress = progress
+        self._parts = parts
+        self._rocks = parts.rocks
+        self._progress = parts.progress
         self._derivation = derivation
         self._known_by_files = known_by_files
         self._damage = damage
         self._crash_start: int | None = None
         self._file_redo: FileRedo | None = None
-        self._files_start = FilesStart(
-            config,
-            plan,
-            files=files,
-            segments=log.segments,
-            queues=queues,
-            derivation=derivation,
-            known=known,
-            progress=progress,
-        )
+        self._files_start = FilesStart(config, plan, parts, derivation=derivation, known=known)
         self._rocks_start: RocksStartup | None = None
         self.durable_to: int | None = None
         """Position from which on a loss of power may take the log; None if it takes nothing."""
@@ -107,40 +81,33 @@ class Startup:
 
     def run(self, *, clean: bool) -> None:
         """Load log, queues and index, and make them agree."""
-        segments = self._log.segments
+        segments = self._parts.log.segments
         segments.load()
         if not clean and len(segments):
             self._crash_start = self.durable_to = crash_start(
-                segments, self._checkpoint.recovery_ms(queues=self._stage is not Stage.ROCKSDB)
+                segments, self._parts.checkpoint.recovery_ms(queues=not self._plan.reads_rows)
             )
             segments.mark_dirty(self._crash_start)
         elif len(segments) and self._plan.proves_log:
             gone = lost_log(self._known, segments.begin)
             if gone:
                 LOGGER.warning("%s; put them back if nobody removed them on purpose", gone)
-        queues = self._queues if self._needs_files else None
+        queues = self._parts.file_queues if self._needs_files else None
         targets = self._load(queues)
         if not len(segments):
             self._finish_rocks(targets, queues, 0)
             return
         for target in targets:
             target.watermark = max(target.watermark, segments.begin)
-        lights = LightsLeftOut(is_on=self._config.multi_dispatch)
+        lights = SkippedLightQueues(is_on=self._config.multi_dispatch)
         log_end = self._recover(targets, queues, lights, clean=clean)
-        self._log.start_at(log_end)
+        self._parts.log.start_at(log_end)
         self._progress.end_at(log_end)
         if self._file_redo is not None:
             self._files_start.mend(self._file_redo, log_end)
         self._finish_rocks(targets, queues, log_end)
         self._files_start.go_on(self._rocks, log_end)
-        lights.tell(self._read_queues, self._config.root)
-
-    @property
-    def _read_queues(self) -> "QueueTable | RocksQueueTable":
-        """The queues that will be read."""
-        if self._stage is Stage.ROCKSDB and self._rocks is not None:
-            return self._rocks.table
-        return self._queues
+        lights.tell(self._parts.queues, self._config.root)
 
     @property
     def _needs_files(self) -> bool:
@@ -149,14 +116,14 @@ class Startup:
         is_same = (
             ours is not None and self._rocks is not None and ours.identity == self._rocks.identity
         )
-        return not (self._plan.skips_files and is_same)
+        return not (self._plan.files_use is FilesUse.SKIPPED and is_same)
 
     def _load(self, queues: QueueTable | None) -> list[RedoTarget]:
         """Load the indexes; returns those that the walk over the log brings up to date."""
         targets: list[RedoTarget] = []
         if queues is not None:
             file_redo = self._files_start.load(self._drop_from(self._progress.files))
-            if self._stage is Stage.ROCKSDB:
+            if self._plan.reads_rows:
                 self._progress.files = max(0, file_redo.watermark)
                 self._progress.queues = queues.digest()
                 self._known_by_files.until = self._progress.files
@@ -171,30 +138,30 @@ class Startup:
                 config=self._config,
                 plan=self._plan,
                 known=self._known,
-                log_begin=self._log.segments.begin,
+                log_begin=self._parts.log.segments.begin,
             )
             rocks.prepare()
             if self._plan.rows_by is RowsBy.START or rocks.is_quick(self._progress.files):
                 targets.append(self._rocks)
-        if self._index is not None:
-            targets.append(self._load_index(self._index))
+        if self._parts.index is not None:
+            targets.append(self._load_index(self._parts.index))
         return targets
 
     def _recover(
         self,
         targets: list[RedoTarget],
         queues: QueueTable | None,
-        lights: LightsLeftOut,
+        lights: SkippedLightQueues,
         *,
         clean: bool,
     ) -> int:
         """Walk over the log; returns where it ends."""
-        segments = self._log.segments
+        segments = self._parts.log.segments
         recovery = Recovery(
             segments,
             targets,
             self._derivation,
-            files=self._files,
+            files=self._parts.files,
             save_to=self._config.root / "commitlog-cut",
             check_crc=self._config.check_crc_on_recovery,
             proven_end=self._proven_end(queues, clean=clean),
@@ -204,7 +171,7 @@ class Startup:
         )
         start = self._crash_start
         if start is None:
-            start = normal_start(segments, self._read_queues)
+            start = normal_start(segments, self._parts.queues)
         log_end = recovery.run(start)
         if self._config.check_crc_on_recovery:
             self._damage.unchecked_end = start
@@ -247,7 +214,7 @@ class Startup:
             self._rocks.go_live(log_end)
         else:
             self._rocks_start.finish(log_end)
-        if self._stage is not Stage.ROCKSDB:
+        if not self._plan.reads_rows:
             return
         if queues is not None:
             continue_rows(queues, self._rocks.rows)
@@ -264,8 +231,8 @@ class Startup:
                 index.cut(watermark)  # of a crash that was before the index was switched off
         elif self._crash_start is not None:
             watermark = self._crash_start
-        elif self._stage is Stage.ROCKSDB and self._rocks is not None:
+        elif self._plan.reads_rows and self._rocks is not None:
             watermark = self._rocks.watermark
         else:
-            watermark = self._queues.max_log_end()
+            watermark = self._parts.file_queues.max_log_end()
         return KeyRedo(index, max(watermark, self._progress.index))

@@ -17,6 +17,7 @@ import trio
 from .._config import Stage
 from .._files import Files
 from ..queues.files._bounds import QueueBounds
+from ..queues.rocks._cover import RocksCover
 from ._deletions import DeletionsFile
 from ._watermark_text import text_of
 
@@ -30,20 +31,6 @@ TURN_BYTES: Final = 4096
 def watermark_path(root: Path) -> Path:
     """Return the path of the file in a store directory."""
     return root / "config" / FILE_NAME
-
-
-@final
-class RocksCover(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The part of the log that RocksDB has durably. Positions count bytes of the log."""
-
-    identity: str
-    """The id of the database, from its file ``IDENTITY``: another database starts anew."""
-    begin: int
-    """Position before which records may be missing."""
-    end: int
-    """The watermark: position up to which all records from ``begin`` on are in it."""
-    filled: int = 0
-    """Position, before ``begin``, up to which older records are in it as well."""
 
 
 @final

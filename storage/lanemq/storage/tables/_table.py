@@ -167,7 +167,7 @@ class Table:
         """Keys of entries to encode, where every write writes the whole table."""
         self._dirty = False
         self._in_flight = False
-        """True while the state as of before the last changes is being written in a thread."""
+        """True while an older state than the last changes is being written in a thread."""
         self._one_at_a_time = trio.Lock()
         self._others_known: dict[str, tuple[object, object]] = {}
         """Members beside the table, and as the file has them."""

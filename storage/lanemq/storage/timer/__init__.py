@@ -1,1 +1,1 @@
-"""The index of timers: which message of ``rmq_sys_wheel_timer`` is due when."""
+"""The index of timers: the messages of ``rmq_sys_wheel_timer`` by their due times."""

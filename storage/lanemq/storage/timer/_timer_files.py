@@ -1,4 +1,4 @@
-"""``timerwheel`` and ``config/timercheck``: how they are read and written."""
+"""Reading and writing ``timerwheel`` and ``config/timercheck``."""
 
 import zlib
 from pathlib import Path

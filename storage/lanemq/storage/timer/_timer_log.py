@@ -28,7 +28,7 @@ _CRC_MASK: Final = (1 << 32) - 1
 
 
 class TimerUnit(NamedTuple):
-    """One unit; ``due_ms`` is None where the slot's time is all that is known."""
+    """One unit; ``due_ms`` is None where only its slot's time is known."""
 
     previous: int
     magic: int

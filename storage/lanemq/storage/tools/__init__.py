@@ -3,12 +3,10 @@
 Tools that only look change nothing, not even on a writable disk.
 """
 
-from ..queues._places import light_places
+from ..queues._queue_positions import light_positions
 from ._diff import StoreDiff, diff_store
 from ._dump import Dump, Lost, Selection, open_dump
-from ._errors import NotAStore
 from ._export import ExportedTable, export_in_place, export_tables, find_stage, write_tables
-from ._findings import Finding, Part, Progress, Severity
 from ._import import ImportedTable, import_in_place
 from ._inspect import Inspection, inspect_store
 from ._summaries import (
@@ -19,9 +17,11 @@ from ._summaries import (
     TableSummary,
 )
 from ._unit_facts import UnitFacts, find_unit_facts
+from .checks._findings import Finding, Part, Progress, Severity
 from .checks._kv_check import KvReport, NamespaceReport, verify_kv
 from .checks._verify import VerifyReport, verify_store
 from .reading._directory import StoreCheckpoint, StoreDirectory, look_into, read_store
+from .reading._errors import NotAStore
 from .reading._kept_queues import read_logical_queues
 from .reading._kv_states import kv_entries, read_kv
 from .reading._rows_view import RowsView
@@ -73,7 +73,7 @@ __all__ = [
     "import_in_place",
     "inspect_store",
     "kv_entries",
-    "light_places",
+    "light_positions",
     "look_into",
     "open_dump",
     "read_kv",

@@ -4,12 +4,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from .._backups import CONVERT_TEMPORARY, KEPT
 from .._config import Stage
-from .._kept import CONVERT_TEMPORARY, KEPT
 from ..log._records import RECORD_BYTES_MIN
 from ..start._watermarks import lost_log
-from ._findings import Finding, Part, Severity
 from ._summaries import GroupSummary, IndexSummary, LogSummary, QueueSummary, is_aside
+from .checks._findings import Finding, Part, Severity
 from .checks._judge_log import (
     damage_finding,
     judge_lights,

@@ -14,8 +14,8 @@ from .._layouts import BLANK_SIZE
 from ..index._index import keys_of
 from ..log._records import Record
 from ..queues._units import Unit, unpack_unit
-from ._errors import NotAStore
 from .reading._directory import StoreDirectory, read_store
+from .reading._errors import NotAStore
 from .reading._rocks_view import has_database
 from .reading._rows_view import RowsView
 from .reading._scan import Damage, LogScan, record_at

@@ -10,18 +10,17 @@ from lanemq.wire import fastjson
 
 from .._config import Stage
 from .._errors import ConfigInvalid, StoreCorrupted
-from .._real_files import RealFiles
+from .._real_files import RealFiles, sync_path
 from ..tables._document import Document
 from ..tables._offset_tables import OFFSET_MEMBER
 from ..tables._table import DATA_VERSION
 from ..tables.rocks._export import mark_exported
-from ._errors import NotAStore, no_directory
 from .reading._directory import StoreDirectory, look_into, read_store
+from .reading._errors import NotAStore, no_directory
 from .reading._metadata import TableContents, overwritten, read_tables
 from .reading._rocks_view import has_database
 from .reading._rows_view import RowsView
 from .reading._stage import StageFound, derive_stage, files_end
-from .rebuild._build_queues import sync
 
 SHOWN_NAMES: Final = 10
 
@@ -95,11 +94,11 @@ def export_in_place(
                 exported = _exported(table)
                 document = _document(store.config, exported.file)
                 document.write(exported.members)
-                sync(document.path)
+                sync_path(document.path)
                 written.append((exported, document.path))
         if not written:
             raise NotAStore(root, "none of its tables is in RocksDB: they are in JSON already")
-        sync(store.config)
+        sync_path(store.config)
         for table in tables.values():
             if table.source == "rocksdb" and table.kind.rocks is not None:
                 mark_exported(table.kind.rocks, store.config, RealFiles())

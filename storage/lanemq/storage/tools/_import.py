@@ -10,8 +10,8 @@ from .._clock import system_clock_ms
 from .._real_files import RealFiles
 from ..tables.rocks._rows import KINDS, Kind
 from ..tables.rocks._start import open_converted
-from ._errors import NotAStore
 from .reading._directory import look_into
+from .reading._errors import NotAStore
 from .reading._metadata import TABLES, has_table_database, read_tables
 
 

@@ -8,7 +8,6 @@ from typing import final
 
 from .._config import Stage
 from ._advice import advise
-from ._findings import Finding
 from ._summaries import (
     GroupSummary,
     IndexSummary,
@@ -23,6 +22,7 @@ from ._summaries import (
     summarize_table,
     survey_files,
 )
+from .checks._findings import Finding
 from .checks._verify import RowsFound, with_readable_rows
 from .reading._directory import StoreCheckpoint, StoreDirectory, read_store
 from .reading._metadata import read_tables

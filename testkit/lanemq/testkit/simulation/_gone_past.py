@@ -201,7 +201,7 @@ class GoingPast:
             raise Violated(f"{source.segment} does not know that its queue went on elsewhere")
         context = source.broker.running.context
         waiting = sum(entry.count for entry in _entries(source.broker))
-        said = logical_info(context)["logicalQueueSupersededMessages"]
+        said = logical_info(context.logical, context.now_ms())["logicalQueueSupersededMessages"]
         if said != str(waiting):
             raise Violated(f"{source.broker.name} counts {said} of {waiting} superseded messages")
 
@@ -258,7 +258,7 @@ class GoingPast:
             return
         async with self._operator.tools() as admin:
             queues = await admin.routed_logical_queues(TOPIC)
-        assert queues is not None, "the queues were settled"
+        assert queues is not None, "the queues are whole"
         brokers = {broker.name: broker for broker in self._brokers}
         places: dict[tuple[int, str], list[int]] = {}
         for chain in queues.values():

@@ -97,7 +97,7 @@ class KeyClients:
             except LanemqError:
                 continue  # it is there, or something happened to it
 
-    async def settled(self) -> None:
+    async def until_open(self) -> None:
         """Return when each partition is open at one broker, by the operator's and their doing.
 
         Raises ``Violated`` where it is not, after so much quiet.

@@ -7,6 +7,7 @@ from typing import Final, final
 
 import trio
 
+from lanemq.proxy.logical.broker._metrics import logical_info
 from lanemq.wire import RequestCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import CreateTopic
@@ -64,6 +65,11 @@ class LogicalCluster:
     async def add(self, name: str, **settings: object) -> None:
         """Add one more broker, on the next host."""
         await self.start(name, **settings)
+
+    def info(self, name: str) -> dict[str, str]:
+        """Return the part of a broker's runtime information about logical queues."""
+        context = self.brokers[name].running.context
+        return logical_info(context.logical, context.now_ms())
 
     def forget(self) -> None:
         """Connect anew from now on."""

@@ -26,7 +26,7 @@ from ._processes import BrokerProcess
 HOST: Final = "10.0.9.8"
 CALM_S: Final = 600.0
 LOOK_S: Final = 1.0
-SETTLING_S: Final = 5.0
+LOOK_AGAIN_S: Final = 5.0
 """Seconds between an operator's looks at what is left undone: each look asks every broker."""
 QUIET_S: Final = 60.0
 """Brokers look at name servers' views every half minute, and at migrations every 3 s."""
@@ -178,7 +178,7 @@ class Operator:
             if len(found) > 1 or not (found or index in self.deeds.closed)
         ]
 
-    async def settled(self) -> None:
+    async def until_whole(self) -> None:
         """Return when every logical queue is whole again. Raises ``Violated`` if one stays broken.
 
         Interrupted migrations are resumed, as by an operator; the brokers do the rest.
@@ -198,7 +198,7 @@ class Operator:
                         findings = self._broken(queues)
                         if not findings:
                             return
-                    await trio.sleep(SETTLING_S)
+                    await trio.sleep(LOOK_AGAIN_S)
         raise Violated(f"the logical queues are not whole after {CALM_S:g} s: {findings}")
 
     def _broken(self, queues: LogicalQueues | None) -> str:
@@ -240,7 +240,7 @@ class Operator:
         there."""
         async with self.tools() as admin:
             queues = await admin.routed_logical_queues(TOPIC)
-        assert queues is not None, "the queues were settled"
+        assert queues is not None, "the queues are whole"
         for broker in self._brokers:
             store = broker.running.context.store
             for queue_id, segments in queues.by_queue(broker.name).items():

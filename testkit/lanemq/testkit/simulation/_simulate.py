@@ -98,9 +98,9 @@ async def _run(
             cluster.network.join()
             if is_logical:
                 await operator.one_end_each()
-                await operator.settled()
+                await operator.until_whole()
             if keys is not None:
-                await keys.settled()
+                await keys.until_open()
             for sender in senders:
                 sender.enough = True
         for committer in committers:
@@ -121,7 +121,7 @@ async def _run(
             reading.cancel()
             await _without_a_broker(cluster, operator, ledger, nursery)
         if keys is not None:
-            await keys.settled()  # also where a broker was drained and is gone
+            await keys.until_open()  # also where a broker was drained and is gone
             asking.cancel()
         simulated_s = trio.current_time()
         nursery.cancel_scope.cancel()

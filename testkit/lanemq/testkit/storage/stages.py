@@ -1,4 +1,4 @@
-"""The expected content of a store in each stage of an upgrade, read by other means.
+"""The expected content of a store in each stage of an upgrade, read without the store's code.
 
 The log alone decides. Both indexes of a closed store are compared with it, slot by slot.
 """
@@ -17,7 +17,7 @@ from lanemq.storage._store import Store
 from lanemq.storage.log._messages import GetStatus, NewMessage
 from lanemq.storage.log._records import LogWalk
 from lanemq.storage.log._segments import Segments
-from lanemq.storage.queues._places import Places
+from lanemq.storage.queues._queue_positions import QueuePositions
 from lanemq.storage.queues._tags import TagsCodes
 from lanemq.storage.queues._units import iter_units
 from lanemq.wire.message import decode_messages, encode_properties
@@ -33,22 +33,22 @@ def wanted_rows(
     config: StoreConfig, deleted: dict[str, int] | None = None
 ) -> dict[Key, dict[int, Row]]:
     """Return the expected queues: topic and queue id -> offset -> row. ``deleted`` as in
-    ``Places``.
+    ``QueuePositions``.
 
     Where a queue goes back to an offset, older messages from there on cannot be reached.
     """
     segments = Segments(RealFiles(), config.commit_log_path, config.commit_log_file_bytes)
     segments.load()
-    places = Places(multi_dispatch=config.multi_dispatch, deleted=deleted or {})
+    positions = QueuePositions(multi_dispatch=config.multi_dispatch, deleted=deleted or {})
     tags = TagsCodes(parse_delay_levels(config.delay_levels))
     queues: dict[Key, dict[int, Row]] = {}
     for record in LogWalk(segments, segments.begin, check_crc=True):
         code = tags.code(record.topic, record.properties, record.store_timestamp_ms)
-        for place in places.of(record):
-            rows = queues.setdefault((place.topic, place.queue_id), {})
-            for offset in [offset for offset in rows if offset >= place.queue_offset]:
+        for position in positions.of(record):
+            rows = queues.setdefault((position.topic, position.queue_id), {})
+            for offset in [offset for offset in rows if offset >= position.queue_offset]:
                 del rows[offset]  # handed out again, or the topic was deleted in between
-            rows[place.queue_offset] = (
+            rows[position.queue_offset] = (
                 record.position,
                 record.size_bytes,
                 code,
@@ -89,7 +89,7 @@ def stored_files(config: StoreConfig) -> dict[Key, dict[int, tuple[int, int, int
 def stored_rows(config: StoreConfig) -> tuple[dict[Key, dict[int, Row]], int | None]:
     """Return the rows in RocksDB, and the watermark there. Each queue's last row is its newest."""
     from lanemq.storage.queues.rocks._queue_rows import QueueRows
-    from lanemq.storage.queues.rocks._rows import UNIT_VALUE_FIELDS, UnitRow
+    from lanemq.storage.queues.rocks._row_format import UNIT_VALUE_FIELDS, UnitRow
     from lanemq.storage.rocks import QueueDatabase
 
     database = QueueDatabase(config.root / "consumequeue", read_only=True)
@@ -142,7 +142,7 @@ def assert_rows_agree(config: StoreConfig, deleted: dict[str, int] | None = None
 
 
 def copy_store(source: Path, target: Path) -> Path:
-    """Copy an open store's directory as a kill of its process at this moment would leave it.
+    """Copy an open store's directory, as a kill of its process at this moment would leave it.
 
     RocksDB merges files by itself, in threads of its own: a copy counts if it did not meanwhile.
     """

@@ -1,17 +1,17 @@
 """JSON bodies of requests and answers, one module per theme."""
 
+from ._access import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
+from ._assignment import MessageQueueAssignment, QueryAssignmentBody, QueryAssignmentResult
 from ._body import Body
-from .access import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
-from .assignment import MessageQueueAssignment, QueryAssignmentBody, QueryAssignmentResult
-from .connections import (
+from ._connections import (
     ClientConnection,
     ConsumerConnection,
     ProducerConnection,
     ProducerInfo,
     ProducerTable,
 )
-from .groups import GroupList, SubscriptionGroupConfig, SubscriptionGroupWrapper
-from .heartbeat import (
+from ._groups import GroupList, SubscriptionGroupConfig, SubscriptionGroupWrapper
+from ._heartbeat import (
     CheckClientRequestBody,
     ConsumeFromWhere,
     ConsumerData,
@@ -25,8 +25,8 @@ from .heartbeat import (
     TagExpression,
     parse_tag_expression,
 )
-from .locks import LockBatch, LockBatchResult
-from .offsets import (
+from ._locks import LockBatch, LockBatchResult
+from ._offsets import (
     ConsumerOffsetTable,
     DelayOffsetTable,
     GetConsumerStatusBody,
@@ -36,10 +36,10 @@ from .offsets import (
     ResetOffsetBody,
     ResetOffsetListBody,
 )
-from .queues import MessageQueue
-from .register import RegisterBrokerBody
-from .route import MASTER_ID, BrokerData, ClusterInfo, QueueData, RouteData
-from .running_info import (
+from ._queues import MessageQueue
+from ._register import RegisterBrokerBody
+from ._route import MASTER_ID, BrokerData, ClusterInfo, QueueData, RouteData
+from ._running_info import (
     ConsumeMessageDirectlyResultBody,
     ConsumeResult,
     ConsumerRunningInfo,
@@ -47,7 +47,7 @@ from .running_info import (
     PopProcessQueueInfo,
     ProcessQueueInfo,
 )
-from .stats import (
+from ._stats import (
     BrokerStatsData,
     BrokerStatsItem,
     ConsumeQueueData,
@@ -61,8 +61,8 @@ from .stats import (
     TopicOffset,
     TopicStatsTable,
 )
-from .store import CheckRocksdbCqWriteProgressBody, CheckRocksdbCqWriteResult, CheckStatus
-from .topics import DataVersion, TopicConfig, TopicConfigWrapper, TopicFilterType, TopicList
+from ._store import CheckRocksdbCqWriteProgressBody, CheckRocksdbCqWriteResult, CheckStatus
+from ._topics import DataVersion, TopicConfig, TopicConfigWrapper, TopicFilterType, TopicList
 
 __all__ = [
     "MASTER_ID",

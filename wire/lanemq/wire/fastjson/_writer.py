@@ -1,4 +1,4 @@
-"""Write JSON the way fastjson writes it: what old clients and the store's files expect.
+"""Write JSON as fastjson does, which old clients and the store's files expect.
 
 Source: fastjson 1.2.x as used by RocketMQ 4.9.8 (RemotingSerializable, ConfigManager).
 """

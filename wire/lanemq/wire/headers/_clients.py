@@ -1,4 +1,4 @@
-"""Headers about the clients of a broker: registration, membership, what is asked of them."""
+"""Headers about the clients of a broker: registration, membership, requests to them."""
 
 from typing import final
 

@@ -1,4 +1,4 @@
-"""Typed headers: what a request or an answer says in its ext fields.
+"""Typed headers: values for the ext fields of requests and answers.
 
 A header class declares its fields once; reading, checking and writing follow from that. A name
 on the wire is the Java field's, ours is the same in snake case. A field without a default is

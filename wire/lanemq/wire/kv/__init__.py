@@ -1,6 +1,5 @@
 """The key-value store on the wire and in the log: names, limits, operations, answers."""
 
-from .._names import KV_PREFIX
 from ._answers import (
     Change,
     ChangeKind,
@@ -63,7 +62,6 @@ __all__ = [
     "DEFAULT_NAMESPACE",
     "KEY_BYTES_MAX",
     "KEY_PROPERTY",
-    "KV_PREFIX",
     "LONE_BROKER",
     "ONE_STEP",
     "OPERATION_BYTES_MAX",

@@ -1,4 +1,4 @@
-"""Answers: what became of a write, and what a read found, as msgpack."""
+"""Answers to reads and writes of keys, as msgpack."""
 
 from typing import Final, TypeVar, final
 
@@ -15,7 +15,7 @@ class StepResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Done: the version put, or deleted, or checked. Not done: the version there is. 0 is that
     there was none."""
     holds: bool = True
-    """Whether the step's condition held."""
+    """True if the step's condition held."""
 
 
 @final
@@ -23,7 +23,7 @@ class WriteAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The answer to a write."""
 
     done: bool
-    """Whether all conditions held, and so all steps were done."""
+    """True if all conditions held, and so all steps were done."""
     position: int
     """Number of the write's record in the namespace's log, counted from 0."""
     results: tuple[StepResult, ...] = ()
@@ -92,8 +92,8 @@ class NamespaceStatus(msgspec.Struct, frozen=True, array_like=True):
     broker: str = ""
     """The broker that has the partition."""
     is_open: bool = True
-    """Whether the broker takes reads and writes of the partition: not while it is being taken
-    over, or has gone elsewhere."""
+    """True if the broker takes reads and writes of the partition; it is not so while it is taken
+    over, and once it is elsewhere."""
 
 
 @final

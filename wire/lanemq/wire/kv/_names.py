@@ -44,7 +44,7 @@ def kv_namespace(topic: str) -> str | None:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """Return the partition of a key in a namespace that has so many."""
+    """Return the partition of a key in a namespace of ``partitions`` partitions."""
     return crc32(key) % partitions if partitions > 1 else 0
 
 

@@ -1,4 +1,4 @@
-"""Operations: what a write asks for, as it travels in a request and lies in the log.
+"""Operations of writes, in the form of their requests, which is that in the log.
 
 Every write is a list of steps, each about one key. All conditions are judged before any step is
 done, and one that does not hold keeps all steps from being done. A put, a delete and a

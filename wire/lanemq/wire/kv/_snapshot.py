@@ -1,4 +1,4 @@
-"""A snapshot of a namespace as a file: what an export writes and an import reads.
+"""The file of a namespace's snapshot, which exports write and imports read.
 
 ::
 
@@ -36,7 +36,7 @@ class SnapshotHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     clock_ms: int
     """The time of the log, in milliseconds since 1970."""
     positions: list[int] = []
-    """Of a namespace of several partitions, the number of each one's records."""
+    """The number of each partition's records, in a namespace of several."""
 
 
 @final
@@ -74,7 +74,7 @@ class SnapshotWriter:
 
 @final
 class SnapshotReader:
-    """Reads a snapshot; ``read`` gives so many bytes, or fewer at the end.
+    """Reads a snapshot; ``read`` returns the number of bytes asked for, or fewer at the end.
 
     Raises ``RemoteProtocolError`` for what is no snapshot, one of a later version, and one that
     is cut off or whose checksum does not match: that is known only once all blocks are read.
@@ -98,7 +98,7 @@ class SnapshotReader:
         except msgspec.MsgspecError as error:
             raise RemoteProtocolError(f"the snapshot's header cannot be read: {error}") from error
         self.checksum = ""
-        """In hexadecimal, once all blocks are read."""
+        """The checksum in hexadecimal, once all blocks are read."""
 
     def blocks(self) -> Iterator[list[LoadedEntry]]:
         """Iterate over the entries, many at a time."""

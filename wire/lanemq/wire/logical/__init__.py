@@ -54,7 +54,7 @@ from ._queues import (
     logical_queues_by_topic,
     with_logical_queues,
 )
-from ._reached import ReadersPlaces
+from ._reader_positions import ReaderPositions
 from ._report import (
     JAVA_ALL,
     JAVA_NONE,
@@ -67,7 +67,8 @@ from ._report import (
     gaps_beside,
     serves_java,
 )
-from ._segment import NOT_SET, Segment, SegmentKey, SegmentState, sort_key
+from ._segment import NOT_SET, Segment, SegmentKey, sort_key
+from ._segment_state import SegmentState
 
 __all__ = [
     "FORWARD_QUEUE_ID_FIELD",
@@ -106,7 +107,7 @@ __all__ = [
     "LogicalQueuesByTopic",
     "MigrateLogicalQueue",
     "ProgressTopic",
-    "ReadersPlaces",
+    "ReaderPositions",
     "Redirect",
     "ReuseLogicalQueue",
     "SealLogicalQueue",

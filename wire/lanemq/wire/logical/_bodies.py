@@ -12,7 +12,8 @@ from typing import ClassVar
 from .. import fastjson
 from .._errors import RemoteProtocolError
 from ..bodies._body import Body
-from ._segment import Segment, SegmentState
+from ._segment import Segment
+from ._segment_state import SegmentState
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class AppendSuperseded(Body):
 
 @dataclass(frozen=True, slots=True)
 class AppendSupersededResult(Body):
-    """The answer to it: how many messages are at the ends of their logical queues now."""
+    """The answer to it: the number of messages appended to the ends of their logical queues."""
 
     messages: int = 0
 
@@ -119,7 +120,7 @@ class Redirect:
     """The body of an answer that sends a client elsewhere; see ``REDIRECT_FIELD``."""
 
     current: Segment
-    """The segment that was asked, as it is by now."""
+    """The present state of the segment that was asked."""
     following: Segment
     """The segment to ask instead."""
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
-from ._segment import Segment, SegmentKey, SegmentState, sort_key
+from ._segment import Segment, SegmentKey, sort_key
+from ._segment_state import SegmentState
 
 
 @final
@@ -200,7 +201,7 @@ class Chain:
 
     @property
     def write_only(self) -> Segment | None:
-        """The last segment in state WriteOnly: where a migration goes to."""
+        """The last segment in state WriteOnly, a migration's destination."""
         return self._last(SegmentState.WRITE_ONLY)
 
     def all_of(self, state: SegmentState) -> tuple[Segment, ...]:

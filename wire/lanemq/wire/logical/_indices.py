@@ -1,4 +1,4 @@
-"""Bodies of CLAIM_LOGICAL_INDICES, lanemq's own: which broker an index was given to, for ever.
+"""Bodies of CLAIM_LOGICAL_INDICES, lanemq's own: the brokers that own logical indices for ever.
 
 An index is claimed at the brokers that have a part of a topic before a queue gets it. A tool
 that asks most of them hears of every index that was ever given out.

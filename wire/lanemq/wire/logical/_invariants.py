@@ -21,7 +21,8 @@ from typing import final
 
 from ._chain import Chain, by_offset
 from ._queues import LogicalQueues
-from ._segment import Segment, SegmentState
+from ._segment import Segment
+from ._segment_state import SegmentState
 
 
 @final

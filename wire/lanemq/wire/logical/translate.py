@@ -49,7 +49,7 @@ def within(numbers: Numbers, segment: Segment) -> Numbers:
 
 def to_logical(numbers: Numbers, segment: Segment) -> Numbers:
     """Shift the numbers of a segment to its logical queue."""
-    shift = segment.delta - segment.offset_delta
+    shift = segment.shift
     return Numbers(
         numbers.next_offset + shift, numbers.min_offset + shift, numbers.max_offset + shift
     )

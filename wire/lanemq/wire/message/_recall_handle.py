@@ -1,4 +1,4 @@
-"""Recall handles: what a producer needs to take back a message with a timer.
+"""Recall handles, by which producers take back messages with a timer.
 
 Source: RocketMQ 5.3.3, RecallMessageHandle.
 """

@@ -1,4 +1,4 @@
-"""Stages of a queue, and the one number that says how far a group is in them.
+"""Stages of a queue, and a group's progress in them as one number.
 
 A group may consume a queue in stages: all messages of one before any of the next. Its progress
 is a pair, the consumer offset and the stage offset (which number the message there has). Two

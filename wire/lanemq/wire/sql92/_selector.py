@@ -1,4 +1,4 @@
-"""An expression made ready to be asked about messages."""
+"""A compiled expression, which selects messages by their properties."""
 
 from collections.abc import Mapping
 from typing import final

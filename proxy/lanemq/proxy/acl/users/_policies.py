@@ -1,4 +1,4 @@
-"""Policies: which of a subject's entries decides about a need.
+"""The choice of the policy entry of a subject that decides about a need.
 
 Entries of the custom policies count before those of the default ones. Among several that match,
 the nearest decides: one of the resource's kind before one of any, a whole name before a beginning

@@ -9,18 +9,21 @@ DefaultMessageStore.getRuntimeInfo; 5.3.3 for getTransferredTps and brokerActive
 """
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Final
+from typing import Final, Self, final
 
+from lanemq.storage import Store, Supervisor
 from lanemq.wire import VERSION, RequestCode, SystemTopic, version_name
 from lanemq.wire.bodies import KVTable
 from lanemq.wire.frame import Frame
 
 from ...logical.broker._metrics import logical_info
+from ...logical.broker._state import LogicalState
 from ...net._dispatch import Handlers
 from ...net._loop_watch import loop_watch
 from ...net._session import Session
+from .._config import BrokerConfig
 from .._context import BrokerContext
 from ..state._stats import PUT_TIME_NAMES, BrokerStatistics
 
@@ -29,48 +32,87 @@ UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 POOLS: Final = ("send", "pull", "query")
 
 
+@final
+class RuntimeInfo:
+    """The runtime information of one broker."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        delay_levels: int,
+        logical: LogicalState,
+        now_ms: Callable[[], int],
+        refusals: Callable[[], int] | None,
+        statistics: BrokerStatistics,
+        store: Store,
+        supervisor: Supervisor,
+    ) -> None:
+        """``refusals`` counts the requests that access control has refused, where there is any."""
+        self._boot_ms = now_ms()
+        self._config = config
+        self._delay_levels = delay_levels
+        self._logical = logical
+        self._now_ms = now_ms
+        self._refusals = refusals
+        self._statistics = statistics
+        self._store = store
+        self._supervisor = supervisor
+
+    @classmethod
+    def of(cls, broker: BrokerContext) -> Self:
+        """Return the information of ``broker``, which has just started."""
+        control = broker.access_control
+        return cls(
+            config=broker.config,
+            delay_levels=len(broker.writer.delays_ms),
+            logical=broker.logical,
+            now_ms=broker.now_ms,
+            refusals=None if control is None else lambda: control.refusals.count,
+            statistics=broker.statistics,
+            store=broker.store,
+            supervisor=broker.supervisor,
+        )
+
+    def answer(self, frame: Frame, session: Session) -> Frame:
+        return frame.reply(body=KVTable(self.all()).encode())
+
+    def all(self) -> dict[str, str]:
+        """Return all keys; times of day are in milliseconds since 1970."""
+        now_ms, config, store = self._now_ms(), self._config, self._store
+        return {
+            "brokerActive": "true",
+            "brokerVersion": str(VERSION),
+            "brokerVersionDesc": version_name(VERSION),
+            "bootTimestamp": str(self._boot_ms),
+            "runtime": _duration(now_ms - self._boot_ms),
+            "startAcceptSendRequestTimeStamp": str(config.start_accept_send_request_time_stamp),
+            **_counters(self._statistics),
+            **_store(store),
+            **_delays(store, self._delay_levels),
+            **_timers(store, now_ms),
+            **_queues(config.limits().in_flight_total),
+            **logical_info(self._logical, now_ms),
+            **self._troubles(),
+        }
+
+    def _troubles(self) -> dict[str, str]:
+        """Return the counters of troubles, which the log explains where they are not 0."""
+        watch = loop_watch()
+        troubles = {
+            "loopHeldTimes": str(watch.held),
+            "loopHeldTimeMax": f"{watch.longest_s * 1000:.0f}",
+            "undeliveredMessages": str(self._statistics.undelivered),
+            "taskFailures": str(self._supervisor.failures.total()),
+        }
+        if self._refusals is not None:
+            troubles["aclRefusedRequests"] = str(self._refusals())
+        return troubles
+
+
 def register(handlers: Handlers, broker: BrokerContext) -> None:
     """Register GET_BROKER_RUNTIME_INFO (28)."""
-    boot_ms = broker.now_ms()
-
-    def runtime(frame: Frame, session: Session) -> Frame:
-        return frame.reply(body=KVTable(runtime_info(broker, boot_ms)).encode())
-
-    handlers.add(RequestCode.GET_BROKER_RUNTIME_INFO, runtime)
-
-
-def runtime_info(broker: BrokerContext, boot_ms: int) -> dict[str, str]:
-    """Return all keys; ``boot_ms`` is when the broker started, in milliseconds since 1970."""
-    info = {
-        "brokerActive": "true",
-        "brokerVersion": str(VERSION),
-        "brokerVersionDesc": version_name(VERSION),
-        "bootTimestamp": str(boot_ms),
-        "runtime": _duration(broker.now_ms() - boot_ms),
-        "startAcceptSendRequestTimeStamp": str(broker.config.start_accept_send_request_time_stamp),
-    }
-    info.update(_counters(broker.statistics))
-    info.update(_store(broker))
-    info.update(_delays(broker))
-    info.update(_timers(broker))
-    info.update(_queues(broker))
-    info.update(logical_info(broker))
-    info.update(_troubles(broker))
-    return info
-
-
-def _troubles(broker: BrokerContext) -> dict[str, str]:
-    """Return the counters of troubles, which the log explains where they are not 0."""
-    watch = loop_watch()
-    troubles = {
-        "loopHeldTimes": str(watch.held),
-        "loopHeldTimeMax": f"{watch.longest_s * 1000:.0f}",
-        "undeliveredMessages": str(broker.statistics.undelivered),
-        "taskFailures": str(broker.supervisor.failures.total()),
-    }
-    if broker.access_control is not None:
-        troubles["aclRefusedRequests"] = str(broker.access_control.refusals.count)
-    return troubles
+    handlers.add(RequestCode.GET_BROKER_RUNTIME_INFO, RuntimeInfo.of(broker).answer)
 
 
 def _counters(statistics: BrokerStatistics) -> dict[str, str]:
@@ -104,8 +146,7 @@ def _counters(statistics: BrokerStatistics) -> dict[str, str]:
     }
 
 
-def _store(broker: BrokerContext) -> dict[str, str]:
-    store = broker.store
+def _store(store: Store) -> dict[str, str]:
     statistics = store.statistics()
     first = store.message_at(statistics.min_position)
     ratio = f"{store.disk_ratio():.2f}"
@@ -131,10 +172,10 @@ def _store(broker: BrokerContext) -> dict[str, str]:
     return info
 
 
-def _delays(broker: BrokerContext) -> dict[str, str]:
+def _delays(store: Store, levels: int) -> dict[str, str]:
     """Return, for each used delay level, the delivered and the stored offset."""
-    store, info = broker.store, {}
-    for level in range(1, len(broker.writer.delays_ms) + 1):
+    info = {}
+    for level in range(1, levels + 1):
         delivered = store.tables.delay_offsets.get(level)
         end = store.bounds(SystemTopic.SCHEDULE, level - 1)[1]
         if delivered or end:
@@ -142,14 +183,14 @@ def _delays(broker: BrokerContext) -> dict[str, str]:
     return info
 
 
-def _timers(broker: BrokerContext) -> dict[str, str]:
+def _timers(store: Store, now_ms: int) -> dict[str, str]:
     """Return how far timers are, as 5.3.3 does; the rates are not counted."""
-    timers, behind_s, behind = broker.store.timers, 0, 0
+    timers, behind_s, behind = store.timers, 0, 0
     if timers is not None:
-        end = broker.store.bounds(SystemTopic.TIMER, 0)[1]
+        end = store.bounds(SystemTopic.TIMER, 0)[1]
         behind = max(0, end - timers.next_offset)
         if timers.pending:
-            behind_s = max(0, broker.now_ms() - timers.read_ms) // 1000
+            behind_s = max(0, now_ms - timers.read_ms) // 1000
     return {
         "timerReadBehind": str(behind_s),
         "timerOffsetBehind": str(behind),
@@ -159,14 +200,14 @@ def _timers(broker: BrokerContext) -> dict[str, str]:
     }
 
 
-def _queues(broker: BrokerContext) -> dict[str, str]:
+def _queues(capacity: int) -> dict[str, str]:
     info = {
         "EndTransactionQueueSize": "0",
         "EndTransactionThreadPoolQueueCapacity": str(INT_MAX),
     }
     for pool in POOLS:
         info[f"{pool}ThreadPoolQueueSize"] = "0"
-        info[f"{pool}ThreadPoolQueueCapacity"] = str(broker.config.limits().in_flight_total)
+        info[f"{pool}ThreadPoolQueueCapacity"] = str(capacity)
         info[f"{pool}ThreadPoolQueueHeadWaitTimeMills"] = "0"
     return info
 

@@ -33,9 +33,10 @@ from lanemq.wire.message import is_stage_group
 
 from ...logical.broker._state import LogicalState
 from ...logical.rules import IN_PROGRESS, mapped_queues
-from ...net._dispatch import Handlers, typed
+from ...net._dispatch import Handlers, by_header, typed
 from ...net._session import Session
 from .._context import BrokerContext
+from .._framed import TopicStats
 from ..state._clients import ClientRegistry
 from ..state._stats import BrokerStatistics
 from ..state._topics import Topics
@@ -177,8 +178,8 @@ class TopicViews:
     def system_topics(self, frame: Frame, session: Session) -> Frame:
         return frame.reply(body=TopicList(tuple(sorted(self._topics.system_names()))).encode())
 
-    def offsets(self, header: GetTopicStatsInfo, frame: Frame, session: Session) -> Frame:
-        """Answer the bounds of each queue that may be written, and its last store time."""
+    def stats(self, header: GetTopicStatsInfo) -> TopicStats:
+        """Return the bounds of each queue that may be written, and its last store time."""
         topic, queues = header.topic, self._queues
         table = {}
         for queue_id in self._topics.queue_ids(queues.topic(topic).write_queue_nums):
@@ -187,7 +188,7 @@ class TopicViews:
             table[queues.named(topic, queue_id)] = TopicOffset(first, end, last_ms)
         counter = self._statistics.topic(topic)
         tps = counter.rates(self._now_s(), of_bytes=False)[0].tps if counter else 0.0
-        return frame.reply(body=TopicStatsTable(table, tps).encode())
+        return TopicStats(TopicStatsTable(table, tps))
 
     def groups(self, header: QueryTopicConsumeByWho, frame: Frame, session: Session) -> Frame:
         """Answer the groups that subscribe to a topic now, and those that have offsets in it.
@@ -202,7 +203,7 @@ class TopicViews:
         return frame.reply(body=GroupList(tuple(sorted(real))).encode())
 
 
-def register(handlers: Handlers, broker: BrokerContext) -> None:
+def register(handlers: Handlers, broker: BrokerContext) -> TopicViews:
     """Register creation, deletion and inspection of topics."""
     settings = TopicSettings(
         announced=broker.announced,
@@ -235,7 +236,7 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
     handlers.add(RequestCode.GET_ALL_TOPIC_CONFIG, views.configs)
     handlers.add(RequestCode.GET_TOPIC_CONFIG, typed(GetTopicConfig, views.config_of))
     handlers.add(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, views.system_topics)
-    handlers.add(RequestCode.GET_TOPIC_STATS_INFO, typed(GetTopicStatsInfo, views.offsets))
+    handlers.add(RequestCode.GET_TOPIC_STATS_INFO, by_header(GetTopicStatsInfo, views.stats))
     handlers.add(
         RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, typed(QueryTopicConsumeByWho, views.groups)
     )
@@ -245,3 +246,4 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
         RequestCode.DELETE_EXPIRED_COMMITLOG,
     ):
         handlers.add(code, clean_now)
+    return views

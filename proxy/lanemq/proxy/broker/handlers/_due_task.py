@@ -1,4 +1,4 @@
-"""The task that does what is due: it sleeps until the next thing is, or until one comes before."""
+"""A task that runs due work, and sleeps until the next due time or until an earlier one is set."""
 
 import logging
 from collections.abc import Awaitable, Callable

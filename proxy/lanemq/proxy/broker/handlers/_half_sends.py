@@ -5,8 +5,10 @@ from collections.abc import Callable
 from lanemq.storage import NewMessage, Put
 from lanemq.wire import SysFlag, SystemTopic
 
-from .._context import BrokerContext
-from ..state._recent_halves import Half
+from .._config import BrokerConfig
+from ..state._recent_halves import Half, RecentHalves
+from ..state._topics import Topics
+from ._writer import Writer
 
 HalfSend = Callable[[NewMessage], Put | None]
 """Appends a message that has nothing but a transaction.
@@ -16,10 +18,11 @@ and ``SegmentClosed``.
 """
 
 
-def half_sends(broker: BrokerContext) -> HalfSend:
+def half_sends(
+    *, config: BrokerConfig, recent: RecentHalves, topics: Topics, writer: Writer
+) -> HalfSend:
     """Make the quick way of half messages into the store of one broker."""
-    config, ensure = broker.config, broker.topics.ensure
-    append, keep = broker.writer.append_half, broker.recent_halves.keep
+    ensure, append, keep = topics.ensure, writer.append_half, recent.keep
 
     def store(message: NewMessage) -> Put | None:
         if config.reject_transaction_message or (

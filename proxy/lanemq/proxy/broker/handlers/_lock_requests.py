@@ -3,76 +3,111 @@
 Source: RocketMQ 4.9.8, AdminBrokerProcessor.lockBatchMQ, unlockBatchMQ.
 """
 
-from collections.abc import Awaitable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, Self, final
 
 from lanemq.wire import BOUND_LOCK_FIELD, Refused, RequestCode, ResponseCode
-from lanemq.wire.bodies import LockBatch, LockBatchResult
+from lanemq.wire.bodies import LockBatch
 from lanemq.wire.frame import Frame
-from lanemq.wire.logical import LOCK_FIELD, MOVED_FIELD
+from lanemq.wire.logical import LOCK_FIELD
 
 from ...logical.broker._locks import TELL, LogicalLocks
+from ...net._answers import Answer
 from ...net._dispatch import Handlers
 from ...net._session import Session
 from .._context import BrokerContext
+from .._framed import Locked, Unlocked
+from ._locks import QueueLocks
 
 QUEUES_MAX: Final = 4096
 """Most queues in one request; a consumer asks each broker for the queues that it has there."""
 
 
-def _batch(frame: Frame) -> LockBatch:
-    """Read the body of a request. Raises ``Refused`` for more queues than one may have."""
-    body = LockBatch.decode(frame.body)
-    if len(body.mq_set) > QUEUES_MAX:
-        remark = f"{len(body.mq_set)} queues, at most {QUEUES_MAX} are locked by one request"
-        raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-    return body
+@final
+class LockRequests:
+    """The requests for the locks that one broker lends."""
 
+    def __init__(
+        self, *, locks: QueueLocks, logical: LogicalLocks, now_s: Callable[[], float]
+    ) -> None:
+        self._locks = locks
+        self._logical = logical
+        self._now_s = now_s
 
-def register(handlers: Handlers, broker: BrokerContext) -> None:
-    """Register LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42)."""
-    logical = LogicalLocks(
-        locks=broker.locks,
-        logical=broker.logical,
-        now_ms=broker.now_ms,
-        now_s=broker.now_s,
-        peers=broker.peers,
-    )
-
-    def lock_batch(frame: Frame, session: Session) -> Frame | Awaitable[Frame]:
-        body = _batch(frame)
-        asked = frame.fields.get(LOCK_FIELD)
-        if asked == TELL:
-            return tell(frame, body)
-        if asked is not None:
-            return of_logical(frame, body)
-        is_bound = BOUND_LOCK_FIELD in frame.fields
-        if is_bound and broker.locks.closed not in session.on_close:
-            session.on_close.append(broker.locks.closed)
-        held = broker.locks.lock(
-            body.consumer_group,
-            body.client_id,
-            body.mq_set,
-            broker.now_s(),
-            connection=session if is_bound else None,
+    @classmethod
+    def of(cls, broker: BrokerContext) -> Self:
+        """Return the requests for the locks of ``broker``."""
+        logical = LogicalLocks(
+            locks=broker.locks,
+            logical=broker.logical,
+            now_ms=broker.now_ms,
+            now_s=broker.now_s,
+            peers=broker.peers,
         )
-        fields = {BOUND_LOCK_FIELD: "true"} if is_bound else None
-        return frame.reply(fields=fields, body=LockBatchResult(lock_ok_mq_set=tuple(held)).encode())
+        return cls(locks=broker.locks, logical=logical, now_s=broker.now_s)
 
-    async def tell(frame: Frame, body: LockBatch) -> Frame:
+    def lock(self, asked: LockBatch, *, bound_to: Session | None = None) -> Locked:
+        """Lock or renew a client's queues; the locks end with the session ``bound_to``."""
+        queues = _checked(asked).mq_set
+        if bound_to is not None and self._locks.closed not in bound_to.on_close:
+            bound_to.on_close.append(self._locks.closed)
+        held = self._locks.lock(
+            asked.consumer_group,
+            asked.client_id,
+            queues,
+            self._now_s(),
+            connection=bound_to,
+        )
+        return Locked(tuple(held), is_bound=bound_to is not None)
+
+    async def lock_logical(self, asked: LockBatch) -> Locked:
+        """Lock or renew a client's logical queues, of those that end here."""
+        held, has_moved = await self._logical.lock(_checked(asked))
+        return Locked(tuple(held), has_moved=has_moved)
+
+    def unlock(self, asked: LockBatch) -> Unlocked:
+        """Release the client's own locks."""
+        queues = _checked(asked).mq_set
+        self._locks.unlock(asked.consumer_group, asked.client_id, queues)
+        return Unlocked()
+
+    def unlock_logical(self, asked: LockBatch) -> Unlocked:
+        """Release the client's own locks of logical queues."""
+        self.unlock(asked)
+        return Unlocked(has_moved=not all(map(self._logical.ends_here, asked.mq_set)))
+
+    # At the broker's port
+
+    def answer_lock(self, frame: Frame, session: Session) -> Answer | Awaitable[Answer]:
+        body, asked = LockBatch.decode(frame.body), frame.fields.get(LOCK_FIELD)
+        if asked == TELL:
+            return self._tell(frame, _checked(body))
+        if asked is not None:
+            return self.lock_logical(body)
+        return self.lock(body, bound_to=session if BOUND_LOCK_FIELD in frame.fields else None)
+
+    async def _tell(self, frame: Frame, body: LockBatch) -> Frame:
+        """Tell another broker of a lock: fields that are for brokers alone, and no result."""
         (queue,) = body.mq_set
-        return frame.reply(fields=await logical.tell(body.consumer_group, queue, frame.fields))
+        fields = await self._logical.tell(body.consumer_group, queue, frame.fields)
+        return frame.reply(fields=fields)
 
-    async def of_logical(frame: Frame, body: LockBatch) -> Frame:
-        held, has_moved = await logical.lock(body)
-        answer = LockBatchResult(lock_ok_mq_set=tuple(held)).encode()
-        return frame.reply(fields={MOVED_FIELD: "true"} if has_moved else None, body=answer)
+    def answer_unlock(self, frame: Frame, session: Session) -> Unlocked:
+        body = LockBatch.decode(frame.body)
+        return self.unlock_logical(body) if LOCK_FIELD in frame.fields else self.unlock(body)
 
-    def unlock_batch(frame: Frame, session: Session) -> Frame:
-        body = _batch(frame)
-        broker.locks.unlock(body.consumer_group, body.client_id, body.mq_set)
-        is_elsewhere = LOCK_FIELD in frame.fields and not all(map(logical.ends_here, body.mq_set))
-        return frame.reply(fields={MOVED_FIELD: "true"} if is_elsewhere else None)
 
-    handlers.add(RequestCode.LOCK_BATCH_MQ, lock_batch)
-    handlers.add(RequestCode.UNLOCK_BATCH_MQ, unlock_batch)
+def _checked(asked: LockBatch) -> LockBatch:
+    """Raise ``Refused`` for more queues than one request may have."""
+    if len(asked.mq_set) > QUEUES_MAX:
+        remark = f"{len(asked.mq_set)} queues, at most {QUEUES_MAX} are locked by one request"
+        raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+    return asked
+
+
+def register(handlers: Handlers, broker: BrokerContext) -> LockRequests:
+    """Register LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42)."""
+    requests = LockRequests.of(broker)
+    handlers.add(RequestCode.LOCK_BATCH_MQ, requests.answer_lock)
+    handlers.add(RequestCode.UNLOCK_BATCH_MQ, requests.answer_unlock)
+    return requests

@@ -17,14 +17,15 @@ from lanemq.wire.headers import (
     SearchOffset,
     UpdateConsumerOffset,
 )
-from lanemq.wire.logical import KEPT_FIELD, PROGRESS_PREFIX, REDIRECT_FIELD, REDIRECT_VALUE
+from lanemq.wire.logical import PROGRESS_PREFIX
 
 from ...logical.broker._progress import LogicalProgress
 from ...logical.broker._stages import StageCounts
 from ...logical.rules import TopicMapping, hops_of, is_continued, queue_max, queue_min
-from ...net._dispatch import Handlers, typed
+from ...net._dispatch import Handlers, by_header, typed
 from ...net._session import Session
 from .._context import BrokerContext
+from .._framed import EarliestTime, GroupOffset, QueueOffset
 from .._results import DONE, Done
 from ..state._clients import ClientRegistry
 from ..state._stages import GroupStages
@@ -63,13 +64,14 @@ class GroupOffsets:
         self._stages = stages
         self._store = store
 
-    def query(self, header: QueryConsumerOffset, frame: Frame, session: Session) -> Frame:
-        """Answer the queue offset at which the group goes on.
+    def query(self, header: QueryConsumerOffset) -> GroupOffset:
+        """Return the queue offset at which the group goes on.
 
         Where it never committed, it begins at 0, but only in a queue so young that its first
         message is still in memory (no further behind the log's end than 40 % of what the
         machine has), or in one that was never written. In any other, and for a client that
-        asks for it by ``setZeroIfNotFound=false``, the client follows its own rule.
+        asks for it by ``setZeroIfNotFound=false``, the client follows its own rule: raises
+        ``Refused`` (QUERY_NOT_FOUND).
         """
         topic, queue_id = header.topic, header.queue_id
         if topic.startswith(PROGRESS_PREFIX):
@@ -80,11 +82,8 @@ class GroupOffsets:
         if offset is None:
             if header.set_zero_if_not_found is False or not self._is_young(topic, queue_id):
                 raise Refused(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND)
-            return frame.reply(fields={"offset": "0"})
-        fields = {"offset": str(offset)}
-        if topic.startswith(PROGRESS_PREFIX):
-            fields[KEPT_FIELD] = "true"
-        return frame.reply(fields=fields)
+            return GroupOffset(0)
+        return GroupOffset(offset, is_kept=topic.startswith(PROGRESS_PREFIX))
 
     def _is_young(self, topic: str, queue_id: int) -> bool:
         if self._store.bounds(topic, queue_id)[0] > 0:
@@ -92,19 +91,23 @@ class GroupOffsets:
         first = self._store.units(topic, queue_id, 0, 1)
         return not first or not self._store.is_cold(first[0].log_position)
 
-    def update(self, header: UpdateConsumerOffset, frame: Frame, session: Session) -> Done:
+    def update(self, header: UpdateConsumerOffset, *, hops: int = 0) -> Done:
         """Keep the offset as given, backwards too.
 
         A group of which nobody is connected was moved by an operator; if that was backwards,
-        its stages are counted anew from there.
+        its stages are counted anew from there. ``hops`` is how often another broker passed
+        it on.
         """
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         offset = header.commit_offset
         is_behind = self._stages.is_behind(group, topic, queue_id, offset)
         if is_behind and self._clients.consumer_group(group) is None:
             self._stages.restart(group, topic, queue_id, offset)
-        self._commit_offset(group, topic, queue_id, offset, hops=hops_of(frame))
+        self._commit_offset(group, topic, queue_id, offset, hops=hops)
         return DONE
+
+    def answer_update(self, header: UpdateConsumerOffset, frame: Frame, session: Session) -> Done:
+        return self.update(header, hops=hops_of(frame))
 
 
 @final
@@ -120,8 +123,8 @@ class QueueOffsets:
         self._mappings = mappings
         self._store = store
 
-    def search(self, header: SearchOffset, frame: Frame, session: Session) -> Frame:
-        """Answer the offset at a time; clients since 5.0 say which side of it they want."""
+    def search(self, header: SearchOffset) -> QueueOffset:
+        """Return the offset at a time; clients since 5.0 say which side of it they want."""
         boundary = _BOUNDARIES.get((header.boundary_type or "").upper(), Boundary.NEAREST)
         topic, queue_id = header.topic, header.queue_id
         offset = self._store.offset_by_time(topic, queue_id, header.timestamp, boundary=boundary)
@@ -130,32 +133,31 @@ class QueueOffsets:
             begin, end = self._store.bounds(topic, queue_id)
             offset = max(offset, queue_min(mapping, queue_id, begin))
             offset = min(offset, queue_max(mapping, queue_id, end))
-        return frame.reply(fields={"offset": str(offset)})
+        return QueueOffset(offset)
 
-    def get_max(self, header: GetMaxOffset, frame: Frame, session: Session) -> Frame:
-        """Answer the end of a queue; a reader of a logical queue is told if that is elsewhere."""
+    def get_max(self, header: GetMaxOffset) -> QueueOffset:
+        """Return the end of a queue; a reader of a logical queue is told if that is elsewhere."""
         topic, queue_id = header.topic, header.queue_id
         end, mapping = self._store.bounds(topic, queue_id)[1], self._mappings.get(topic)
         if mapping is None or not header.logical_queue:
-            return frame.reply(fields={"offset": str(end)})
-        fields = {"offset": str(queue_max(mapping, queue_id, end))}
-        if is_continued(mapping, queue_id):
-            fields[REDIRECT_FIELD] = REDIRECT_VALUE
-        return frame.reply(fields=fields)
+            return QueueOffset(end)
+        end = queue_max(mapping, queue_id, end)
+        return QueueOffset(end, is_continued=is_continued(mapping, queue_id))
 
-    def get_min(self, header: GetMinOffset, frame: Frame, session: Session) -> Frame:
+    def get_min(self, header: GetMinOffset) -> QueueOffset:
+        """Return the begin of a queue."""
         topic, queue_id = header.topic, header.queue_id
         begin, mapping = self._store.bounds(topic, queue_id)[0], self._mappings.get(topic)
         if mapping is not None:
             begin = queue_min(mapping, queue_id, begin)
-        return frame.reply(fields={"offset": str(begin)})
+        return QueueOffset(begin)
 
-    def earliest(self, header: GetEarliestMsgStoretime, frame: Frame, session: Session) -> Frame:
-        time_ms = self._store.earliest_time_ms(header.topic, header.queue_id)
-        return frame.reply(fields={"timestamp": str(time_ms)})
+    def earliest(self, header: GetEarliestMsgStoretime) -> EarliestTime:
+        """Return the store time of a queue's first message."""
+        return EarliestTime(self._store.earliest_time_ms(header.topic, header.queue_id))
 
 
-def register(handlers: Handlers, broker: BrokerContext) -> None:
+def register(handlers: Handlers, broker: BrokerContext) -> tuple[GroupOffsets, QueueOffsets]:
     """Register the requests about offsets of groups (14, 15) and of queues (29, 30, 31, 32)."""
     group_offsets = GroupOffsets(
         clients=broker.clients,
@@ -170,17 +172,22 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
         mappings=broker.logical.mappings,
         store=broker.store,
     )
-    handlers.add(RequestCode.QUERY_CONSUMER_OFFSET, typed(QueryConsumerOffset, group_offsets.query))
     handlers.add(
-        RequestCode.UPDATE_CONSUMER_OFFSET, typed(UpdateConsumerOffset, group_offsets.update)
+        RequestCode.QUERY_CONSUMER_OFFSET, by_header(QueryConsumerOffset, group_offsets.query)
     )
-    handlers.add(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, typed(SearchOffset, queue_offsets.search))
-    handlers.add(RequestCode.GET_MAX_OFFSET, typed(GetMaxOffset, queue_offsets.get_max))
-    handlers.add(RequestCode.GET_MIN_OFFSET, typed(GetMinOffset, queue_offsets.get_min))
+    handlers.add(
+        RequestCode.UPDATE_CONSUMER_OFFSET, typed(UpdateConsumerOffset, group_offsets.answer_update)
+    )
+    handlers.add(
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, by_header(SearchOffset, queue_offsets.search)
+    )
+    handlers.add(RequestCode.GET_MAX_OFFSET, by_header(GetMaxOffset, queue_offsets.get_max))
+    handlers.add(RequestCode.GET_MIN_OFFSET, by_header(GetMinOffset, queue_offsets.get_min))
     handlers.add(
         RequestCode.GET_EARLIEST_MSG_STORETIME,
-        typed(GetEarliestMsgStoretime, queue_offsets.earliest),
+        by_header(GetEarliestMsgStoretime, queue_offsets.earliest),
     )
+    return group_offsets, queue_offsets
 
 
 _BOUNDARIES: Final = {"LOWER": Boundary.LOWER, "UPPER": Boundary.UPPER}

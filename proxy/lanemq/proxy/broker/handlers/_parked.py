@@ -19,7 +19,7 @@ from lanemq.storage import Store
 from lanemq.wire import Refused, ResponseCode
 from lanemq.wire.message import record_properties
 
-from ...net._dispatch import Result
+from ...net._answers import Result
 from ...net._loop_watch import loop_watch
 from ...net._session import Session
 from .._config import BrokerConfig

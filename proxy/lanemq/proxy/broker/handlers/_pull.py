@@ -17,11 +17,11 @@ from lanemq.wire.bodies import SubscriptionGroupConfig
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical.translate import Numbers
 
-from ...logical.broker._pull import InSegment, elsewhere
+from ...logical.broker._pull import InSegment, answer_without_read
 from ...logical.broker._stages import AskFirst, LogicalStages
 from ...logical.broker._state import waiting_queue
 from ...logical.rules import TopicMapping, Wait
-from ...net._dispatch import Handlers, failure
+from ...net._dispatch import Handlers
 from ...net._session import Session
 from ...net._stored_reply import LARGE_BYTES
 from .._context import BrokerContext
@@ -61,7 +61,6 @@ class Pulls:
         *,
         clients: ClientRegistry[Session],
         commit_offset: CommitOffset,
-        handlers: Handlers,
         logical_stages: LogicalStages,
         mappings: Mapping[str, TopicMapping],
         now_s: Callable[[], float],
@@ -73,7 +72,6 @@ class Pulls:
     ) -> None:
         self._clients = clients
         self._commit_offset = commit_offset
-        self._handlers = handlers
         self._logical_stages = logical_stages
         self._mappings = mappings
         self._now_s = now_s
@@ -119,15 +117,9 @@ class Pulls:
             asked,
             session,
             partial(self._read, asked, session, may_park=False),
-            partial(self._send_late, frame, session),
+            partial(session.answer, frame),
             kept_bytes=sum(map(len, frame.fields.values())),
         )
-
-    def _send_late(self, frame: Frame, session: Session, result: Pulled | Exception) -> None:
-        if isinstance(result, Exception):
-            session.send(failure(frame, session, result))
-        else:
-            session.send_bytes(self._handlers.encoded(frame, result))
 
     # For anyone in the process
 
@@ -211,7 +203,7 @@ class Pulls:
                 if may_park and asked.may_wait and isinstance(found, Wait):
                     return Parked(waiting_queue(topic), queue_id, offset, Wanted())
                 self._statistics.missed()
-                return elsewhere(found, offset)
+                return answer_without_read(found, offset)
             got, redirect = found
         numbers = Numbers(got.next_offset, got.min_offset, got.max_offset)
         if got.status is FOUND:
@@ -282,7 +274,6 @@ def register(handlers: Handlers, broker: BrokerContext) -> Pulls:
     pulls = Pulls(
         clients=broker.clients,
         commit_offset=broker.commit_offset,
-        handlers=handlers,
         logical_stages=LogicalStages.of(broker),
         mappings=broker.logical.mappings,
         now_s=broker.now_s,

@@ -1,4 +1,4 @@
-"""The needs of a pull: what its reader asks for, wherever it came in."""
+"""The fields of a pull as a typed request, at whichever port it arrives."""
 
 from typing import Final, final
 

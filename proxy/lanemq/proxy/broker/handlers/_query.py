@@ -3,6 +3,8 @@
 Source: RocketMQ 4.9.8, QueryMessageProcessor.
 """
 
+from typing import Self, final
+
 from lanemq.storage import Store
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import Frame
@@ -10,55 +12,74 @@ from lanemq.wire.headers import QueryMessage, ViewMessage
 
 from ...net._dispatch import Handlers, typed
 from ...net._session import Session
+from .._config import BrokerConfig
 from .._context import BrokerContext
+from .._framed import Queried
 from .._results import Viewed
 from ._old_readers import for_reader, for_reader_all
 
+NOT_FOUND = "can not find message, maybe time range not correct"
 
-def register(handlers: Handlers, broker: BrokerContext) -> None:
-    """Register both requests."""
-    store, config = broker.store, broker.config
 
-    def query(header: QueryMessage, frame: Frame, session: Session) -> Frame:
-        """Answer the records of a topic that have the key, newest first.
+@final
+class SingleMessages:
+    """The searches for single messages of one broker."""
+
+    def __init__(self, *, config: BrokerConfig, store: Store) -> None:
+        self._config = config
+        self._store = store
+
+    @classmethod
+    def of(cls, broker: BrokerContext) -> Self:
+        """Return the searches in the store of ``broker``."""
+        return cls(config=broker.config, store=broker.store)
+
+    def by_key(self, asked: QueryMessage, *, version: int) -> Queried:
+        """Return the records of a topic that have the key, newest first.
 
         ``key`` is one of the message's KEYS, or its unique key; then the broker decides how
-        many are looked for.
+        many are looked for. ``version`` is the reader's.
         """
-        found = store.query(
-            header.topic,
-            header.key,
-            max_count=config.default_query_max_num if header.unique_key_query else header.max_num,
-            begin_ms=header.begin_timestamp,
-            end_ms=header.end_timestamp,
+        count = self._config.default_query_max_num if asked.unique_key_query else asked.max_num
+        found = self._store.query(
+            asked.topic,
+            asked.key,
+            max_count=count,
+            begin_ms=asked.begin_timestamp,
+            end_ms=asked.end_timestamp,
         )
-        fields = {
-            "indexLastUpdateTimestamp": str(found.last_update_timestamp_ms),
-            "indexLastUpdatePhyoffset": str(found.last_update_position),
-        }
+        last = found.last_update_timestamp_ms, found.last_update_position
         if not found.records:
-            remark = "can not find message, maybe time range not correct"
-            if found.damaged:
-                remark = _damaged(store, found.damaged[0])
-            return frame.reply(ResponseCode.QUERY_NOT_FOUND, fields, remark=remark)
-        return frame.reply(
-            fields=fields, body=b"".join(for_reader_all(found.records, frame.version))
-        )
+            remark = self._damaged(found.damaged[0]) if found.damaged else NOT_FOUND
+            return Queried(b"", *last, remark)
+        return Queried(b"".join(for_reader_all(found.records, version)), *last)
 
-    def view(header: ViewMessage, frame: Frame, session: Session) -> Viewed:
-        """Answer the record at a place in the commit log."""
-        record = store.record_at(header.offset)
+    def view(self, asked: ViewMessage, *, version: int) -> Viewed:
+        """Return the record at a place in the commit log. Raises ``Refused``."""
+        record = self._store.record_at(asked.offset)
         if record is None:
-            remark = f"can not find message by the offset, {header.offset}"
-            if store.why_damaged(header.offset):
-                remark = _damaged(store, header.offset)
+            remark = f"can not find message by the offset, {asked.offset}"
+            if self._store.why_damaged(asked.offset):
+                remark = self._damaged(asked.offset)
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        return Viewed(for_reader(record, frame.version), record)
+        return Viewed(for_reader(record, version), record)
 
-    handlers.add(RequestCode.QUERY_MESSAGE, typed(QueryMessage, query))
-    handlers.add(RequestCode.VIEW_MESSAGE_BY_ID, typed(ViewMessage, view))
+    def _damaged(self, log_position: int) -> str:
+        why = self._store.why_damaged(log_position)
+        return f"the message at {log_position} of the commit log is damaged: {why}"
+
+    # At the broker's port
+
+    def answer_query(self, header: QueryMessage, frame: Frame, session: Session) -> Queried:
+        return self.by_key(header, version=frame.version)
+
+    def answer_view(self, header: ViewMessage, frame: Frame, session: Session) -> Viewed:
+        return self.view(header, version=frame.version)
 
 
-def _damaged(store: Store, log_position: int) -> str:
-    why = store.why_damaged(log_position)
-    return f"the message at {log_position} of the commit log is damaged: {why}"
+def register(handlers: Handlers, broker: BrokerContext) -> SingleMessages:
+    """Register both requests."""
+    messages = SingleMessages.of(broker)
+    handlers.add(RequestCode.QUERY_MESSAGE, typed(QueryMessage, messages.answer_query))
+    handlers.add(RequestCode.VIEW_MESSAGE_BY_ID, typed(ViewMessage, messages.answer_view))
+    return messages

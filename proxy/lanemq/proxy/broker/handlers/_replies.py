@@ -10,9 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, final
 
-import trio
-
-from lanemq.storage import FlushMode, NewMessage, Store
+from lanemq.storage import NewMessage
 from lanemq.wire import HostAddress, Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import FLAG_ONEWAY, Frame, request
 from lanemq.wire.headers import ReplyMessage, SendMessage, SendMessageResponse
@@ -26,6 +24,7 @@ from .._context import BrokerContext
 from ..state._clients import ClientRegistry
 from ..state._stats import BrokerStatistics
 from ..state._topics import Topics
+from ._flushes import Flushes
 from ._own_properties import answered_properties
 from ._send_special import STORED_FLAGS, check_accepts, checked_target, choose_queue
 from ._writer import Writer
@@ -49,10 +48,10 @@ class Replies:
         clients: ClientRegistry[Session],
         commit: Callable[[], None],
         config: BrokerConfig,
+        flushes: Flushes,
         mappings: Mapping[str, TopicMapping],
         now_ms: Callable[[], int],
         statistics: BrokerStatistics,
-        store: Store,
         store_host: bytes,
         topics: Topics,
         writer: Writer,
@@ -61,9 +60,9 @@ class Replies:
         self._clients = clients
         self._commit = commit
         self._config = config
+        self._flushes = flushes
         self._now_ms = now_ms
         self._statistics = statistics
-        self._store = store
         self._store_host = store_host
         self._topics = topics
         self._writer = writer
@@ -149,7 +148,6 @@ class Replies:
 
         None where it cannot be stored: the client that waits for it gets it nevertheless.
         """
-        store = self._store
         message = NewMessage(
             topic=header.topic,
             queue_id=queue_id,
@@ -169,9 +167,8 @@ class Replies:
             LOGGER.warning("a reply cannot be stored: %s", error)
             return None
         self._statistics.put(header.topic, 1, put.size_bytes)
-        if store.config.flush is FlushMode.SYNC:
-            with trio.move_on_after(store.config.sync_flush_timeout_s):
-                await store.flushed(put.end)
+        if self._flushes.are_awaited:
+            await self._flushes.reached(put.end)
         return f"{self._store_host.hex().upper()}{put.log_position:016X}", put.queue_offset
 
 
@@ -182,9 +179,9 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
         clients=broker.clients,
         commit=broker.commit,
         config=broker.config,
+        flushes=Flushes(broker.store),
         now_ms=broker.now_ms,
         statistics=broker.statistics,
-        store=broker.store,
         store_host=broker.store_host,
         topics=broker.topics,
         writer=broker.writer,

@@ -10,9 +10,7 @@ import random
 from collections.abc import Awaitable
 from typing import Final, final
 
-import trio
-
-from lanemq.storage import FlushMode, Store
+from lanemq.storage import Store
 from lanemq.wire import (
     HostAddress,
     Permission,
@@ -33,10 +31,12 @@ from ...net._dispatch import Handlers, typed
 from ...net._session import Session
 from .._config import BrokerConfig
 from .._context import BrokerContext
+from .._framed import SENT_BACK, SentBack
 from ..state._groups import Groups
 from ..state._stats import BrokerStatistics
 from ..state._stored_again import stored_again
 from ..state._topics import Topics
+from ._flushes import Flushes
 from ._writer import Writer
 
 FIRST_RETRY_LEVEL: Final = 3
@@ -54,6 +54,7 @@ class SendBacks:
         *,
         address: HostAddress,
         config: BrokerConfig,
+        flushes: Flushes,
         groups: Groups,
         statistics: BrokerStatistics,
         store: Store,
@@ -62,22 +63,34 @@ class SendBacks:
     ) -> None:
         self._address = address
         self._config = config
+        self._flushes = flushes
         self._groups = groups
         self._statistics = statistics
         self._store = store
         self._topics = topics
         self._writer = writer
 
-    def send_back(
+    def answer(
         self, header: ConsumerSendMsgBack, frame: Frame, session: Session
-    ) -> Frame | Awaitable[Frame]:
-        """Append the message again; its old record stays where it is."""
+    ) -> SentBack | Awaitable[SentBack]:
+        """Answer a request."""
+        origin_id = frame.fields.get(ORIGIN_ID_FIELD)
+        return self.send_back(header, version=frame.version, origin_id=origin_id)
+
+    def send_back(
+        self, header: ConsumerSendMsgBack, *, version: int, origin_id: str | None
+    ) -> SentBack | Awaitable[SentBack]:
+        """Append the message again; its old record stays where it is.
+
+        ``version`` is the consumer's, ``origin_id`` the id by which it knows the message, where
+        that is not the broker's.
+        """
         group = self._groups.require(header.group)
         if not self._config.broker_permission & Permission.WRITE:
             remark = f"the broker[{self._address.host}] sending message is forbidden"
             raise Refused(ResponseCode.NO_PERMISSION, remark)
         if group.retry_queue_nums <= 0:
-            return frame.reply()
+            return SENT_BACK
         topic = retry_topic(header.group)
         config = self._topics.ensure(
             topic,
@@ -93,9 +106,9 @@ class SendBacks:
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
 
         retries_max = group.retry_max_times
-        if frame.version >= Version.V3_4_9 and header.max_reconsume_times is not None:
+        if version >= Version.V3_4_9 and header.max_reconsume_times is not None:
             retries_max = header.max_reconsume_times
-        properties = _marked(message, frame.fields.get(ORIGIN_ID_FIELD) or message.offset_id)
+        properties = _marked(message, origin_id or message.offset_id)
         if message.reconsume_times >= retries_max or header.delay_level < 0:
             topic, queue_id, level = dlq_topic(header.group), 0, 0
             self._topics.ensure(topic, queues=DLQ_QUEUES)
@@ -112,19 +125,9 @@ class SendBacks:
             put = self._writer.append(again)
         origin = get_property(properties, Property.RETRY_TOPIC.encode()) or b""
         self._statistics.sent_back(origin.decode("utf-8", "replace"), header.group)
-        if self._store.config.flush is FlushMode.SYNC:
-            return self._after_flush(put.end, frame)
-        return frame.reply()
-
-    async def _after_flush(self, end: int, frame: Frame) -> Frame:
-        """Answer when the log is on the disk up to ``end``: the consumer forgets the message.
-
-        The reference does not wait here, and may lose it with the power.
-        """
-        store = self._store
-        with trio.move_on_after(store.config.sync_flush_timeout_s):
-            await store.flushed(end)
-        return frame.reply()
+        # The consumer forgets the message. (The reference does not wait here, and may lose it
+        # with the power.)
+        return self._flushes.answered(SENT_BACK, put.end)
 
 
 def _marked(message: StoredMessage, offset_id: str) -> bytes:
@@ -144,6 +147,7 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
     back = SendBacks(
         address=broker.address,
         config=broker.config,
+        flushes=Flushes(broker.store),
         groups=broker.groups,
         statistics=broker.statistics,
         store=broker.store,
@@ -152,5 +156,5 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
     )
     handlers.add(
         RequestCode.CONSUMER_SEND_MSG_BACK,
-        typed(ConsumerSendMsgBack, back.send_back),
+        typed(ConsumerSendMsgBack, back.answer),
     )

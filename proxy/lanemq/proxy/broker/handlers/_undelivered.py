@@ -31,7 +31,7 @@ class Undelivered:
 
     @classmethod
     def of(cls, broker: BrokerContext) -> Self:
-        """Return the one of ``broker``."""
+        """Return the store of ``broker``."""
         return cls(statistics=broker.statistics, topics=broker.topics, writer=broker.writer)
 
     def keep(self, message: NewMessage, why: object) -> int:

@@ -38,7 +38,7 @@ class Writer:
     """The writer to ``store``; appended messages are in the log after the next ``store.commit``.
 
     ``delays_ms`` are the delays of levels 1, 2, ... in milliseconds. ``mappings`` are the topics
-    that have logical queues; their messages pass ``gate``, which counts them until ``settled``.
+    that have logical queues; their messages pass ``gate``, which counts them until ``finished``.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Writer:
         self._mappings = mappings
         self._gate = gate
         self._entered: list[Key] = []
-        self._when_settled: list[Callable[[], None]] = []
+        self._when_finished: list[Callable[[], None]] = []
 
     def append(self, message: NewMessage) -> Put:
         """Append one message to the queue it names.
@@ -179,23 +179,23 @@ class Writer:
         )
         return self.append(half), half
 
-    def when_settled(self, callback: Callable[[], None]) -> None:
+    def when_finished(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once everything appended by then is in the log and visible, or
         failed."""
-        self._when_settled.append(callback)
+        self._when_finished.append(callback)
 
     def enter(self, topic: str, queue_id: int) -> None:
-        """Count a writer until ``settled``. Raises ``SegmentClosed``."""
+        """Count a writer until ``finished``. Raises ``SegmentClosed``."""
         self._entered.append(self._gate.enter(self._mappings[topic], queue_id))
 
-    def settled(self) -> None:
-        """Note that every appended message is visible in its queue, or failed."""
+    def finished(self) -> None:
+        """Note that every appended message is visible in its queue now, or failed."""
         if self._entered:
             entered, self._entered = self._entered, []
             for key in entered:
                 self._gate.leave(key)
-        if self._when_settled:
-            callbacks, self._when_settled = self._when_settled, []
+        if self._when_finished:
+            callbacks, self._when_finished = self._when_finished, []
             for callback in callbacks:
                 callback()
 

@@ -121,8 +121,7 @@ class StateFetcher:
         return decode_answer(answer.body, StateRows)
 
     async def is_open_at(self, name: str, end: Segment, partitions: int) -> bool:
-        """Return whether a partition, one of so many, takes reads and writes at the end of its
-        log."""
+        """Return whether a partition of ``partitions`` takes reads and writes at its log's end."""
         namespace, partition = parse_partition(name)
         header = KvStatus(namespace=namespace, partition=partition, partitions=partitions)
         try:

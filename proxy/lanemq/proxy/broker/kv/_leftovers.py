@@ -1,4 +1,4 @@
-"""States of partitions that are open at other brokers: they go once nobody needs them."""
+"""Removal of the states of partitions that have moved to other brokers."""
 
 import logging
 from typing import Final, final
@@ -12,7 +12,7 @@ from ._fetching import StateFetcher
 from ._partitions import Partitions
 
 LOGGER: Final = logging.getLogger("lanemq.proxy.kv")
-SETTLE_S: Final = 2.0
+ASK_AGAIN_S: Final = 2.0
 """Seconds between questions whether a partition that has left is open where it went."""
 
 
@@ -36,10 +36,10 @@ class Leftovers:
     async def run(self) -> None:
         """Remove states, until cancelled."""
         while True:
-            await trio.sleep(SETTLE_S)  # another broker opens it, and tells nobody
-            await self.settle()
+            await trio.sleep(ASK_AGAIN_S)  # another broker opens it, and tells nobody
+            await self.remove_unneeded()
 
-    async def settle(self) -> None:
+    async def remove_unneeded(self) -> None:
         """Remove states whose partitions are open elsewhere."""
         for name, state in list(self._states.states.items()):
             end = self._partitions.end_of(name)

@@ -20,7 +20,6 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.headers import KvWrite
 from lanemq.wire.kv import LONE_BROKER, partition_name
 
-from ...net._dispatch import failure
 from ...net._session import Session
 from .._config import BrokerConfig
 from ._partitions import Partitions
@@ -134,4 +133,4 @@ class NewNamespaces:
             self.ready(asked)
             return
         for one in answered:
-            one.session.send(failure(one.frame, one.session, fault))
+            one.session.answer(one.frame, fault)

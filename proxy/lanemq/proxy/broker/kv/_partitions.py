@@ -1,4 +1,4 @@
-"""The partitions of namespaces at one broker: which it has, and where the others are.
+"""The partitions of namespaces that one broker has, and the brokers of the others.
 
 The log of a partition is a logical queue of the namespace's topic, so it is placed and moved as
 queues are. The broker of the queue's open end has the partition: it alone writes and reads it,
@@ -99,7 +99,7 @@ class Partitions:
             segment is not None
             and segment.state is SegmentState.NORMAL
             and segment.logical_index == partition
-            and segment.delta - segment.offset_delta == meta.shift
+            and segment.shift == meta.shift
             and (topic, meta.queue_id) not in self._gate.withheld
         )
 
@@ -115,8 +115,8 @@ class Partitions:
         return Refused(ResponseCode.KV_NAMESPACE_NOT_EXIST, remark)
 
     def _elsewhere(self, namespace: str, partition: int, partitions: int) -> Refused:
-        """Return the refusal for a partition that is not open here, of so many as the client
-        says."""
+        """Return the refusal for a partition that is not open here; ``partitions`` is their number
+        by the client."""
         name = partition_name(namespace, partition)
         end = self.end_of(name)
         if end is not None and end.broker_name != self._broker_name:

@@ -1,4 +1,4 @@
-"""The logical queues that are the logs of partitions: made with their partitions."""
+"""The logical queues that are the logs of partitions, and are made with them."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final, final
@@ -60,7 +60,10 @@ class PartitionQueues:
         await self._announced()
 
     async def map_first(self, topic: str) -> None:
-        """Make the log of a namespace of before a logical queue. Raises ``Refused``."""
+        """Map the log of a namespace that is older than partitions to a logical queue.
+
+        Raises ``Refused``.
+        """
         async with self._logical.operation(topic, 0, ("make", 0)):
             await self._mapped(topic, 0)
 

@@ -36,7 +36,7 @@ from ._queues import PartitionQueues
 from ._snapshots import NEW, Snapshots
 from ._takeovers import Takeovers
 from ._watches import Watches
-from ._writes import KvWrites
+from ._writes import KvWrites, add_encoder
 
 LOGGER = logging.getLogger("lanemq.proxy.kv")
 TICK_S: Final = 0.25
@@ -99,7 +99,7 @@ class KvRequests:
         return frame.reply(body=encode_answer(read_entry(self._state(header), key)))
 
     def multi_get(self, header: KvMultiGet, frame: Frame, session: Session) -> Frame:
-        """Answer the entries of the first so many keys, until 4 MiB of values are together."""
+        """Answer the entries of the first keys, as many as have 4 MiB of values together."""
         _check_consistency(header.consistency)
         try:
             keys = _KEYS.decode(frame.body)
@@ -269,6 +269,7 @@ def register(
         takeovers=takeovers,
         writes=writes,
     )
+    add_encoder(handlers)
     handlers.add(RequestCode.KV_WRITE, typed(KvWrite, writes.write))
     handlers.add(RequestCode.KV_GET, typed(KvGet, requests.get))
     handlers.add(RequestCode.KV_MULTI_GET, typed(KvMultiGet, requests.multi_get))

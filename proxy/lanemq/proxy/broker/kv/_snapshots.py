@@ -1,4 +1,4 @@
-"""Moments of namespaces that are kept for those who read them page by page."""
+"""Snapshots of namespaces, kept for clients that read them page by page."""
 
 import secrets
 from dataclasses import dataclass

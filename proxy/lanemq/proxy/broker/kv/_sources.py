@@ -1,6 +1,6 @@
-"""Parts of a partition's log: where they are, and who may have the state with which one begins."""
+"""The brokers of the parts of a partition's log, and those that may have the state before one."""
 
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 
 from lanemq.storage.kv import KvMeta
 from lanemq.wire.logical import Segment
@@ -15,16 +15,13 @@ def state_sources(mapping: TopicMapping, end: Segment) -> list[Segment]:
     A state at one position is the same wherever it is, but for those of brokers that were gone
     past: nothing is looked for behind a segment that did that.
     """
-    order = end.delta, end.migration or 0
-    sealed = [
-        ((one.delta, one.migration or 0), one)
-        for one in mapping.chain(end.logical_index)
-        if one.delta >= 0 and one.is_sealed
+    earlier = [
+        segment
+        for segment in mapping.chain(end.logical_index)
+        if segment.delta >= 0 and segment.is_sealed and segment.order < end.order
     ]
     found: dict[str, Segment] = {}
-    for place, segment in sorted(sealed, key=itemgetter(0), reverse=True):
-        if place >= order:
-            continue
+    for segment in sorted(earlier, key=attrgetter("order"), reverse=True):
         found.setdefault(segment.broker_name, segment)
         if segment.is_forced:
             break
@@ -37,7 +34,7 @@ def beginning(mapping: TopicMapping, last: Segment) -> Segment | None:
     A migration that was called off leaves more than one segment in a queue. None where a part of
     the log was elsewhere.
     """
-    shift = last.delta - last.offset_delta
+    shift = last.shift
     before = [
         segment
         for segment in mapping.of_queue(last.queue_id)
@@ -46,7 +43,7 @@ def beginning(mapping: TopicMapping, last: Segment) -> Segment | None:
         and segment.logical_index == last.logical_index
         and segment.delta >= 0
         and segment.next_delta <= last.delta
-        and segment.delta - segment.offset_delta == shift
+        and segment.shift == shift
     ]
     run, position = [*sorted(before, key=attrgetter("delta", "next_delta")), last], 0
     for segment in run:
@@ -65,8 +62,6 @@ def sealed_at(mapping: TopicMapping, index: int, meta: KvMeta) -> int:
     followed = [
         segment.next_delta
         for segment in mapping.of_queue(meta.queue_id)
-        if segment.is_sealed
-        and segment.logical_index == index
-        and segment.delta - segment.offset_delta == meta.shift
+        if segment.is_sealed and segment.logical_index == index and segment.shift == meta.shift
     ]
     return max(followed, default=0)

@@ -63,7 +63,7 @@ class Takeovers:
         self._waiting: set[tuple[str, int]] = set()
         """Topics of namespaces, with the partitions of each to look at."""
         self._busy: set[tuple[str, int]] = set()
-        """Those that are being looked at."""
+        """The partitions that are being looked at."""
         self._news = trio.Event()
 
     def changed(self, topic: str) -> None:
@@ -93,7 +93,7 @@ class Takeovers:
                     await self._news.wait()
 
     async def _look(self, topic: str, index: int) -> None:
-        """Take over a partition that has come, or let go of one that is elsewhere, as far as that
+        """Take over a partition that has come, or release one that is elsewhere, as far as that
         is possible."""
         mapping = self._logical.mappings.get(topic)
         is_done = True
@@ -116,7 +116,7 @@ class Takeovers:
         return f"partition {index} of {topic} has not arrived here yet ({why}): try again later"
 
     async def _map_first(self) -> None:
-        """Make logical queues of the logs that are none yet: those of before partitions."""
+        """Map the logs of namespaces that are older than partitions to logical queues."""
         for name in list(self._states.states):
             topic = kv_topic(parse_partition(name)[0])
             if topic not in self._logical.mappings:
@@ -159,7 +159,7 @@ class Takeovers:
         Raises ``Refused``, ``RemoteProtocolError`` and as disks do while it cannot be had.
         """
         state = self._states.states.get(name)
-        shift = end.delta - end.offset_delta
+        shift = end.shift
         is_there = state is not None and name not in self._partitions.waits_for
         if is_there and state and (state.meta.queue_id, state.meta.shift) == (end.queue_id, shift):
             return
@@ -228,9 +228,9 @@ class Takeovers:
         await self._make_of(name, first)
 
     async def _lose(self, name: str, end: Segment, meta: KvMeta) -> None:
-        """Note that a partition was gone past: what it had is at a broker that is gone.
+        """Note that a partition was gone past, and that its state is at a broker that is gone.
 
-        Rows of before, where there are any, stay until it is cleared, for tools on the store at
+        Older rows, where there are any, stay until it is cleared, for tools on the store at
         rest.
         """
         LOGGER.critical(

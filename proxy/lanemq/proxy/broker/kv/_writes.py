@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, final
 from lanemq.storage import KvStates, NewMessage, Put, Store
 from lanemq.storage.kv import KvState, Outcome, Status, operation_properties
 from lanemq.wire import Refused, ResponseCode
-from lanemq.wire.frame import Frame, encode_frame
+from lanemq.wire.frame import Frame
 from lanemq.wire.headers import KvWrite
 from lanemq.wire.kv import (
     Beginning,
@@ -25,7 +25,8 @@ from lanemq.wire.kv import (
 )
 
 from ...logical.rules import SegmentClosed
-from ...net._dispatch import failure
+from ...net._answers import Result
+from ...net._dispatch import Handlers
 from ...net._reply_template import ReplyTemplate
 from ...net._session import Session
 from ..handlers._writer import Writer
@@ -39,6 +40,14 @@ ASK_AGAIN: Final = (
     "the write is stored, but could not be applied yet: ask again with the same sequence number"
 )
 MOVING: Final = "partition {} of {} is moving; try again in a moment"
+
+
+@final
+class Applied(Result, frozen=True, gc=False):
+    """The result of a write that is applied."""
+
+    body: bytes
+    """The answer's body, as clients read it."""
 
 
 class _Waiting(NamedTuple):
@@ -83,7 +92,6 @@ class KvWrites:
         """Partitions whose first record is on its way into the log."""
         self.new = new
         """The namespaces that are being made; its ``run`` is a task."""
-        self._done = ReplyTemplate().encode
         new.ready = self._append_all
         states.on_applied.append(self._applied)
         states.on_behind.append(self._fell_behind)
@@ -117,7 +125,7 @@ class KvWrites:
                 self._append(one)
             except Exception as error:  # costs one write, whose writer is told
                 if not one.frame.is_oneway:
-                    one.session.send(failure(one.frame, one.session, error))
+                    one.session.answer(one.frame, error)
         try:
             self._commit()
         except Refused as error:  # those who wait have heard of it
@@ -205,31 +213,17 @@ class KvWrites:
         waiting = self._waiting.get(name)
         if not waiting:
             return
-        answers: dict[Session, list[bytes]] = {}
+        answers: dict[Session, list[tuple[Frame, Applied | Refused]]] = {}
         for position, outcome in outcomes:
             while waiting and waiting[0].position < position:
                 self._refuse(waiting.popleft(), ResponseCode.SYSTEM_BUSY, ASK_AGAIN)
             if waiting and waiting[0].position == position:
                 asked = waiting.popleft()
                 asked.session.account.add(-asked.size_bytes)
-                data = self._answer(name, asked.frame, outcome)
-                answers.setdefault(asked.session, []).append(data)
-        for session, pieces in answers.items():
-            session.send_bytes(b"".join(pieces))
-
-    def _answer(self, name: str, frame: Frame, outcome: Outcome) -> bytes:
-        if outcome.status in (Status.APPLIED, Status.REPEATED):
-            return self._done(frame, (), encode_answer(outcome.answer))
-        code, remark = ResponseCode.SYSTEM_ERROR, "the record was no operation: nothing was done"
-        if outcome.status is Status.FORGOTTEN:
-            code = ResponseCode.KV_WRITE_FORGOTTEN
-            remark = (
-                "the write is so old that its result is not known any more: read the key to see "
-                "whether it was done"
-            )
-        elif outcome.status is Status.LOST:
-            code, remark = ResponseCode.KV_STATE_LOST, LOST.format(parse_partition(name)[0])
-        return encode_refusal(frame, code, remark)
+                answer = asked.frame, _result(name, outcome)
+                answers.setdefault(asked.session, []).append(answer)
+        for session, results in answers.items():
+            session.answer_all(results)
 
     def _fell_behind(self, name: str) -> None:
         for asked in self._waiting.pop(name, ()):
@@ -252,7 +246,7 @@ class KvWrites:
 
     def _refuse(self, asked: _Waiting, code: int, remark: str) -> None:
         asked.session.account.add(-asked.size_bytes)
-        asked.session.send_bytes(encode_refusal(asked.frame, code, remark))
+        asked.session.answer(asked.frame, Refused(code, remark))
 
     # Time
 
@@ -278,6 +272,23 @@ class KvWrites:
             self._commit()
 
 
-def encode_refusal(frame: Frame, code: int, remark: str) -> bytes:
-    """Encode the answer to a request that is refused."""
-    return encode_frame(frame.reply(code, remark=remark))
+def _result(name: str, outcome: Outcome) -> Applied | Refused:
+    """Return the answer to the writer of a record of a partition."""
+    if outcome.status in (Status.APPLIED, Status.REPEATED):
+        return Applied(encode_answer(outcome.answer))
+    code, remark = ResponseCode.SYSTEM_ERROR, "the record was no operation: nothing was done"
+    if outcome.status is Status.FORGOTTEN:
+        code = ResponseCode.KV_WRITE_FORGOTTEN
+        remark = (
+            "the write is so old that its result is not known any more: read the key to see "
+            "whether it was done"
+        )
+    elif outcome.status is Status.LOST:
+        code, remark = ResponseCode.KV_STATE_LOST, LOST.format(parse_partition(name)[0])
+    return Refused(code, remark)
+
+
+def add_encoder(handlers: Handlers) -> None:
+    """Register the encoder of writes' results at a port."""
+    done = ReplyTemplate().encode
+    handlers.encode(Applied, lambda request, result: done(request, (), result.body))

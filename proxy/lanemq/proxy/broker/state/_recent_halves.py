@@ -1,4 +1,4 @@
-"""Half messages that came a moment ago.
+"""The youngest half messages, kept in memory until their transactions end.
 
 Most transactions end at once. What their ends need of the half message is still here then, and
 the log need not be read for it.
@@ -32,13 +32,13 @@ class Half(NamedTuple):
 class RecentHalves:
     """The youngest half messages of one broker, by their log positions.
 
-    They are found from when they are in the log until they are taken. ``when_settled`` calls back
+    They are found from when they are in the log until they are taken. ``when_finished`` calls back
     once all that was appended is in the log, or failed.
     """
 
-    def __init__(self, store: Store, when_settled: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(self, store: Store, when_finished: Callable[[Callable[[], None]], None]) -> None:
         self._store = store
-        self._when_settled = when_settled
+        self._when_finished = when_finished
         self._appended: list[Half] = []
         self._stored: dict[int, Half] = {}
         self._bytes = 0
@@ -46,10 +46,10 @@ class RecentHalves:
     def keep(self, half: Half) -> None:
         """Keep a half message that was appended."""
         if not self._appended:
-            self._when_settled(self._settled)
+            self._when_finished(self._finished)
         self._appended.append(half)
 
-    def _settled(self) -> None:
+    def _finished(self) -> None:
         appended, self._appended = self._appended, []
         end, stored = self._store.max_position, self._stored
         for half in appended:

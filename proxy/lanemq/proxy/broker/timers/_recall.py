@@ -8,9 +8,7 @@ Source: RocketMQ 5.3.3, RecallMessageProcessor.
 from collections.abc import Awaitable, Callable
 from typing import final
 
-import trio
-
-from lanemq.storage import FlushMode, NewMessage, Store
+from lanemq.storage import NewMessage
 from lanemq.wire import (
     INT64,
     Permission,
@@ -29,6 +27,7 @@ from ...net._dispatch import Handlers, typed
 from ...net._session import Session
 from .._config import BrokerConfig
 from .._context import BrokerContext
+from ..handlers._flushes import Flushes
 from ..handlers._writer import Writer
 from ..state._topics import Topics
 from ._rules import QUEUE_ID, RECALL_BODY, RECALL_TAG, delete_key, slot_time_ms
@@ -42,15 +41,15 @@ class Recalls:
         self,
         *,
         config: BrokerConfig,
+        flushes: Flushes,
         now_ms: Callable[[], int],
-        store: Store,
         store_host: bytes,
         topics: Topics,
         writer: Writer,
     ) -> None:
         self._config = config
+        self._flushes = flushes
         self._now_ms = now_ms
-        self._store = store
         self._store_host = store_host
         self._topics = topics
         self._writer = writer
@@ -93,10 +92,7 @@ class Recalls:
             remark = "recall failed, execute error"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark) from error
         fields = {"msgId": handle.message_id, Property.MSG_REGION: self._config.region_id}
-        answer = frame.reply(0, fields)
-        if self._store.config.flush is not FlushMode.SYNC:
-            return answer
-        return self._flushed(answer, put.end)
+        return self._flushes.answered(frame.reply(0, fields), put.end)
 
     def _check_accepts(self) -> None:
         config = self._config
@@ -128,19 +124,13 @@ class Recalls:
             properties[Property.PGROUP] = header.producer_group
         return properties
 
-    async def _flushed(self, answer: Frame, end: int) -> Frame:
-        store = self._store
-        with trio.move_on_after(store.config.sync_flush_timeout_s):
-            await store.flushed(end)
-        return answer
-
 
 def register(handlers: Handlers, broker: BrokerContext) -> None:
     """Register recalls."""
     recalls = Recalls(
         config=broker.config,
+        flushes=Flushes(broker.store),
         now_ms=broker.now_ms,
-        store=broker.store,
         store_host=broker.store_host,
         topics=broker.topics,
         writer=broker.writer,

@@ -1,4 +1,4 @@
-"""Sends of messages with a timer: whether they wait, and by what they can be recalled."""
+"""Sends of messages with a timer: those that wait are put aside, with a handle to recall them."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Self, final

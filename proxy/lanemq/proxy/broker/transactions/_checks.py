@@ -1,4 +1,4 @@
-"""Checks of transactions: a producer is asked what became of one that does not end.
+"""Checks of transactions that do not end: their producers are asked for the outcome.
 
 Every check renews its half message: a copy goes to the end of the half queue, and the producer's
 answer names the copy. One that was asked about too often, or is older than the log's files, goes

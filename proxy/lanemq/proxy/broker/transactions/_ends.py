@@ -12,9 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, final
 
-import trio
-
-from lanemq.storage import FlushMode, NewMessage, Store
+from lanemq.storage import NewMessage
 from lanemq.wire import Refused, RemoteProtocolError, RequestCode, ResponseCode, SysFlag
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import EndTransaction, ResumeCheckHalfMessage
@@ -25,6 +23,7 @@ from ...logical.rules import SegmentClosed
 from ...net._dispatch import Handlers, typed
 from ...net._session import Session
 from .._context import BrokerContext
+from ..handlers._flushes import Flushes
 from ..handlers._writer import Writer
 from ..state._recent_halves import RecentHalves
 from ..state._stats import BrokerStatistics
@@ -73,9 +72,9 @@ class Ends:
         *,
         commit: Callable[[], None],
         deliveries: Deliveries,
+        flushes: Flushes,
         statistics: BrokerStatistics,
         recent: RecentHalves,
-        store: Store,
         table: HalfTable,
         timed: TimedSends,
         topics: Topics,
@@ -83,7 +82,7 @@ class Ends:
     ) -> None:
         self._commit = commit
         self._statistics = statistics
-        self._store = store
+        self._flushes = flushes
         self._timed = timed
         self._topics = topics
         self._writer = writer
@@ -193,16 +192,7 @@ class Ends:
 
     def _answered(self, frame: Frame, end: int) -> Frame | Awaitable[Frame]:
         """Answer once the appended record is as safe as a send."""
-        store = self._store
-        if store.config.flush is not FlushMode.SYNC or frame.is_oneway:
-            return frame.reply()
-        return self._flushed(frame, end)
-
-    async def _flushed(self, frame: Frame, end: int) -> Frame:
-        store = self._store
-        with trio.move_on_after(store.config.sync_flush_timeout_s):
-            await store.flushed(end)
-        return frame.reply()
+        return frame.reply() if frame.is_oneway else self._flushes.answered(frame.reply(), end)
 
     def resume(self, header: ResumeCheckHalfMessage, frame: Frame, session: Session) -> Frame:
         """Let a discarded half message be checked again, from the first time on."""
@@ -224,7 +214,7 @@ def register(handlers: Handlers, broker: BrokerContext, table: HalfTable) -> Non
     ends = Ends(
         commit=broker.commit,
         statistics=broker.statistics,
-        store=broker.store,
+        flushes=Flushes(broker.store),
         topics=broker.topics,
         writer=broker.writer,
         deliveries=Deliveries.of(broker),

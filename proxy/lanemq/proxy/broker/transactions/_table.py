@@ -53,7 +53,7 @@ class HalfTable:
         self._first = first
         self.loaded = trio.Event()
         self.under_way: set[int] = set()
-        """Half messages whose transactions end now: what that takes is not in the log yet."""
+        """Half messages whose transactions end now; their op messages are not in the log yet."""
 
     @classmethod
     def of(cls, broker: BrokerContext) -> Self:
@@ -131,16 +131,16 @@ class HalfTable:
         op = op_message([offset], host=self._store_host, now_ms=self._now_ms())
         put = self._writer.append(op)
         self.under_way.add(offset)
-        self._writer.when_settled(self._settled(put, offset, origin))
+        self._writer.when_finished(self._note_once_stored(put, offset, origin))
         return put
 
-    def _settled(self, put: Put, offset: int, origin: int) -> Callable[[], None]:
-        def settled() -> None:
+    def _note_once_stored(self, put: Put, offset: int, origin: int) -> Callable[[], None]:
+        def note() -> None:
             self.under_way.discard(offset)
             if self._store.max_position >= put.end:  # else it could not be written
                 self.halves.ended(put.queue_offset, [offset], origin=origin)
 
-        return settled
+        return note
 
     def keep(self) -> None:
         """Store the table's progress, for the next broker on the store."""

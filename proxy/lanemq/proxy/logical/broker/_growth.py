@@ -101,7 +101,7 @@ class GrowthRequests:
             raise refusal(f"message queue {queue_id} has lost its end")
 
     def _is_young(self, segment: Segment) -> bool:
-        since_ms = self._logical.ages.sealed_ms.get(segment.key)
+        since_ms = self._logical.times.sealed_ms.get(segment.key)
         return since_ms is not None and self._now_ms() - since_ms < KNOWN_MS
 
     async def create(self, frame: Frame, session: Session) -> Frame:

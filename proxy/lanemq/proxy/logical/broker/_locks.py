@@ -141,13 +141,13 @@ class LogicalLocks:
 
     def _before(self, mapping: TopicMapping, segment: Segment) -> Segment | None:
         """Return the segment that the queue ended with before, also where it is forgotten since."""
-        return self._logical.ages.opened_after.get(segment.key) or mapping.before(segment)
+        return self._logical.times.opened_after.get(segment.key) or mapping.before(segment)
 
     def _is_long_closed(self, segment: Segment) -> bool:
-        """Return whether an own segment was sealed so long ago that no lock of before counts."""
+        """Return whether an own segment was sealed so long ago that its locks have ended."""
         if not segment.is_sealed:
             return False
-        closed_ms = self._logical.ages.closed_ms.get(segment.key)
+        closed_ms = self._logical.times.closed_ms.get(segment.key)
         if closed_ms is None:  # before the start
             return self._now_s() - self._started_s > TRUST_S
         return self._now_ms() - closed_ms > TRUST_S * 1000

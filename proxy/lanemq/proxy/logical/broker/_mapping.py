@@ -4,7 +4,6 @@ Source: RocketMQ 5.0.0-PREVIEW, AdminBrokerProcessor.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
 from typing import final
 
 from lanemq.wire import RequestCode
@@ -14,7 +13,6 @@ from lanemq.wire.headers import DeleteLogicalQueueMapping, QueryLogicalQueueMapp
 from lanemq.wire.logical import SegmentState, UpdateLogicalQueueMapping
 
 from ...broker._context import BrokerContext
-from ...broker.state._topics import Topics
 from ...net._dispatch import Handlers, typed
 from ...net._session import Session
 from ..rules import (
@@ -26,28 +24,14 @@ from ..rules import (
     unmap_queue,
 )
 from ._requests import decoded, existing, require_no_partitions, require_ordinary
-from ._seal import Seals
-from ._state import LogicalState
+from ._seal import SealingRequests
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
 
 
 @final
-class MappingRequests:
+class MappingRequests(SealingRequests):
     """The requests that begin and end logical queues, and the one that shows them."""
-
-    def __init__(
-        self,
-        *,
-        announced: Callable[[], Awaitable[None]],
-        logical: LogicalState,
-        seals: Seals,
-        topics: Topics,
-    ) -> None:
-        self._announced = announced
-        self._logical = logical
-        self._seals = seals
-        self._topics = topics
 
     async def update(self, frame: Frame, session: Session) -> Frame:
         """Map a message queue to a logical queue; a negative index takes it out."""
@@ -120,12 +104,7 @@ class MappingRequests:
 
 def register(handlers: Handlers, broker: BrokerContext) -> None:
     """Register the requests that map, show and unmap (411, 413, 422)."""
-    requests = MappingRequests(
-        announced=broker.announced,
-        logical=broker.logical,
-        seals=Seals.of(broker),
-        topics=broker.topics,
-    )
+    requests = MappingRequests.of(broker)
     handlers.add(RequestCode.UPDATE_TOPIC_LOGICAL_QUEUE_MAPPING, requests.update)
     handlers.add(
         RequestCode.QUERY_TOPIC_LOGICAL_QUEUE_MAPPING,

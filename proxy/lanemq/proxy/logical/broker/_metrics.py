@@ -7,24 +7,23 @@ from collections import Counter
 
 from lanemq.wire.logical import Segment, SegmentState
 
-from ...broker._context import BrokerContext
 from ..rules import Phase
+from ._state import LogicalState
 
 
-def logical_info(broker: BrokerContext) -> dict[str, str]:
+def logical_info(logical: LogicalState, now_ms: int) -> dict[str, str]:
     """Return the numbers of segments, migrations, seals, redirects and forwards, and the alarms.
 
     Counts are since the start; times and ages are in milliseconds.
     """
-    logical = broker.logical
     if not logical.mappings:
         return {}
-    counters, now_ms = logical.counters, broker.now_ms()
+    counters = logical.counters
     own = [segment for mapping in logical.mappings.values() for segment in mapping.own()]
     states = Counter(segment.state for segment in own)
     phases = Counter(migration.phase for migration in logical.journal.all())
     started_ms = [migration.started_ms for migration in logical.journal.all()]
-    waiting_ms = [logical.ages.write_only_ms.get(s.key, now_ms) for s in own if _has_no_place(s)]
+    waiting_ms = [logical.times.write_only_ms.get(s.key, now_ms) for s in own if _has_no_place(s)]
     info = {f"logicalQueueSegments_{state.value}": str(states[state]) for state in SegmentState}
     info |= {f"logicalQueueMigrations_{phase.value}": str(phases[phase]) for phase in Phase}
     info |= {

@@ -167,7 +167,7 @@ def clamped(got: Got, segment: Segment, queue_offset: int) -> Got:
     return Got(status, next_offset, within.min_offset, max_offset, records)
 
 
-def elsewhere(plan: Wait | GoOn, queue_offset: int) -> NotFound | Moved:
+def answer_without_read(plan: Wait | GoOn, queue_offset: int) -> NotFound | Moved:
     """Return an answer without messages, which sends the client on or lets it wait.
 
     It has all four numbers: clients read them unasked.

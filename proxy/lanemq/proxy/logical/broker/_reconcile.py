@@ -43,12 +43,12 @@ from ..rules import (
     took_place,
     without_forgotten,
 )
-from ._lives import TopicLives
+from ._deleted_topics import DeletedTopics
 from ._migrate import Migrations
 from ._progress import LogicalProgress
-from ._rivals import Rivals
 from ._state import LogicalState
 from ._superseded import SupersededMessages
+from ._superseded_segments import SupersededSegments
 from ._view import LogicalView, hosts
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
@@ -65,32 +65,32 @@ class Reconciler:
         self,
         *,
         config: BrokerConfig,
-        lives: TopicLives,
+        deleted_topics: DeletedTopics,
         logical: LogicalState,
         logical_progress: LogicalProgress,
         migrations: Migrations,
-        rivals: Rivals,
+        superseded_segments: SupersededSegments,
         view: LogicalView,
     ) -> None:
         self._config = config
-        self._lives = lives
+        self._deleted_topics = deleted_topics
         self._logical = logical
         self._logical_progress = logical_progress
         self._migrations = migrations
-        self._rivals = rivals
+        self._superseded_segments = superseded_segments
         self._view = view
         self._logical.look_again = self._look
 
     @classmethod
-    def of(cls, broker: BrokerContext, superseded: SupersededMessages, lives: TopicLives) -> Self:
+    def of(cls, broker: BrokerContext, superseded: SupersededMessages, gone: DeletedTopics) -> Self:
         """Return the reconciler of ``broker``."""
         return cls(
             config=broker.config,
-            lives=lives,
+            deleted_topics=gone,
             logical=broker.logical,
             logical_progress=broker.logical_progress,
             migrations=Migrations.of(broker),
-            rivals=Rivals.of(broker, superseded),
+            superseded_segments=SupersededSegments.of(broker, superseded),
             view=LogicalView.of_broker(broker),
         )
 
@@ -140,7 +140,7 @@ class Reconciler:
         """Complete a topic's migrations as far as possible."""
         mapping = self._logical.mappings.get(topic)
         for own, rival in rivals(mapping, LogicalQueues()) if mapping is not None else ():
-            await self._rivals.settled(own, rival)
+            await self._superseded_segments.close_if_superseded(own, rival)
         mapping = self._logical.mappings.get(topic)
         for chain in mapping.chains.values() if mapping is not None else ():
             assert mapping is not None
@@ -266,7 +266,7 @@ class Reconciler:
         if mapping is None or not mapping.chains:
             return Heard()
         view, is_unlisted = await self._view.listing_of(topic)
-        if await self._lives.ended(topic, view):
+        if await self._deleted_topics.ended(topic, view):
             return Heard()
         unanswered: dict[Key, Segment] = {}
         try:
@@ -276,7 +276,7 @@ class Reconciler:
         for own, rival in rivals(mapping, view):
             listed = view.get(own.logical_index)
             is_listed = listed is not None and listed.find(rival.key) is not None
-            if not await self._rivals.settled(own, rival) and is_listed:
+            if not await self._superseded_segments.close_if_superseded(own, rival) and is_listed:
                 unanswered[topic, own.queue_id] = rival
         for own, target in destinations(mapping, view):
             try:

@@ -70,8 +70,8 @@ class LogicalRetention:
             mapping = mapping.put(*gone)
             LOGGER.info("expired: %s", "; ".join(map(str, gone)))
         keep_ms = self._config.logical_queue_expired_keep_millis
-        keys = swept(mapping, logical.ages.expired_ms, before_ms=self._now_ms() - keep_ms)
+        keys = swept(mapping, logical.times.expired_ms, before_ms=self._now_ms() - keep_ms)
         for key in keys:
-            logical.ages.expired_ms.pop(key, None)
+            logical.times.expired_ms.pop(key, None)
             LOGGER.info("forgotten: %s", key)
         return mapping.without(*keys)

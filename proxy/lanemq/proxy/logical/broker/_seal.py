@@ -118,9 +118,8 @@ class Seals:
         return sealed
 
 
-@final
-class SealRequests:
-    """The request to seal a segment."""
+class SealingRequests:
+    """The base of requests that may close segments, and tell the name servers of it."""
 
     def __init__(
         self,
@@ -134,6 +133,21 @@ class SealRequests:
         self._logical = logical
         self._seals = seals
         self._topics = topics
+
+    @classmethod
+    def of(cls, broker: BrokerContext) -> Self:
+        """Return the requests to ``broker``."""
+        return cls(
+            announced=broker.announced,
+            logical=broker.logical,
+            seals=Seals.of(broker),
+            topics=broker.topics,
+        )
+
+
+@final
+class SealRequests(SealingRequests):
+    """The request to seal a segment."""
 
     async def seal(self, frame: Frame, session: Session) -> Frame:
         """Leave a logical queue without an open end."""
@@ -168,10 +182,4 @@ class SealRequests:
 
 def register(handlers: Handlers, broker: BrokerContext) -> None:
     """Register SEAL_TOPIC_LOGICAL_QUEUE (414)."""
-    requests = SealRequests(
-        announced=broker.announced,
-        logical=broker.logical,
-        seals=Seals.of(broker),
-        topics=broker.topics,
-    )
-    handlers.add(RequestCode.SEAL_TOPIC_LOGICAL_QUEUE, requests.seal)
+    handlers.add(RequestCode.SEAL_TOPIC_LOGICAL_QUEUE, SealRequests.of(broker).seal)

@@ -59,8 +59,8 @@ Send = Callable[[Frame, Session], Sent | Awaitable[Sent]]
 
 
 @final
-class Elsewhere:
-    """The answers to sends that their queue does not take."""
+class MovedSends:
+    """The sends to queues of one broker whose logical queue has moved: redirected or forwarded."""
 
     def __init__(
         self,

@@ -197,7 +197,7 @@ def _part(group: str, segment: Segment) -> Part:
         segment.topic,
         segment.queue_id,
         (group, progress_topic(segment.topic, segment.delta), segment.logical_index),
-        segment.delta - segment.offset_delta,
+        segment.shift,
         segment.delta,
         segment.end_offset,
     )

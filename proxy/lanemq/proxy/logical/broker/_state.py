@@ -32,10 +32,10 @@ from ..rules import (
     refusal,
     touched,
 )
-from ._ages import SegmentAges
 from ._counters import LogicalCounters
-from ._kept import KeptMappings
 from ._operations import Operations
+from ._segment_times import SegmentTimes
+from ._stored_mappings import StoredMappings
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
 
@@ -70,7 +70,7 @@ class LogicalState:
         self.gate = Gate()
         self.journal = Journal()
         self.counters = LogicalCounters()
-        self.ages = SegmentAges()
+        self.times = SegmentTimes()
         self._operations = Operations()
         self.operation = self._operations.hold
         """Holds a logical queue exclusively; see ``Operations.hold``."""
@@ -94,7 +94,7 @@ class LogicalState:
         """Makes it last that a topic was deleted. Set by the claims of indices."""
         self._brokers_set = brokers
         self._topics = store.tables.topics
-        self._kept = KeptMappings(self._topics)
+        self._kept = StoredMappings(self._topics)
         self._store = store
         self._now_ms = now_ms
         self._document = store.document(JOURNAL_FILE)
@@ -160,7 +160,7 @@ class LogicalState:
                 self.mappings[topic] = new
                 self.in_use.set()
                 self.emptied.discard(topic)
-                self.ages.note(new, before, self._now_ms())
+                self.times.note(new, before, self._now_ms())
                 self._changed(topic, touched(before, new))
                 this_change, self.next_change = self.next_change, trio.Event()
                 this_change.set()
@@ -262,7 +262,7 @@ class LogicalState:
             segments = (self._readdressed(segment) for segment in queues.segments)
             self.mappings[topic] = mapping = TopicMapping(topic, self.broker_name, segments)
             self.in_use.set()
-            self.ages.note(mapping, None, self._now_ms())
+            self.times.note(mapping, None, self._now_ms())
             for segment in mapping.own():
                 self._check(segment)
                 is_open_past = segment.is_forced and segment.is_writable

@@ -9,12 +9,17 @@ from lanemq.sdk import BrokerUnreachable, LanemqError, RemotingClient
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import FLAG_ONEWAY, Frame
 
-from ...broker._results import Pulled, reply_of
+from ...broker._results import Pulled
 from ...broker.handlers._parked import Parked
 from ...broker.handlers._pull import Pulls
 from ...broker.handlers._pull_request import PullRequest, read_pull_request
-from ...net._dispatch import Answer, Handlers, unsupported
+from ...net._answers import Answer
+from ...net._dispatch import Handlers, unsupported
 from ...net._session import Session
+from ._questions import AskedT, Question, ToldT
+
+CALL_S: Final = 5.0
+"""Seconds that another broker may take for an answer that it does not have to wait for."""
 
 
 @final
@@ -32,6 +37,10 @@ class Unreachable(Refused):
     def __init__(self, broker_name: str, why: object) -> None:
         super().__init__(ResponseCode.SYSTEM_ERROR, f"{broker_name}: {why}")
         self.broker_name = broker_name
+
+
+class RefusedThere(Refused):
+    """The refusal that another broker answered with."""
 
 
 @final
@@ -58,7 +67,8 @@ class Brokers:
         return broker_name == self._own_name
 
     def ask_own(self, frame: Frame, session: Session) -> Answer | Awaitable[Answer]:
-        """Ask this process's broker; its answer is there at once, unless it has to wait.
+        """Forward a request to this process's broker; its answer is there at once, unless it has to
+        wait.
 
         A parked pull ends with the client's session. A stored message is committed with the read
         that it is called in, as always. Raises what a handler raises.
@@ -93,23 +103,52 @@ class Brokers:
         self._own_pulls.park(parked, asked, session, late.deliver)
         return late.wait()
 
+    async def call(
+        self,
+        broker_name: str,
+        address: str | None,
+        question: Question[AskedT, ToldT],
+        asked: AskedT,
+        timeout_s: float = CALL_S,
+    ) -> ToldT:
+        """Ask a broker a question; this process's own gets no frame, and makes none.
+
+        Raises ``Refused`` as the handler here does, ``RefusedThere`` as another broker answers,
+        and what ``ask`` raises.
+        """
+        if self.is_own(broker_name):
+            told = question.own(asked)
+            self._commit_own()  # there is no read of a connection that would do it
+            return await told if isinstance(told, Awaitable) else told
+        answer = await self._ask_other(broker_name, address, question.encode(asked), timeout_s)
+        if answer.code not in question.codes:
+            raise RefusedThere(answer.code, answer.remark or "")
+        return question.decode(answer)
+
     async def ask(
         self,
         broker_name: str,
         address: str | None,
         frame: Frame,
         session: Session,
-        timeout_s: float,
+        timeout_s: float = CALL_S,
     ) -> Answer:
-        """Ask a broker; return its answer, whatever its code. Another broker's is a frame.
+        """Forward a client's own request to a broker; return its answer, whatever its code.
 
-        Raises ``Refused`` (SYSTEM_ERROR) where it does not answer, and as ``Unreachable`` where
-        it cannot be asked at all: then nothing of the request was done.
+        Sends, pulls and messages that are sent back keep their fields on the way, known or not,
+        so they go as frames; this process's broker answers with its result all the same, another
+        one with a frame. Raises ``Refused`` (SYSTEM_ERROR) where it does not answer, and as
+        ``Unreachable`` where it cannot be asked at all: then nothing of the request was done.
         """
         if self.is_own(broker_name):
             answer = self.ask_own(frame, session)
-            self._commit_own()  # there is no read of a connection that would do it
+            self._commit_own()
             return await answer if isinstance(answer, Awaitable) else answer
+        return await self._ask_other(broker_name, address, frame, timeout_s)
+
+    async def _ask_other(
+        self, broker_name: str, address: str | None, frame: Frame, timeout_s: float
+    ) -> Frame:
         if address is None:
             raise Unreachable(broker_name, "no name server knows its address")
         try:
@@ -122,18 +161,6 @@ class Brokers:
         except LanemqError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"{broker_name}: {error}") from error
 
-    async def ask_frame(
-        self,
-        broker_name: str,
-        address: str | None,
-        frame: Frame,
-        session: Session,
-        timeout_s: float,
-    ) -> Frame:
-        """Do ``ask``, and make a frame of the answer, for callers that read all brokers' answers
-        alike."""
-        return reply_of(frame, await self.ask(broker_name, address, frame, session, timeout_s))
-
 
 @final
 class _Late:
@@ -144,7 +171,7 @@ class _Late:
         self._is_there = trio.Event()
 
     def deliver(self, result: Pulled | Exception) -> None:
-        """Take the result, or why there is none."""
+        """Take the result, or the error in place of one."""
         self._result = result
         self._is_there.set()
 

@@ -3,28 +3,39 @@
 Source: RocketMQ 4.9.8, AdminBrokerProcessor.consumeMessageDirectly, callConsumer.
 """
 
-from typing import Final
+from typing import Final, final
 
 from lanemq.wire import Refused, RemoteProtocolError, RequestCode, ResponseCode
 from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import ConsumeMessageDirectly
 from lanemq.wire.message import decode_offset_id
 
+from ...broker.state._clients import ClientRegistry
 from ...net._dispatch import Handlers, typed
 from ...net._session import PeerTimedOut, Session, SessionClosed
-from ._context import ListenerContext, relayed
+from ._context import ListenerContext
 from ._messages import Messages
 
 CONSUMER_S: Final = 10.0
 
 
-def register(handlers: Handlers, listener: ListenerContext, messages: Messages) -> None:
-    """Register request 309, which finds the message wherever it is and answers the consumer's
-    result."""
+@final
+class DirectConsumption:
+    """The handler of one port."""
 
-    async def consume(header: ConsumeMessageDirectly, frame: Frame, session: Session) -> Frame:
+    def __init__(
+        self, *, broker_name: str, clients: ClientRegistry[Session], messages: Messages
+    ) -> None:
+        self._broker_name = broker_name
+        self._clients = clients
+        self._messages = messages
+
+    async def consume(
+        self, header: ConsumeMessageDirectly, frame: Frame, session: Session
+    ) -> Frame:
+        """Find the message, wherever it is, and answer the consumer's result."""
         name, client_id = header.consumer_group, header.client_id or ""
-        group = listener.broker.clients.consumer_group(name)
+        group = self._clients.consumer_group(name)
         client = group.find(client_id) if group is not None else None
         if client is None:
             remark = f"The Consumer <{name}> <{client_id}> not online"
@@ -33,11 +44,11 @@ def register(handlers: Handlers, listener: ListenerContext, messages: Messages) 
             _, position = decode_offset_id(header.msg_id or "")
         except RemoteProtocolError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        record = await messages.record(position, session)
+        record = await self._messages.record(position)
         if record is None:
             remark = f"can not find message by the offset, {position}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        fields = {**frame.fields, "brokerName": listener.broker_name}
+        fields = {**frame.fields, "brokerName": self._broker_name}
         try:
             answer = await client.session.request(
                 request(frame.code, fields, body=record), CONSUMER_S
@@ -48,6 +59,16 @@ def register(handlers: Handlers, listener: ListenerContext, messages: Messages) 
         except SessionClosed as error:
             remark = f"invoke consumer <{client_id}> Exception: {error}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark) from error
-        return relayed(frame, answer)
+        return frame.reply(answer.code, dict(answer.fields), answer.body, answer.remark)
 
-    handlers.add(RequestCode.CONSUME_MESSAGE_DIRECTLY, typed(ConsumeMessageDirectly, consume))
+
+def register(handlers: Handlers, listener: ListenerContext, messages: Messages) -> None:
+    """Register request 309."""
+    direct = DirectConsumption(
+        broker_name=listener.queues.broker_name,
+        clients=listener.broker.clients,
+        messages=messages,
+    )
+    handlers.add(
+        RequestCode.CONSUME_MESSAGE_DIRECTLY, typed(ConsumeMessageDirectly, direct.consume)
+    )

@@ -5,7 +5,6 @@ queue or an offset is translated and passed on to the broker that holds the segm
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final, final
 
 import trio
@@ -21,6 +20,9 @@ from . import _direct, _locks, _messages, _offsets, _pulls, _resets, _sends, _sp
 from ._brokers import Brokers
 from ._context import ListenerContext
 from ._progress import Progress
+from ._questions import Questions
+from ._queues import SeenQueues
+from ._records import SeenRecords
 from ._routes import LogicalRoutes
 
 Code = RequestCode
@@ -67,28 +69,32 @@ class LogicalListener:
         """The addresses of each of the brokers that older clients see, from the first on. Where
         there is none it is the first and only one at ``address``."""
         self.routes = LogicalRoutes(client, config.name_servers)
-        listener = ListenerContext(
-            context,
-            broker.sends,
-            broker.pulls.reads,
-            self.routes,
-            Brokers(
-                client,
-                own_name=config.broker_name,
-                own_handlers=broker.handlers,
-                own_pulls=broker.pulls,
-                commit_own=context.commit,
-            ),
-            address,
+        brokers = Brokers(
+            client,
+            own_name=config.broker_name,
+            own_handlers=broker.handlers,
+            own_pulls=broker.pulls,
+            commit_own=context.commit,
         )
-        self._faces = [
-            _Face(listener, broker),
-            *(
-                _Face(replace(listener, address=where, number=number), broker)
-                for number, where in enumerate(self.numbered_addresses)
-            ),
-        ]
-        self.server, *numbered_servers = [face.server for face in self._faces]
+        questions = Questions(broker.typed)
+
+        def port(at: HostAddress, number: int | None) -> _Port:
+            queues = SeenQueues(number=number, routes=self.routes)
+            listener = ListenerContext(
+                broker=context,
+                sends=broker.sends,
+                reads=broker.pulls.reads,
+                brokers=brokers,
+                questions=questions,
+                queues=queues,
+                records=SeenRecords(address=at, queues=queues),
+                address=at,
+            )
+            return _Port(listener, broker)
+
+        numbered_at = enumerate(self.numbered_addresses)
+        self._ports = [port(address, None), *(port(at, number) for number, at in numbered_at)]
+        self.server, *numbered_servers = [port.server for port in self._ports]
         self.numbered_servers: Sequence[Server] = numbered_servers
         """The servers at ``numbered_addresses``."""
 
@@ -101,8 +107,8 @@ class LogicalListener:
         """Run the background tasks, until cancelled."""
         what = "committing for the logical listener"
         async with trio.open_nursery() as nursery:
-            for face in self._faces:
-                nursery.start_soon(self._supervisor.run, what, face.progress.run)
+            for port in self._ports:
+                nursery.start_soon(self._supervisor.run, what, port.progress.run)
 
     async def stop(self) -> None:
         """Stop all servers as ``Server.stop``."""
@@ -112,13 +118,14 @@ class LogicalListener:
 
 
 @final
-class _Face:
+class _Port:
     """The service at one port."""
 
     def __init__(self, listener: ListenerContext, broker: Broker) -> None:
         context, config = broker.context, broker.config
-        self.progress = progress = Progress(listener)
-        offsets, handlers = _offsets.Offsets(listener), Handlers()
+        self.progress = progress = Progress.of(listener)
+        offsets, handlers = _offsets.Offsets.of(listener), Handlers()
+        number = listener.queues.number
         add_encoders(
             handlers,
             config=config,
@@ -128,23 +135,23 @@ class _Face:
         for code in SHARED:
             handlers.add(code, broker.handlers.table[code])
         heartbeat = broker.handlers.table[Code.HEART_BEAT]
-        handlers.add(Code.HEART_BEAT, _resets.heard_at(listener.number, heartbeat))
+        handlers.add(Code.HEART_BEAT, _resets.heard_at(number, heartbeat))
         _locks.register(handlers, listener)
         _sends.register(handlers, listener)
         _pulls.register(handlers, listener, progress)
         _offsets.register(handlers, listener, offsets, progress)
-        messages = _messages.Messages(listener)
+        messages = _messages.Messages.of(listener)
         _messages.register(handlers, messages)
         _direct.register(handlers, listener, messages)
-        _stats.register(handlers, _stats.Stats(listener, offsets, progress))
-        _resets.register(handlers, _resets.Resets(listener, offsets, progress))
-        _spans.register(handlers, _spans.Spans(listener, offsets, progress))
-        number = "" if listener.number is None else f" {listener.number}"
+        _stats.register(handlers, _stats.Stats.of(listener, offsets, progress))
+        _resets.register(handlers, _resets.Resets.of(listener, offsets, progress))
+        _spans.register(handlers, _spans.Spans.of(listener, offsets, progress))
+        numbered = "" if number is None else f" {number}"
         self.server = Server(
             handlers,
-            name=f"logical listener{number} of {config.broker_name}",
+            name=f"logical listener{numbered} of {config.broker_name}",
             after_batch=[context.write],
-            after_replies=[context.settle],
+            after_replies=[context.dispatch],
             limits=config.limits(),
             budget=context.budget,
             guard=context.guard,

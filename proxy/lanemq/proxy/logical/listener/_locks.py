@@ -1,4 +1,4 @@
-"""The locks of logical queues (41, 42), which the broker that a queue ends on lends.
+"""Locks of logical queues (41, 42), lent by the broker of a queue's last segment.
 
 A listener keeps none. So a client that goes from one listener to another keeps its locks, and two
 listeners cannot lend one lock to two clients.
@@ -6,18 +6,22 @@ listeners cannot lend one lock to two clients.
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Final, final
+from typing import Final, Self, final
 
 import trio
 
-from lanemq.wire import Refused, RequestCode, ResponseCode
-from lanemq.wire.bodies import LockBatch, LockBatchResult, MessageQueue
-from lanemq.wire.frame import Frame, request
-from lanemq.wire.logical import LOCK_FIELD, LOGICAL_QUEUE_BROKER, MOVED_FIELD, logical_broker_number
+from lanemq.wire import Refused, RequestCode
+from lanemq.wire.bodies import LockBatch, MessageQueue
+from lanemq.wire.frame import Frame
+from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, logical_broker_number
 
+from ...broker._framed import Locked, Unlocked
 from ...net._dispatch import Handlers
 from ...net._session import Session
+from ._brokers import Brokers, RefusedThere
 from ._context import ListenerContext
+from ._questions import Question, Questions
+from ._queues import SeenQueues
 
 TRIES: Final = 5
 PAUSE_S: Final = 0.2
@@ -26,47 +30,55 @@ PAUSE_S: Final = 0.2
 Named = Mapping[MessageQueue, MessageQueue]
 """Queues as a client names them -> as brokers do, by logical index."""
 
+AboutLocks = Question[LockBatch, Locked | Unlocked]
+
 
 @final
 class Locks:
-    """The handlers of one listener."""
+    """The handlers of one port."""
 
-    def __init__(self, listener: ListenerContext) -> None:
-        self._listener = listener
+    def __init__(self, *, brokers: Brokers, queues: SeenQueues, questions: Questions) -> None:
+        self._brokers = brokers
+        self._queues = queues
+        self._questions = questions
 
-    async def lock(self, frame: Frame, session: Session) -> Frame:
+    @classmethod
+    def of(cls, listener: ListenerContext) -> Self:
+        """Return the handlers of one port."""
+        return cls(brokers=listener.brokers, queues=listener.queues, questions=listener.questions)
+
+    async def lock(self, frame: Frame, session: Session) -> Locked:
         """Answer the queues that the client holds now, leaving out those whose broker does not
         answer."""
-        held = await self._ask(frame, session)
-        return frame.reply(body=LockBatchResult(lock_ok_mq_set=tuple(sorted(held))).encode())
+        held = await self._ask(self._questions.lock, LockBatch.decode(frame.body))
+        return Locked(tuple(sorted(held)))
 
-    async def unlock(self, frame: Frame, session: Session) -> Frame:
+    async def unlock(self, frame: Frame, session: Session) -> Unlocked:
         """Release the client's own locks."""
-        await self._ask(frame, session)
-        return frame.reply()
+        await self._ask(self._questions.unlock, LockBatch.decode(frame.body))
+        return Unlocked()
 
-    async def _ask(self, frame: Frame, session: Session) -> set[MessageQueue]:
+    async def _ask(self, question: AboutLocks, body: LockBatch) -> set[MessageQueue]:
         """Ask the brokers to lock or unlock; returns the queues that the client holds now."""
-        body = LockBatch.decode(frame.body)
         left = await self._named(body)
         held: set[MessageQueue] = set()
         for _ in range(TRIES):
-            moved = await self._ask_all(frame.code, body, left, session, held)
+            moved = await self._ask_all(question, body, left, held)
             if not moved:
                 break
             await trio.sleep(PAUSE_S)
             for topic in {queue.topic for queue in moved}:
-                await self._listener.routes.refresh(topic)
+                await self._queues.routes.refresh(topic)
             left = {mine: theirs for mine, theirs in left.items() if mine in moved}
         return held
 
     async def _named(self, body: LockBatch) -> Named:
-        listener, named = self._listener, {}
+        queues, named = self._queues, {}
         for queue in body.mq_set:
-            if logical_broker_number(queue.broker_name) != (listener.number or 0):
+            if logical_broker_number(queue.broker_name) != (queues.number or 0):
                 continue
             try:
-                index = listener.index_in(await listener.view(queue.topic), queue.queue_id)
+                index = queues.index_in(await queues.view(queue.topic), queue.queue_id)
             except Refused:
                 continue
             if index >= 0:
@@ -75,16 +87,15 @@ class Locks:
 
     def _keeper(self, queue: MessageQueue) -> str | None:
         """Return the broker that the queue ends on."""
-        chain = self._listener.routes.chain(queue.topic, queue.queue_id)
+        chain = self._queues.routes.chain(queue.topic, queue.queue_id)
         last = chain.last if chain is not None else None
         return last.broker_name if last is not None else None
 
     async def _ask_all(
         self,
-        code: int,
+        question: AboutLocks,
         body: LockBatch,
         named: Named,
-        session: Session,
         held: set[MessageQueue],
     ) -> set[MessageQueue]:
         """Ask the brokers of the queues, and add those that the client holds to ``held``.
@@ -100,19 +111,17 @@ class Locks:
 
         async def ask(keeper: str, topic: str, asked: dict[MessageQueue, MessageQueue]) -> None:
             lock = LockBatch(body.consumer_group, body.client_id, tuple(asked))
-            frame = request(code, {LOCK_FIELD: "true"}, lock.encode())
             try:
-                view = await self._listener.view(topic)
-                answer = await self._listener.ask(view, keeper, frame, session)
+                view = await self._queues.view(topic)
+                told = await self._brokers.call(keeper, view.address(keeper), question, lock)
+            except RefusedThere:
+                return
             except Refused:  # the queue may have been moved away from a broker that is gone
                 moved.update(asked.values())
                 return
-            if answer.code != ResponseCode.SUCCESS:
-                return
-            if answer.body:
-                lent = LockBatchResult.decode(answer.body).lock_ok_mq_set
-                held.update(asked[queue] for queue in lent if queue in asked)
-            if MOVED_FIELD in answer.fields:
+            if isinstance(told, Locked):
+                held.update(asked[queue] for queue in told.queues if queue in asked)
+            if told.has_moved:
                 moved.update(queue for queue in asked.values() if queue not in held)
 
         async with trio.open_nursery() as nursery:
@@ -123,6 +132,6 @@ class Locks:
 
 def register(handlers: Handlers, listener: ListenerContext) -> None:
     """Register requests 41 and 42."""
-    locks = Locks(listener)
+    locks = Locks.of(listener)
     handlers.add(RequestCode.LOCK_BATCH_MQ, locks.lock)
     handlers.add(RequestCode.UNLOCK_BATCH_MQ, locks.unlock)

@@ -1,10 +1,10 @@
 """Offsets of logical queues: those of groups (14, 15), and begin and end of queues (29 to 32)."""
 
 from collections.abc import Sequence
-from typing import Final, final
+from typing import Final, Self, final
 
 from lanemq.wire import Refused, RequestCode, ResponseCode
-from lanemq.wire.frame import Frame, request
+from lanemq.wire.frame import Frame
 from lanemq.wire.headers import (
     GetEarliestMsgStoretime,
     GetMaxOffset,
@@ -15,11 +15,14 @@ from lanemq.wire.headers import (
 )
 from lanemq.wire.logical import Chain, Segment, translate
 
-from ...broker._results import is_redirect
-from ...net._dispatch import Handlers, typed
+from ...broker._framed import EarliestTime, GroupOffset, QueueOffset
+from ...net._dispatch import Handlers, by_header, typed
 from ...net._session import Session
+from ._brokers import Brokers
 from ._context import ROUNDS_MAX, ListenerContext
 from ._progress import Progress
+from ._questions import AskedT, Question, Questions, ToldT
+from ._queues import SeenQueues
 from ._readers import Readers, places_of
 from ._routes import TopicView
 
@@ -35,43 +38,45 @@ NOT_FOUND: Final = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot fi
 class Offsets:
     """Lookups of offsets, for handlers and other parts of a listener."""
 
-    def __init__(self, listener: ListenerContext) -> None:
-        self._listener = listener
+    def __init__(self, *, brokers: Brokers, queues: SeenQueues, questions: Questions) -> None:
+        self._brokers = brokers
+        self._queues = queues
+        self._questions = questions
 
-    async def max_offset(self, topic: str, index: int, session: Session) -> int:
+    @classmethod
+    def of(cls, listener: ListenerContext) -> Self:
+        """Return the lookups of one port."""
+        return cls(brokers=listener.brokers, queues=listener.queues, questions=listener.questions)
+
+    async def max_offset(self, topic: str, index: int) -> int:
         """Return the logical offset that the next message will get, as far as can be told now."""
         for _ in range(ROUNDS_MAX):
             view, chain = await self._latest(topic, index)
             segment = chain.last
             if segment is None or segment.is_sealed:
                 return chain.known_end
-            header = GetMaxOffset(topic, segment.queue_id, committed=True, logical_queue=True)
-            answer = await self._ask(
-                view, segment, RequestCode.GET_MAX_OFFSET, header.to_fields(), session
-            )
-            if not is_redirect(answer):
-                return translate.end_of(segment, _number(answer, "offset"))
-            await self._listener.routes.refresh(topic)
+            asked = GetMaxOffset(topic, segment.queue_id, committed=True, logical_queue=True)
+            told = await self._ask(view, segment, self._questions.max_offset, asked)
+            if not told.is_continued:
+                return translate.end_of(segment, told.offset)
+            await self._queues.routes.refresh(topic)
         raise Refused(ResponseCode.SYSTEM_ERROR, f"{topic}/{index} is being moved, try again")
 
-    async def min_offset(self, topic: str, index: int, session: Session) -> int:
+    async def min_offset(self, topic: str, index: int) -> int:
         """Return the least logical offset with a message; the end where there is none."""
-        view, chain = await self._listener.chain(topic, index)
+        view, chain = await self._queues.chain(topic, index)
         for segment in chain.readable:
-            found = await self._min_of(view, segment, session)
+            found = await self._min_of(view, segment)
             if (first := translate.first_of(segment, found)) is not None:
                 return first
         return chain.known_end
 
-    async def _min_of(self, view: TopicView, segment: Segment, session: Session) -> int:
-        header = GetMinOffset(segment.topic, segment.queue_id)
-        answer = await self._ask(
-            view, segment, RequestCode.GET_MIN_OFFSET, header.to_fields(), session
-        )
-        return max(0, _number(answer, "offset"))
+    async def _min_of(self, view: TopicView, segment: Segment) -> int:
+        asked = GetMinOffset(segment.topic, segment.queue_id)
+        return max(0, (await self._ask(view, segment, self._questions.min_offset, asked)).offset)
 
     async def offset_at(
-        self, topic: str, index: int, timestamp_ms: int, session: Session, boundary: str | None
+        self, topic: str, index: int, timestamp_ms: int, boundary: str | None
     ) -> int:
         """Find the logical offset at a time, as a broker finds it in a queue of its own."""
         view, chain = await self._latest(topic, index)
@@ -80,13 +85,13 @@ class Offsets:
             return chain.known_end
         at = _segment_at_time(readable, timestamp_ms)
         segment = readable[at]
-        found = await self._search(view, segment, timestamp_ms, session, boundary)
+        found = await self._search(view, segment, timestamp_ms, boundary)
         if at and found == segment.offset_delta and side != LOWER:
             # The last message before this segment may be the one, or there is none behind it.
             before = readable[at - 1]
             ahead_ms = 1 if side == UPPER else timestamp_ms - before.last_time_ms
             behind_ms = min(timestamp_ms + ahead_ms, LONG_MAX)
-            if found == await self._search(view, segment, behind_ms, session, LOWER):
+            if found == await self._search(view, segment, behind_ms, LOWER):
                 return before.next_delta - 1
         return segment.to_logical(found)
 
@@ -95,47 +100,40 @@ class Offsets:
         view: TopicView,
         segment: Segment,
         timestamp_ms: int,
-        session: Session,
         boundary: str | None,
     ) -> int:
         """Search for the offset in the segment's message queue."""
-        header = SearchOffset(segment.topic, segment.queue_id, timestamp_ms, boundary)
-        answer = await self._ask(
-            view, segment, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header.to_fields(), session
-        )
-        return translate.searched(segment, _number(answer, "offset"))
+        asked = SearchOffset(segment.topic, segment.queue_id, timestamp_ms, boundary)
+        told = await self._ask(view, segment, self._questions.offset_at, asked)
+        return translate.searched(segment, told.offset)
 
-    async def earliest_time_ms(self, topic: str, index: int, session: Session) -> int:
+    async def earliest_time_ms(self, topic: str, index: int) -> int:
         """Return the store time of the first message of the queue; -1 without any."""
-        view, chain = await self._listener.chain(topic, index)
+        view, chain = await self._queues.chain(topic, index)
         for segment in chain.readable:
             if segment.is_sealed and segment.first_time_ms > 0:
-                least = segment.clamp_min(await self._min_of(view, segment, session))
+                least = segment.clamp_min(await self._min_of(view, segment))
                 if least == segment.offset_delta:
                     return segment.first_time_ms
-            header = GetEarliestMsgStoretime(topic, segment.queue_id)
-            answer = await self._ask(
-                view, segment, RequestCode.GET_EARLIEST_MSG_STORETIME, header.to_fields(), session
-            )
-            return _number(answer, "timestamp")
+            asked = GetEarliestMsgStoretime(topic, segment.queue_id)
+            return (await self._ask(view, segment, self._questions.earliest_time, asked)).time_ms
         return -1
 
     async def _latest(self, topic: str, index: int) -> tuple[TopicView, Chain]:
         """Return the segments, asked for anew where the last one is closed, since another may
         follow it."""
-        view, chain = await self._listener.chain(topic, index)
+        view, chain = await self._queues.chain(topic, index)
         if chain.last is not None and chain.last.is_sealed:
-            await self._listener.routes.refresh(topic)
-            view, chain = await self._listener.chain(topic, index)
+            await self._queues.routes.refresh(topic)
+            view, chain = await self._queues.chain(topic, index)
         return view, chain
 
     async def _ask(
-        self, view: TopicView, segment: Segment, code: int, fields: dict[str, str], session: Session
-    ) -> Frame:
-        answer = await self._listener.ask(view, segment.broker_name, request(code, fields), session)
-        if answer.code != ResponseCode.SUCCESS:
-            raise Refused(answer.code, answer.remark or "")
-        return answer
+        self, view: TopicView, segment: Segment, question: Question[AskedT, ToldT], asked: AskedT
+    ) -> ToldT:
+        """Ask the broker of a segment."""
+        address = view.address(segment.broker_name)
+        return await self._brokers.call(segment.broker_name, address, question, asked)
 
 
 def _segment_at_time(readable: Sequence[Segment], timestamp_ms: int) -> int:
@@ -148,70 +146,89 @@ def _segment_at_time(readable: Sequence[Segment], timestamp_ms: int) -> int:
     return len(readable) - 1
 
 
-def _number(answer: Frame, field: str) -> int:
-    try:
-        return int(answer.fields[field])
-    except (KeyError, ValueError):
-        remark = f"a broker answered a question for {field} without it"
-        raise Refused(ResponseCode.SYSTEM_ERROR, remark) from None
+@final
+class OffsetRequests:
+    """The requests about offsets at one port."""
+
+    def __init__(
+        self, *, offsets: Offsets, progress: Progress, queues: SeenQueues, readers: Readers
+    ) -> None:
+        self._offsets = offsets
+        self._progress = progress
+        self._queues = queues
+        self._readers = readers
+
+    async def query(
+        self, header: QueryConsumerOffset, frame: Frame, session: Session
+    ) -> GroupOffset:
+        """Answer the logical offset at which a group goes on."""
+        topic, group = header.topic, header.consumer_group
+        index = await self._queues.index(topic, header.queue_id)
+        offset = await self._progress.find(group, topic, index)
+        if offset is None:
+            zero_if_young = header.set_zero_if_not_found is not False
+            offset = await self._progress.before_mapping(
+                group, topic, index, zero_if_young=zero_if_young
+            )
+        if offset is None:
+            raise Refused(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND)
+        return GroupOffset(offset)
+
+    async def update(self, header: UpdateConsumerOffset, frame: Frame, session: Session) -> Frame:
+        """Keep a group's logical offset, unless it is of a reader in doubt.
+
+        (The answer is a frame because it has ext fields, if empty ones: that of ``Done`` has none.)
+        """
+        group, topic, offset = header.consumer_group, header.topic, header.commit_offset
+        index = await self._queues.index(topic, header.queue_id)
+        chain = self._queues.routes.chain(topic, index)
+        if chain is not None:
+            reader = group, topic, index
+            if not self._readers.counts(reader, offset, chain, frame, session):
+                return frame.reply()
+            offset = places_of(session).committed(reader, offset, chain)
+        await self._progress.commit(group, topic, index, offset)
+        return frame.reply()
+
+    async def get_max(self, header: GetMaxOffset) -> QueueOffset:
+        """Return the end of a logical queue."""
+        index = await self._queues.index(header.topic, header.queue_id)
+        return QueueOffset(await self._offsets.max_offset(header.topic, index))
+
+    async def get_min(self, header: GetMinOffset) -> QueueOffset:
+        """Return the begin of a logical queue."""
+        index = await self._queues.index(header.topic, header.queue_id)
+        return QueueOffset(await self._offsets.min_offset(header.topic, index))
+
+    async def search(self, header: SearchOffset) -> QueueOffset:
+        """Return the logical offset at a time."""
+        topic, time_ms = header.topic, header.timestamp
+        index = await self._queues.index(topic, header.queue_id)
+        found = await self._offsets.offset_at(topic, index, time_ms, header.boundary_type)
+        return QueueOffset(found)
+
+    async def earliest(self, header: GetEarliestMsgStoretime) -> EarliestTime:
+        """Return the store time of a logical queue's first message."""
+        index = await self._queues.index(header.topic, header.queue_id)
+        return EarliestTime(await self._offsets.earliest_time_ms(header.topic, index))
 
 
 def register(
     handlers: Handlers, listener: ListenerContext, offsets: Offsets, progress: Progress
 ) -> None:
     """Register requests 14, 15, and 29 to 32."""
-    readers = Readers(listener, progress)
-
-    async def query(header: QueryConsumerOffset, frame: Frame, session: Session) -> Frame:
-        place = header.topic, await listener.index(header.topic, header.queue_id), session
-        offset = await progress.find(header.consumer_group, *place)
-        if offset is None:
-            offset = await progress.before_mapping(
-                header.consumer_group,
-                *place,
-                zero_if_young=header.set_zero_if_not_found is not False,
-            )
-        if offset is None:
-            raise Refused(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND)
-        return frame.reply(fields={"offset": str(offset)})
-
-    async def update(header: UpdateConsumerOffset, frame: Frame, session: Session) -> Frame:
-        group, topic, offset = header.consumer_group, header.topic, header.commit_offset
-        index = await listener.index(topic, header.queue_id)
-        chain = listener.routes.chain(topic, index)
-        if chain is not None:
-            reader = group, topic, index
-            if not readers.counts(reader, offset, chain, frame, session):
-                return frame.reply()
-            offset = places_of(session).committed(reader, offset, chain)
-        await progress.commit(group, topic, index, offset, session)
-        return frame.reply()
-
-    async def get_max(header: GetMaxOffset, frame: Frame, session: Session) -> Frame:
-        index = await listener.index(header.topic, header.queue_id)
-        found = await offsets.max_offset(header.topic, index, session)
-        return frame.reply(fields={"offset": str(found)})
-
-    async def get_min(header: GetMinOffset, frame: Frame, session: Session) -> Frame:
-        index = await listener.index(header.topic, header.queue_id)
-        found = await offsets.min_offset(header.topic, index, session)
-        return frame.reply(fields={"offset": str(found)})
-
-    async def search(header: SearchOffset, frame: Frame, session: Session) -> Frame:
-        index = await listener.index(header.topic, header.queue_id)
-        found = await offsets.offset_at(
-            header.topic, index, header.timestamp, session, header.boundary_type
-        )
-        return frame.reply(fields={"offset": str(found)})
-
-    async def earliest(header: GetEarliestMsgStoretime, frame: Frame, session: Session) -> Frame:
-        index = await listener.index(header.topic, header.queue_id)
-        found = await offsets.earliest_time_ms(header.topic, index, session)
-        return frame.reply(fields={"timestamp": str(found)})
-
-    handlers.add(RequestCode.QUERY_CONSUMER_OFFSET, typed(QueryConsumerOffset, query))
-    handlers.add(RequestCode.UPDATE_CONSUMER_OFFSET, typed(UpdateConsumerOffset, update))
-    handlers.add(RequestCode.GET_MAX_OFFSET, typed(GetMaxOffset, get_max))
-    handlers.add(RequestCode.GET_MIN_OFFSET, typed(GetMinOffset, get_min))
-    handlers.add(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, typed(SearchOffset, search))
-    handlers.add(RequestCode.GET_EARLIEST_MSG_STORETIME, typed(GetEarliestMsgStoretime, earliest))
+    requests = OffsetRequests(
+        offsets=offsets,
+        progress=progress,
+        queues=listener.queues,
+        readers=Readers.of(listener, progress),
+    )
+    handlers.add(RequestCode.QUERY_CONSUMER_OFFSET, typed(QueryConsumerOffset, requests.query))
+    handlers.add(RequestCode.UPDATE_CONSUMER_OFFSET, typed(UpdateConsumerOffset, requests.update))
+    handlers.add(RequestCode.GET_MAX_OFFSET, by_header(GetMaxOffset, requests.get_max))
+    handlers.add(RequestCode.GET_MIN_OFFSET, by_header(GetMinOffset, requests.get_min))
+    handlers.add(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, by_header(SearchOffset, requests.search))
+    handlers.add(
+        RequestCode.GET_EARLIEST_MSG_STORETIME,
+        by_header(GetEarliestMsgStoretime, requests.earliest),
+    )

@@ -1,29 +1,29 @@
-"""Groups' progress in logical queues, which the broker that the queue ends on keeps.
+"""Progress of groups in logical queues, kept by the broker of a queue's last segment.
 
 No listener keeps any of it, so any of them can take another's place. Offsets are logical and
 stay valid wherever the queue moves (see ``lanemq.wire.logical.progress_topic`` for the key).
 """
 
 from contextlib import suppress
-from typing import Final, final
+from typing import Final, Self, final
 
 import trio
 
-from lanemq.wire import Refused, RequestCode, ResponseCode
-from lanemq.wire.frame import Frame, request
+from lanemq.wire import Refused, ResponseCode
 from lanemq.wire.headers import QueryConsumerOffset, UpdateConsumerOffset
-from lanemq.wire.logical import KEPT_FIELD, Segment, progress_topic
+from lanemq.wire.logical import Segment, progress_topic
 from lanemq.wire.message import is_stage_group
 
-from ...net._session import Session
-from ._brokers import Unreachable
+from ...broker._framed import GroupOffset
+from ...broker.handlers._offsets import CommitOffset
+from ._brokers import Brokers, Unreachable
 from ._context import ListenerContext
+from ._questions import Questions
+from ._queues import SeenQueues
 from ._routes import TopicView
 
 QUEUED_MAX: Final = 10_000
 """Most commits without an answer that wait for their turn; beyond it the oldest are dropped."""
-
-_NOT_THERE: Final = ResponseCode.QUERY_NOT_FOUND
 
 Commit = tuple[str, str, int]
 """Group, topic, index."""
@@ -33,65 +33,77 @@ Commit = tuple[str, str, int]
 class Progress:
     """Reads and writes of progress. Methods that wait may raise ``Refused``."""
 
-    def __init__(self, listener: ListenerContext) -> None:
-        self._listener = listener
-        self._soon: dict[Commit, tuple[int, Session]] = {}
+    def __init__(
+        self,
+        *,
+        brokers: Brokers,
+        commit_own: CommitOffset,
+        queues: SeenQueues,
+        questions: Questions,
+    ) -> None:
+        self._brokers = brokers
+        self._commit_own = commit_own
+        self._queues = queues
+        self._questions = questions
+        self._soon: dict[Commit, int] = {}
         self._wake = trio.Event()
+
+    @classmethod
+    def of(cls, listener: ListenerContext) -> Self:
+        """Return the progress as clients of one port have it."""
+        return cls(
+            brokers=listener.brokers,
+            commit_own=listener.broker.commit_offset,
+            queues=listener.queues,
+            questions=listener.questions,
+        )
 
     # Writing
 
-    async def commit(
-        self, group: str, topic: str, index: int, offset: int, session: Session
-    ) -> None:
+    async def commit(self, group: str, topic: str, index: int, offset: int) -> None:
         """Keep a logical offset as given, backwards too."""
-        view, chain = await self._listener.chain(topic, index)
+        view, chain = await self._queues.chain(topic, index)
         refusal: Refused | None = None
         for segment in reversed(chain.placed):
-            header = UpdateConsumerOffset(
-                group, progress_topic(topic, segment.delta), index, offset
-            )
-            frame = request(RequestCode.UPDATE_CONSUMER_OFFSET, header.to_fields())
             try:
-                answer = await self._listener.ask(view, segment.broker_name, frame, session)
+                await self._put(view, segment, group, offset)
             except Unreachable as error:
                 refusal = error
                 continue
-            if answer.code != ResponseCode.SUCCESS:
-                raise Refused(answer.code, answer.remark or "")
             return
         raise refusal or Refused(ResponseCode.SYSTEM_ERROR, f"{topic}/{index} is on no broker")
 
-    async def put_everywhere(
-        self, group: str, topic: str, index: int, offset: int, session: Session
-    ) -> None:
+    async def put_everywhere(self, group: str, topic: str, index: int, offset: int) -> None:
         """Keep an offset with the broker of every segment that answers."""
-        view, chain = await self._listener.chain(topic, index)
+        view, chain = await self._queues.chain(topic, index)
         for segment in chain.placed:
-            name = progress_topic(topic, segment.delta)
-            header = UpdateConsumerOffset(group, name, index, offset)
-            frame = request(RequestCode.UPDATE_CONSUMER_OFFSET, header.to_fields())
             with suppress(Refused):
-                await self._listener.ask(view, segment.broker_name, frame, session)
+                await self._put(view, segment, group, offset)
 
-    def commit_soon(
-        self, group: str, topic: str, index: int, offset: int, session: Session
-    ) -> None:
+    async def _put(self, view: TopicView, segment: Segment, group: str, offset: int) -> None:
+        """Keep a logical offset with the broker of one segment."""
+        name = progress_topic(segment.topic, segment.delta)
+        asked = UpdateConsumerOffset(group, name, segment.logical_index, offset)
+        broker, address = segment.broker_name, view.address(segment.broker_name)
+        await self._brokers.call(broker, address, self._questions.commit, asked)
+
+    def commit_soon(self, group: str, topic: str, index: int, offset: int) -> None:
         """Schedule a ``commit`` without waiting; a later one for the same queue takes its place.
 
         If the broker of this process keeps the offset, that happens at once.
         """
         key = group, topic, index
-        listener = self._listener
-        chain = listener.routes.chain(topic, index)
+        chain = self._queues.routes.chain(topic, index)
+        # Not Chain.last: ``commit`` and ``find`` begin with the last segment that has a place,
+        # expired or not, and while a destination behind it has none, ``commit`` asks its broker.
         last = chain[-1] if chain else None
-        if last is not None and last.delta >= 0 and listener.brokers.is_own(last.broker_name):
+        if last is not None and last.delta >= 0 and self._brokers.is_own(last.broker_name):
             self._soon.pop(key, None)
-            progress = progress_topic(topic, last.delta)
-            listener.broker.commit_offset(group, progress, index, offset)
+            self._commit_own(group, progress_topic(topic, last.delta), index, offset)
             return
         if key not in self._soon and len(self._soon) >= QUEUED_MAX:
             del self._soon[next(iter(self._soon))]
-        self._soon[key] = offset, session
+        self._soon[key] = offset
         self._wake.set()
 
     async def run(self) -> None:
@@ -101,32 +113,32 @@ class Progress:
             self._wake = trio.Event()
             while self._soon:
                 key = next(iter(self._soon))
-                offset, session = self._soon.pop(key)
+                offset = self._soon.pop(key)
                 try:
-                    await self.commit(*key, offset, session)
+                    await self.commit(*key, offset)
                 except Refused:
                     continue  # as an Apache broker does: the next commit has it again
 
     # Reading
 
-    async def find(self, group: str, topic: str, index: int, session: Session) -> int | None:
+    async def find(self, group: str, topic: str, index: int) -> int | None:
         """Find the offset at which a group goes on; None if it never committed.
 
         A group that has read the physical queue before it became this logical one goes on where
         it was: at that moment the offsets are the same.
         """
-        view, chain = await self._listener.chain(topic, index)
+        view, chain = await self._queues.chain(topic, index)
         zero: int | None = None
         for segment in reversed(chain.placed):
             key = progress_topic(topic, segment.delta)
             try:
-                answer = await self._ask(view, segment, group, key, index, session)
+                told = await self._ask(view, segment, group, key, index)
             except Unreachable:
                 if segment.is_readable or segment.is_writable:
                     raise  # its offset may be the latest: any other could lose messages
                 continue
-            offset = _offset_in(answer)
-            if answer is not None and (offset or KEPT_FIELD in answer.fields):
+            offset = _known(told)
+            if told is not None and (offset or told.is_kept):
                 if offset is None or is_stage_group(group):
                     return offset
                 return segment.clamp_progress(offset)  # its broker may not know yet of the end
@@ -134,23 +146,23 @@ class Progress:
         return zero
 
     async def before_mapping(
-        self, group: str, topic: str, index: int, session: Session, *, zero_if_young: bool
+        self, group: str, topic: str, index: int, *, zero_if_young: bool
     ) -> int | None:
         """Return the group's offset in the physical queue that the logical one began as.
 
         With ``zero_if_young`` that broker's rule for a group without one: 0 in a young queue.
         """
-        view, chain = await self._listener.chain(topic, index)
+        view, chain = await self._queues.chain(topic, index)
         first = chain.origin
         if first is None:
             return None
         try:
-            answer = await self._ask(
-                view, first, group, topic, first.queue_id, session, zero_if_young=zero_if_young
+            told = await self._ask(
+                view, first, group, topic, first.queue_id, zero_if_young=zero_if_young
             )
         except Unreachable:
             return None
-        offset = _offset_in(answer)
+        offset = _known(told)
         return None if offset is None else first.clamp_max(offset)
 
     async def _ask(
@@ -160,30 +172,21 @@ class Progress:
         group: str,
         topic: str,
         queue_id: int,
-        session: Session,
         *,
         zero_if_young: bool = False,
-    ) -> Frame | None:
+    ) -> GroupOffset | None:
         """Ask a broker for an offset; None where it has none."""
-        header = QueryConsumerOffset(
+        asked = QueryConsumerOffset(
             group, topic, queue_id, set_zero_if_not_found=None if zero_if_young else False
         )
-        frame = request(RequestCode.QUERY_CONSUMER_OFFSET, header.to_fields())
+        broker, address = segment.broker_name, view.address(segment.broker_name)
         try:
-            answer = await self._listener.ask(view, segment.broker_name, frame, session)
-        except Unreachable:
-            raise
-        except Refused as refused:  # as the broker of this process says it
-            if refused.code == _NOT_THERE:
+            return await self._brokers.call(broker, address, self._questions.group_offset, asked)
+        except Refused as refused:
+            if refused.code == ResponseCode.QUERY_NOT_FOUND:
                 return None
             raise
-        if answer.code == _NOT_THERE:
-            return None
-        if answer.code != ResponseCode.SUCCESS:
-            raise Refused(answer.code, answer.remark or "")
-        return answer
 
 
-def _offset_in(answer: Frame | None) -> int | None:
-    text = "" if answer is None else answer.fields.get("offset", "")
-    return int(text) if text.isdecimal() else None
+def _known(told: GroupOffset | None) -> int | None:
+    return None if told is None or told.offset < 0 else told.offset

@@ -5,13 +5,14 @@ from, for as long as they are connected. One that comes with a place that no lis
 where the queue went on past a source, may have it from that source: the group's progress counts.
 """
 
-from typing import Final, final
+from typing import Final, Self, final
 
 from lanemq.wire.frame import Frame
-from lanemq.wire.logical import Chain, ReadersPlaces
+from lanemq.wire.logical import Chain, ReaderPositions
 from lanemq.wire.message import is_stage_group
 
 from ...broker.handlers._pull_request import knows_logical_queues
+from ...broker.state._clients import ClientRegistry
 from ...net._session import Session
 from ._context import ListenerContext
 from ._progress import Progress
@@ -24,11 +25,11 @@ Reader = tuple[str, str, int]
 """Group, topic, index."""
 
 
-def places_of(session: Session) -> ReadersPlaces[Reader]:
+def places_of(session: Session) -> ReaderPositions[Reader]:
     """Return the places of the readers behind a connection."""
-    places: ReadersPlaces[Reader] | None = session.attributes.get(_ATTRIBUTE)
+    places: ReaderPositions[Reader] | None = session.attributes.get(_ATTRIBUTE)
     if places is None:
-        places = session.attributes[_ATTRIBUTE] = ReadersPlaces(PLACES_MAX)
+        places = session.attributes[_ATTRIBUTE] = ReaderPositions(PLACES_MAX)
     return places
 
 
@@ -39,11 +40,16 @@ def is_in_doubt(reader: Reader, offset: int, chain: Chain, session: Session) -> 
 
 @final
 class Readers:
-    """Judges the readers of one listener whose places it does not remember."""
+    """Decides where readers go on whose places the listener does not remember."""
 
-    def __init__(self, listener: ListenerContext, progress: Progress) -> None:
-        self._listener = listener
+    def __init__(self, *, clients: ClientRegistry[Session], progress: Progress) -> None:
+        self._clients = clients
         self._progress = progress
+
+    @classmethod
+    def of(cls, listener: ListenerContext, progress: Progress) -> Self:
+        """Return the decisions for one port's readers."""
+        return cls(clients=listener.broker.clients, progress=progress)
 
     async def goes_on_at(
         self, reader: Reader, offset: int, chain: Chain, session: Session
@@ -57,7 +63,7 @@ class Readers:
         if not is_in_doubt(reader, offset, chain, session):
             return None
         cut = chain.forced_before(offset)
-        kept = await self._progress.find(*reader, session)
+        kept = await self._progress.find(*reader)
         if cut is None or kept is None:
             return None
         begin = max(cut, kept)
@@ -78,5 +84,5 @@ class Readers:
             or is_stage_group(reader[0])
         ):
             return True
-        members = self._listener.broker.clients.consumer_group(reader[0])
+        members = self._clients.consumer_group(reader[0])
         return not frame.is_oneway and (members is None or session not in members.clients)

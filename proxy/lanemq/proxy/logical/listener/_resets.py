@@ -5,7 +5,7 @@ first broker's name is in both: a queue named as the operator knows it may be an
 """
 
 from collections.abc import Mapping
-from typing import Final, final
+from typing import Final, Self, final
 
 from lanemq.wire import Refused, RequestCode, ResponseCode, Version
 from lanemq.wire.bodies import MessageQueue, ResetOffsetBody
@@ -14,12 +14,16 @@ from lanemq.wire.headers import ResetOffset
 from lanemq.wire.logical import logical_broker, place_of
 from lanemq.wire.message import StageRecord
 
+from ...broker.state._clients import ClientRegistry
+from ...broker.state._groups import Groups
 from ...broker.state._members import Client, ConsumerGroup
+from ...broker.state._stages import GroupStages
 from ...net._dispatch import Handler, Handlers, Outcome, typed
 from ...net._session import Session
 from ._context import ListenerContext
 from ._offsets import Offsets
 from ._progress import Progress
+from ._queues import SeenQueues
 
 END: Final = -1
 """The time that means "behind everything"."""
@@ -61,19 +65,43 @@ def brokers_known_to(
 
 @final
 class Resets:
-    """The handler of one listener."""
+    """The handler of one port."""
 
-    def __init__(self, listener: ListenerContext, offsets: Offsets, progress: Progress) -> None:
-        self._listener = listener
+    def __init__(
+        self,
+        *,
+        clients: ClientRegistry[Session],
+        groups: Groups,
+        offsets: Offsets,
+        progress: Progress,
+        queues: SeenQueues,
+        stages: GroupStages,
+    ) -> None:
+        self._clients = clients
+        self._groups = groups
         self._offsets = offsets
         self._progress = progress
+        self._queues = queues
+        self._stages = stages
+
+    @classmethod
+    def of(cls, listener: ListenerContext, offsets: Offsets, progress: Progress) -> Self:
+        """Return the handler of one port."""
+        return cls(
+            clients=listener.broker.clients,
+            groups=listener.broker.groups,
+            offsets=offsets,
+            progress=progress,
+            queues=listener.queues,
+            stages=listener.broker.stages,
+        )
 
     async def reset(self, header: ResetOffset, frame: Frame, session: Session) -> Frame:
         """Tell the members of a group the offsets to continue at. Their commits then move the
         offsets."""
-        listener = self._listener
-        view = await listener.view(header.topic)
-        group = listener.broker.clients.consumer_group(header.group)
+        queues = self._queues
+        view = await queues.view(header.topic)
+        group = self._clients.consumer_group(header.group)
         if group is None:
             remark = (
                 f"Consumer not online, so can not reset offset, Group: {header.group} "
@@ -81,38 +109,37 @@ class Resets:
             )
             raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, remark)
         targets = {}
-        for index in listener.seen(view):
-            target = await self._target(header, index, session)
+        for index in queues.seen(view):
+            target = await self._target(header, index)
             if target is not None:
                 targets[index] = target
         self._tell(group, header, targets, view.brokers)
         answer = {
-            listener.queue_of(view, header.topic, index): target
-            for index, target in targets.items()
+            queues.queue_of(view, header.topic, index): target for index, target in targets.items()
         }
         return frame.reply(body=ResetOffsetBody(answer).encode())
 
-    async def _target(self, header: ResetOffset, index: int, session: Session) -> int | None:
+    async def _target(self, header: ResetOffset, index: int) -> int | None:
         """Find where a group is to go on in a queue; without force it does not go forward.
 
         None for a queue that stays as it is: nobody knows whether the target is ahead.
         """
         place = header.topic, index
-        consumed = await self._progress.find(header.group, *place, session)
+        consumed = await self._progress.find(header.group, *place)
         if not header.is_force and consumed is None:
             consumed = await self._progress.before_mapping(
-                header.group, *place, session, zero_if_young=False
+                header.group, *place, zero_if_young=False
             )
             if consumed is None:
                 return None
         if header.timestamp == END:
-            target = await self._offsets.max_offset(*place, session)
+            target = await self._offsets.max_offset(*place)
         else:
-            target = await self._offsets.offset_at(*place, header.timestamp, session, None)
+            target = await self._offsets.offset_at(*place, header.timestamp, None)
         if not header.is_force and consumed is not None:
             target = min(target, consumed)
         if target != consumed:
-            await self._restart_stages(header.group, *place, target, session)
+            await self._restart_stages(header.group, *place, target)
         return target
 
     def _tell(
@@ -139,16 +166,13 @@ class Resets:
                 )
             client.session.oneway(notes[known])
 
-    async def _restart_stages(
-        self, group: str, topic: str, index: int, offset: int, session: Session
-    ) -> None:
+    async def _restart_stages(self, group: str, topic: str, index: int, offset: int) -> None:
         """Ask the brokers to count a group's stages anew from its new offsets."""
-        broker = self._listener.broker
-        config = broker.groups.get(group)
-        shadow = None if config is None else broker.stages.shadow(config)
+        config = self._groups.get(group)
+        shadow = None if config is None else self._stages.shadow(config)
         if shadow is not None:
             record = StageRecord(offset, 0).pack()
-            await self._progress.put_everywhere(shadow, topic, index, record, session)
+            await self._progress.put_everywhere(shadow, topic, index, record)
 
 
 def _named(topic: str, index: int, brokers: int) -> MessageQueue:

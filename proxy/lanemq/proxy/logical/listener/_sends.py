@@ -7,32 +7,36 @@ stored here at once and answered in the queue's numbers; all other requests are 
 Source: the translation is lanemq's own; what brokers answer is 5.0.0-PREVIEW's.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, Self, final
 
 from msgspec.structs import replace
 
-from lanemq.wire import Refused, RequestCode, ResponseCode
+from lanemq.wire import HostAddress, Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import FLAG_ONEWAY, Frame
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_FLAG,
     NOT_SET,
     SEGMENT_FIELD,
-    Chain,
     Segment,
     translate,
 )
 
 from ...broker._results import Stored, is_redirect, redirect_in
-from ...net._dispatch import Answer, Handlers
+from ...broker.handlers._send import Sends as BrokerSends
+from ...net._answers import Answer
+from ...net._dispatch import Handlers
 from ...net._session import Session
 from ..rules import SegmentClosed, TopicMapping, half_forbidden, is_half
 from ..rules._forwarding import BORN_HOST_FIELD, born_host_of, flags_field, queue_field
 from ..rules._positions import broker_tag, tagged
-from ._brokers import Unreachable
-from ._context import CALL_S, ROUNDS_MAX, ListenerContext
+from ._brokers import Brokers, Unreachable
+from ._context import ROUNDS_MAX, ListenerContext
+from ._queues import SeenQueues
+from ._records import SeenRecords
 from ._routes import TOPICS_MAX, TopicView
+from ._tails import own_open_end, reachable_tail, tail
 
 POSITION_DIGITS: Final = 16
 
@@ -53,19 +57,53 @@ class _OpenEnds:
 
 @final
 class Sends:
-    """The send handlers of one listener."""
+    """The send handlers of one port."""
 
-    def __init__(self, listener: ListenerContext) -> None:
-        self._listener = listener
+    def __init__(
+        self,
+        *,
+        address: HostAddress,
+        brokers: Brokers,
+        count_failed: Callable[[], None],
+        mappings: Mapping[str, TopicMapping],
+        own_name: str,
+        queues: SeenQueues,
+        records: SeenRecords,
+        sends: BrokerSends,
+    ) -> None:
+        self._address = address
+        self._brokers = brokers
+        self._count_failed = count_failed
+        self._mappings = mappings
+        self._own_name = own_name
+        self._queues = queues
+        self._records = records
+        self._routes = queues.routes
+        self._sends = sends
         self._open_ends: dict[str, _OpenEnds] = {}
+
+    @classmethod
+    def of(cls, listener: ListenerContext) -> Self:
+        """Return the handlers of one port."""
+        broker = listener.broker
+        return cls(
+            address=listener.address,
+            brokers=listener.brokers,
+            count_failed=broker.statistics.put_failed,
+            mappings=broker.logical.mappings,
+            own_name=broker.config.broker_name,
+            queues=listener.queues,
+            records=listener.records,
+            sends=listener.sends,
+        )
 
     def handler(self, code: RequestCode) -> Callable[[Frame, Session], Seen | Awaitable[Seen]]:
         """Make the handler of one request code."""
-        listener, pass_on, open_end = self._listener, self._pass_on, self._open_end
-        append, flushed = listener.sends.quick[code], listener.sends.flushed
+        pass_on, open_end, count_failed = self._pass_on, self._open_end, self._count_failed
+        append, flushed = self._sends.quick[code], self._sends.flushed
         id_field = queue_field(code)
         topic_field = "b" if id_field == "e" else "topic"
-        tag_bits = tagged(broker_tag(listener.broker.config.broker_name), 0)
+        tag_bits = tagged(broker_tag(self._own_name), 0)
 
         def send(frame: Frame, session: Session) -> Seen | Awaitable[Seen]:
             try:
@@ -78,7 +116,7 @@ class Sends:
             except (KeyError, ValueError):
                 raise  # the dispatcher says which field it is
             except Refused:
-                listener.broker.statistics.put_failed()
+                count_failed()
                 raise
             if segment is None or stored is None:
                 return pass_on(topic, queue_id, frame, session)
@@ -96,8 +134,7 @@ class Sends:
 
     def _open_end(self, topic: str, queue_id: int) -> Segment | None:
         """Return the open end of a queue, if it is at this process's broker, and that agrees."""
-        listener = self._listener
-        view, mapping = listener.routes.get(topic), listener.broker.logical.mappings.get(topic)
+        view, mapping = self._routes.get(topic), self._mappings.get(topic)
         if view is None or mapping is None:
             return None
         known = self._open_ends.get(topic)
@@ -108,7 +145,7 @@ class Sends:
         try:
             return known.segments[queue_id]
         except KeyError:
-            index = listener.index_in(view, queue_id)
+            index = self._queues.index_in(view, queue_id)
             found = own_open_end(view, mapping, index)
             if view.chain(index) is not None:
                 known.segments[queue_id] = found
@@ -118,17 +155,16 @@ class Sends:
         self, topic: str, queue_id: int, frame: Frame, session: Session
     ) -> Seen | Awaitable[Seen]:
         """Forward a send to its broker; this process's own may answer at once."""
-        listener = self._listener
         if is_half(frame):
-            raise half_forbidden(listener.address.host)
-        index = listener.known_index(topic, queue_id)
+            raise half_forbidden(self._address.host)
+        index = self._queues.known_index(topic, queue_id)
         if index is None:
             return self._find(topic, queue_id, frame, session)
-        chain = listener.routes.chain(topic, index)
+        chain = self._routes.chain(topic, index)
         segment = tail(chain) if chain is not None else None
-        if segment is None or segment.delta < 0 or not listener.brokers.is_own(segment.broker_name):
+        if segment is None or segment.delta < 0 or not self._brokers.is_own(segment.broker_name):
             return self._search(topic, index, frame, session)
-        answer = listener.brokers.ask_own(_addressed(frame, segment, session), session)
+        answer = self._brokers.ask_own(_addressed(frame, segment, session), session)
         if isinstance(answer, Awaitable):
             return self._finish(answer, segment, topic, index, frame, session)
         if is_redirect(answer):
@@ -136,7 +172,7 @@ class Sends:
         return self._seen(frame, answer, segment)
 
     async def _find(self, topic: str, queue_id: int, frame: Frame, session: Session) -> Seen:
-        index = await self._listener.index(topic, queue_id)
+        index = await self._queues.index(topic, queue_id)
         return await self._search(topic, index, frame, session)
 
     async def _finish(
@@ -156,37 +192,35 @@ class Sends:
     async def _redirected(
         self, answer: Answer, topic: str, index: int, frame: Frame, session: Session
     ) -> Seen:
-        await self._listener.routes.redirected(topic, redirect_in(answer))
+        await self._routes.redirected(topic, redirect_in(answer))
         return await self._search(topic, index, frame, session)
 
     async def _search(self, topic: str, index: int, frame: Frame, session: Session) -> Seen:
-        listener = self._listener
         unreachable: set[str] = set()
         refusal: Refused | None = None
         for _ in range(ROUNDS_MAX):
-            view, chain = await listener.chain(topic, index)
-            segment = _reachable_tail(chain, unreachable)
+            view, chain = await self._queues.chain(topic, index)
+            segment = reachable_tail(chain, unreachable)
             if segment is None:
                 break
             try:
-                answer = await listener.brokers.ask(
+                answer = await self._brokers.ask(
                     name := segment.broker_name,
                     view.address(name),
                     _addressed(frame, segment, session),
                     session,
-                    CALL_S,
                 )
             except Unreachable as error:
                 # Nothing was stored: if the queue ends elsewhere by now, the message goes there.
                 refusal = error
                 unreachable.add(error.broker_name)
-                await listener.routes.refresh(topic)
+                await self._routes.refresh(topic)
                 continue
             if not is_redirect(answer):
                 if segment.delta < 0:
                     segment = await self._placed(segment)
                 return self._seen(frame, answer, segment)
-            await listener.routes.redirected(topic, redirect_in(answer))
+            await self._routes.redirected(topic, redirect_in(answer))
         if refusal is not None:
             raise refusal
         remark = f"topic[{topic}] queueId[{index}] takes no messages"
@@ -194,15 +228,15 @@ class Sends:
 
     async def _placed(self, segment: Segment) -> Segment:
         """Return a destination with its place, once known, after a write that came before."""
-        listener, topic = self._listener, segment.topic
-        await listener.routes.refresh(topic)
-        chain = listener.routes.chain(topic, segment.logical_index)
+        topic = segment.topic
+        await self._routes.refresh(topic)
+        chain = self._routes.chain(topic, segment.logical_index)
         found = chain.find(segment.key) if chain is not None else None
         return found or segment
 
     def _seen(self, asked: Frame, answer: Answer, segment: Segment) -> Seen:
         """Translate a broker's answer for the client of the listener."""
-        queue_id = self._listener.queue_id_of(segment)
+        queue_id = self._queues.queue_id_of(segment)
         if isinstance(answer, Stored):
             tag = broker_tag(segment.broker_name)
             return replace(
@@ -229,38 +263,7 @@ class Sends:
             position = int(offset_id[-POSITION_DIGITS:], 16)
         except ValueError:
             return offset_id  # whatever it is, it is no position
-        return self._listener.offset_id(segment.broker_name, position)
-
-
-def own_open_end(view: TopicView, mapping: TopicMapping, index: int) -> Segment | None:
-    """Return the segment of ``tail``, if it is open on the broker of ``mapping``, and that broker
-    stores the messages of its message queue in it.
-    """
-    chain = view.chain(index)
-    segment = tail(chain) if chain is not None else None
-    if segment is None or segment.broker_name != mapping.broker_name:
-        return None
-    own = mapping.latest(segment.queue_id)
-    if own is None or own.key != segment.key or own.delta < 0:
-        return None
-    return own
-
-
-def tail(chain: Chain) -> Segment | None:
-    """Return the segment to ask: the tail, or where the queue ends while it takes no messages.
-
-    The broker there knows more.
-    """
-    return chain.tail or (chain.placed[-1] if chain.placed else None)
-
-
-def _reachable_tail(chain: Chain, unreachable: set[str]) -> Segment | None:
-    """Return ``tail``, or the segment to which an operator has moved the queue of a lost broker."""
-    segment = tail(chain)
-    if segment is None or segment.broker_name not in unreachable:
-        return segment
-    other = chain.writable
-    return other if other is not None and other.broker_name not in unreachable else None
+        return self._records.offset_id(segment.broker_name, position)
 
 
 def _addressed(frame: Frame, segment: Segment, session: Session) -> Frame:
@@ -280,7 +283,7 @@ def _addressed(frame: Frame, segment: Segment, session: Session) -> Frame:
 
 def register(handlers: Handlers, listener: ListenerContext) -> None:
     """Register sends of a message or a batch, in both forms of the header."""
-    sends = Sends(listener)
+    sends = Sends.of(listener)
     for code in (
         RequestCode.SEND_MESSAGE,
         RequestCode.SEND_MESSAGE_V2,

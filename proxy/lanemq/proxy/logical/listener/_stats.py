@@ -1,8 +1,8 @@
 """Operators' questions about the progress of logical queues and their readers (202, 208)."""
 
-from typing import final
+from typing import Self, final
 
-from lanemq.wire import Refused, RequestCode, ResponseCode
+from lanemq.wire import Refused, RequestCode
 from lanemq.wire.bodies import (
     ConsumeStats,
     MessageQueue,
@@ -10,80 +10,103 @@ from lanemq.wire.bodies import (
     TopicOffset,
     TopicStatsTable,
 )
-from lanemq.wire.frame import Frame, request
+from lanemq.wire.frame import Frame
 from lanemq.wire.headers import GetConsumeStats, GetTopicStatsInfo
 from lanemq.wire.logical import Chain
 
-from ...net._dispatch import Handlers, typed
+from ...broker._framed import TopicStats
+from ...broker.state._clients import ClientRegistry
+from ...net._dispatch import Handlers, by_header, typed
 from ...net._session import Session
+from ._brokers import Brokers
 from ._context import ListenerContext
 from ._offsets import Offsets
 from ._progress import Progress
+from ._questions import Questions
+from ._queues import SeenQueues
 from ._routes import TopicView
 
 
 @final
 class Stats:
-    """The handlers of one listener."""
+    """The handlers of one port."""
 
-    def __init__(self, listener: ListenerContext, offsets: Offsets, progress: Progress) -> None:
-        self._listener = listener
+    def __init__(
+        self,
+        *,
+        brokers: Brokers,
+        clients: ClientRegistry[Session],
+        offsets: Offsets,
+        progress: Progress,
+        queues: SeenQueues,
+        questions: Questions,
+    ) -> None:
+        self._brokers = brokers
+        self._clients = clients
         self._offsets = offsets
         self._progress = progress
+        self._queues = queues
+        self._questions = questions
 
-    async def topic(self, header: GetTopicStatsInfo, frame: Frame, session: Session) -> Frame:
-        """Answer the bounds of each logical queue, and the time of its last message."""
-        view = await self._listener.view(header.topic)
-        last_ms = await self._last_times(header.topic, view, session)
+    @classmethod
+    def of(cls, listener: ListenerContext, offsets: Offsets, progress: Progress) -> Self:
+        """Return the handlers of one port."""
+        return cls(
+            brokers=listener.brokers,
+            clients=listener.broker.clients,
+            offsets=offsets,
+            progress=progress,
+            queues=listener.queues,
+            questions=listener.questions,
+        )
+
+    async def topic(self, header: GetTopicStatsInfo) -> TopicStats:
+        """Return the bounds of each logical queue, and the time of its last message."""
+        view = await self._queues.view(header.topic)
+        last_ms = await self._last_times(header.topic, view)
         table = {}
-        for index in self._listener.seen(view):
+        for index in self._queues.seen(view):
             chain = view.queues[index]
-            first = await self._offsets.min_offset(header.topic, index, session)
-            end = await self._offsets.max_offset(header.topic, index, session)
-            queue = self._listener.queue_of(view, header.topic, index)
+            first = await self._offsets.min_offset(header.topic, index)
+            end = await self._offsets.max_offset(header.topic, index)
+            queue = self._queues.queue_of(view, header.topic, index)
             table[queue] = TopicOffset(first, end, _last(chain, last_ms))
-        return frame.reply(body=TopicStatsTable(table, 0.0).encode())
+        return TopicStats(TopicStatsTable(table, 0.0))
 
-    async def _last_times(
-        self, topic: str, view: TopicView, session: Session
-    ) -> dict[MessageQueue, int]:
-        """Ask a broker for physical queue -> time of its last message, as far as it tells."""
-        fields = GetTopicStatsInfo(topic=topic).to_fields()
+    async def _last_times(self, topic: str, view: TopicView) -> dict[MessageQueue, int]:
+        """Ask brokers for physical queue -> time of its last message, as far as they tell."""
+        question, asked = self._questions.topic_stats, GetTopicStatsInfo(topic=topic)
         times: dict[MessageQueue, int] = {}
         for name in {segment.broker_name for segment in view.queues.segments}:
             try:
-                answer = await self._listener.ask(
-                    view, name, request(RequestCode.GET_TOPIC_STATS_INFO, fields), session
-                )
+                told = await self._brokers.call(name, view.address(name), question, asked)
             except Refused:
                 continue
-            if answer.code == ResponseCode.SUCCESS:
-                stats = TopicStatsTable.decode(answer.body)
-                times |= {
-                    queue: place.last_update_timestamp
-                    for queue, place in stats.offset_table.items()
-                }
+            times |= {
+                queue: place.last_update_timestamp
+                for queue, place in told.stats.offset_table.items()
+            }
         return times
 
     async def group(self, header: GetConsumeStats, frame: Frame, session: Session) -> Frame:
         """Answer the progress of a group in a topic, or in all it subscribes to."""
-        members = self._listener.broker.clients.consumer_group(header.consumer_group)
+        members = self._clients.consumer_group(header.consumer_group)
         topics = (
             [header.topic] if header.topic else sorted(members.subscriptions if members else ())
         )
         table: dict[MessageQueue, OffsetWrapper] = {}
         for topic in topics:
-            view = await self._listener.routes.find(topic)
+            view = await self._queues.routes.find(topic)
             if view is None:
                 continue
-            last_ms = await self._last_times(topic, view, session)
-            for index in self._listener.seen(view):
+            last_ms = await self._last_times(topic, view)
+            for index in self._queues.seen(view):
                 chain = view.queues[index]
-                consumed = await self._progress.find(header.consumer_group, topic, index, session)
+                consumed = await self._progress.find(header.consumer_group, topic, index)
                 if consumed is None and not header.topic:
                     continue
-                end = await self._offsets.max_offset(topic, index, session)
-                table[self._listener.queue_of(view, topic, index)] = OffsetWrapper(
+                end = await self._offsets.max_offset(topic, index)
+                table[self._queues.queue_of(view, topic, index)] = OffsetWrapper(
                     end, consumed or 0, _last(chain, last_ms), consumed or 0
                 )
         return frame.reply(body=ConsumeStats(table).encode())
@@ -95,5 +118,5 @@ def _last(chain: Chain, last_ms: dict[MessageQueue, int]) -> int:
 
 def register(handlers: Handlers, stats: Stats) -> None:
     """Register requests 202 and 208."""
-    handlers.add(RequestCode.GET_TOPIC_STATS_INFO, typed(GetTopicStatsInfo, stats.topic))
+    handlers.add(RequestCode.GET_TOPIC_STATS_INFO, by_header(GetTopicStatsInfo, stats.topic))
     handlers.add(RequestCode.GET_CONSUME_STATS, typed(GetConsumeStats, stats.group))

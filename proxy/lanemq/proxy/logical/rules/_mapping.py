@@ -7,7 +7,7 @@ Source: RocketMQ 5.0.0-PREVIEW, LogicalQueuesInfoInBroker.
 """
 
 from collections.abc import Iterable, Iterator, KeysView, Mapping
-from operator import itemgetter
+from operator import attrgetter
 from typing import final
 
 from lanemq.wire.logical import Chain, Segment, SegmentKey, SegmentState, by_offset, segment_at
@@ -84,14 +84,14 @@ class TopicMapping:
 
     def before(self, segment: Segment) -> Segment | None:
         """Return the segment that a logical queue ended with before ``segment`` was opened."""
-        order = segment.delta, segment.migration or 0
-        found = [
-            ((one.delta, one.migration or 0), one)
+        earlier = (
+            one
             for one in self.chain(segment.logical_index)
-            if one.delta >= 0 and one.state in (SegmentState.READ_ONLY, SegmentState.EXPIRED)
-        ]
-        earlier = [(place, one) for place, one in found if place < order]
-        return max(earlier, key=itemgetter(0))[1] if earlier else None
+            if one.delta >= 0
+            and one.state in (SegmentState.READ_ONLY, SegmentState.EXPIRED)
+            and one.order < segment.order
+        )
+        return max(earlier, key=attrgetter("order"), default=None)
 
     def source_of(self, target: Segment) -> Segment | None:
         """Return the own segment from which a logical queue goes on at ``target``.

@@ -109,8 +109,7 @@ def gone_on_at(mapping: TopicMapping, segment: Segment) -> Segment | None:
     last = chain.normal
     if last is None or mapping.is_own(last):
         return None
-    order = last.delta, last.migration or 0
-    return last if order > (segment.delta, segment.migration or 0) else None
+    return last if last.order > segment.order else None
 
 
 def _leave(mapping: TopicMapping, segment: Segment, remark: str, *, waits: bool) -> Wait | GoOn:

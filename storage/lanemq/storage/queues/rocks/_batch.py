@@ -6,7 +6,7 @@ from typing import Final, final
 from rocksdict import WriteBatch
 
 from ...rocks._database import QueueDatabase
-from ._rows import (
+from ._row_format import (
     BOUND_VALUE_FIELDS,
     WATERMARK_FIELDS,
     WATERMARK_KEY,

@@ -56,11 +56,11 @@ class RocksCheck:
         self, queue: FileConsumeQueue, check_from_ms: int, committed: int | None
     ) -> "QueueDiff":
         from ._diff import diff_queue_stepwise
-        from ._rows_of_queue import RowsOfQueue
+        from ._rocks_units import RocksUnits
 
         while self._rocks.write_some():  # dispatched messages must be in both
             pass
-        rows = RowsOfQueue(
+        rows = RocksUnits(
             self._rocks.rows, queue.topic, queue.queue_id, log_begin=self._log.segments.begin
         )
         steps = diff_queue_stepwise(

@@ -18,7 +18,7 @@ from ..._layouts import QUEUE_UNIT_FIELDS, UNIT_BYTES
 from .._queues import check_names
 from .._units import Unit
 from ._queue_rows import QueueBounds, QueueRows
-from ._rows import OffsetRow
+from ._row_format import OffsetRow
 
 LOGGER = logging.getLogger(__name__)
 SLICE_QUEUES: Final = 64

@@ -9,11 +9,10 @@ from typing import Final, final
 
 import trio
 
-from ...derive._sequence import add_damaged_offset
+from ...derive._sequence import add_damaged_offset, sequences_of
 from ...derive._units import Derivation
-from ...log._damage import KnownDamage
+from ...log._damage import KnownDamage, walk_over_damage
 from ...log._segments import Segments
-from ...start._redo import sequences_of, walk_over_damage
 from ._writer import BATCH_ROWS, RocksIndex
 
 LOGGER = logging.getLogger(__name__)

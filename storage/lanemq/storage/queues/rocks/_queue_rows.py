@@ -9,9 +9,9 @@ from itertools import islice
 from typing import Final, NamedTuple, final
 
 from ...rocks._database import FLUSH_KEY, QueueDatabase
+from ...rocks._family import Family
 from ._batch import Batch
-from ._family import Family
-from ._rows import (
+from ._row_format import (
     BOUND_VALUE_BYTES,
     BOUND_VALUE_FIELDS,
     MAX,

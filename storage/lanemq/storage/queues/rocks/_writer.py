@@ -16,14 +16,14 @@ import trio
 
 from ...derive._units import DerivedUnit
 from ...log._records import Record
-from ...start._watermarks import RocksCover
+from ._cover import RocksCover
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
     from ...log._messages import Appended
-    from ...start._rocks_redo import RocksRedo
     from .._queues import ConsumeQueue
     from ._consume_queue import RocksQueueTable
     from ._queue_rows import QueueRows
+    from ._redo import RocksRedo
 
 LOGGER = logging.getLogger(__name__)
 BATCH_ROWS: Final = 512

@@ -29,7 +29,8 @@ from ._database import (
 from ._refusal import naming_ways_on
 from ._rows import Kind, version_row
 from ._rule import Marker, contents_sha256
-from ._sides import (
+from ._start import open_converted
+from ._table_reading import (
     pack_others,
     parse_entries,
     read_marker,
@@ -38,7 +39,6 @@ from ._sides import (
     split_others,
     stored_rows,
 )
-from ._start import open_converted
 from ._values import dump_plain
 
 LOGGER = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, final
 
 from rocksdict import DBCompressionType, Options, WriteBatch, WriteOptions
 
-from ...queues.rocks._family import Family
+from ...rocks._family import Family
 from ...rocks._files import is_present
 from ...rocks._opening import OpenDatabase, rocks_error
 from ...rocks._options import table_options

@@ -19,7 +19,7 @@ from ._rule import (
     differing,
     is_overwritten,
 )
-from ._sides import (
+from ._table_reading import (
     pack_others,
     read_json,
     read_marker,

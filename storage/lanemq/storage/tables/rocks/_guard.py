@@ -18,7 +18,7 @@ from ._database import ConfigDatabase, written_s
 from ._refusal import naming_ways_on
 from ._rows import KINDS, Kind
 from ._rule import JsonSide, Later, Loss, contents_sha256, differing, loss
-from ._sides import (
+from ._table_reading import (
     pack_others,
     read_json,
     read_marker,
@@ -95,7 +95,7 @@ def _lost(kind: Kind, directory: Path, files: Files) -> Lost | None:
     later = Later.of(document.modified_s(), written_s(path))
     database = ConfigDatabase(path, read_only=True)
     try:
-        if _is_settled(kind, document, database):
+        if _is_proven_valid(kind, document, database):
             return None
         rocks = read_rocks(kind, database).side
     finally:
@@ -114,7 +114,7 @@ def _lost(kind: Kind, directory: Path, files: Files) -> Lost | None:
     return Lost(what, f"{kind.name}: {shown or 'what stands beside them'}")
 
 
-def _is_settled(kind: Kind, document: Document, database: ConfigDatabase) -> bool:
+def _is_proven_valid(kind: Kind, document: Document, database: ConfigDatabase) -> bool:
     """Return whether the marker alone proves the JSON file valid, which saves a long comparison.
 
     The rows are those of the last export, and the file is that one, or a later one.

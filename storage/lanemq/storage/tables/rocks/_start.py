@@ -45,7 +45,7 @@ from ._rule import (
     direction,
     merged,
 )
-from ._sides import (
+from ._table_reading import (
     FromJson,
     FromRocks,
     merged_others,

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Iterator
 
 from lanemq.wire import LMQ_PREFIX
 
-from ..._kept import CONVERT_TEMPORARY
-from ..._lights import OFF
+from ..._backups import CONVERT_TEMPORARY
+from ..._light_queues import OFF
 from ...index._index_file import index_file_bytes
-from .._findings import REPAIR, Finding, Part, Severity
 from ..reading._directory import TEMPORARY, StoreDirectory
 from ..reading._index_files import index_paths
 from ..reading._scan import Damage, DamageKind, record_at
 from ..reading._settings import BrokerSettings
+from ._findings import REPAIR, Finding, Part, Severity
 from ._log_check import LogCheck
 from ._tally import Tally
 

@@ -9,10 +9,10 @@ from lanemq.wire import LMQ_PREFIX, is_system_topic
 from ..._config import Stage
 from ..._layouts import BLANK_SIZE
 from ...queues._units import Unit, unpack_unit
-from .._findings import REPAIR, Finding, Part, Progress, Severity
 from ..reading._directory import StoreDirectory
 from ..reading._queue_files import QueueFiles
 from ..reading._rows_view import RowsView
+from ._findings import REPAIR, Finding, Part, Progress, Severity
 from ._judge_rows import judge_watermark
 from ._log_check import LogCheck
 from ._redo_start import redo_start

@@ -1,8 +1,8 @@
-"""The judgement on what RocksDB says of itself."""
+"""The judgement on RocksDB's own watermark."""
 
 from collections.abc import Iterator
 
-from .._findings import Finding, Part, Severity
+from ._findings import Finding, Part, Severity
 
 
 def judge_watermark(mark: int, log_end: int, *, has_rows: bool) -> Iterator[Finding]:

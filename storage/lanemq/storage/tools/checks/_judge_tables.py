@@ -6,7 +6,6 @@ from typing import Final
 from lanemq.wire import SystemTopic
 
 from ..._config import Stage
-from .._findings import Finding, Part, Severity
 from ..reading._directory import StoreDirectory
 from ..reading._metadata import (
     TABLES,
@@ -15,6 +14,7 @@ from ..reading._metadata import (
     read_json_table,
     read_rocks_table,
 )
+from ._findings import Finding, Part, Severity
 
 DELAYED: Final = frozenset({SystemTopic.SCHEDULE})
 WITHOUT: Final = {

@@ -11,8 +11,8 @@ from lanemq.wire import SysFlag
 
 from ...index._key_hashes import Key, key_hashes
 from ...index._slots import SLOT_BYTES
-from .._rows import Fields
 from ..reading._index_files import IndexFileView
+from ._rows import Fields
 from ._tally import KeysCheck, Tally
 
 NEVER: Final = 1 << 63

@@ -16,10 +16,10 @@ from ...kv._rows import ENTRY, HASH_MASK, NO_QUEUE, SESSION, Meta, after_prefix
 from ...kv._state import State
 from ...kv._sums import row_hash
 from ...log._records import LogWalk
-from .._findings import Finding, Part, Progress, Severity
 from ..reading._directory import StoreDirectory, read_store
 from ..reading._kv_states import open_states
 from ..reading._settings import NO_SETTINGS, BrokerSettings
+from ._findings import Finding, Part, Progress, Severity
 from ._verify import no_progress
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used

@@ -9,13 +9,13 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Final, final
 
+from ..._workers import end_with_parent
 from ...log._records import check_record
-from .._findings import Progress
-from .._workers import end_with_parent
 from ..reading._directory import StoreDirectory
 from ..reading._pieces import Pieces
 from ..reading._rows_view import RowsView
 from ..reading._scan import Damage, damage_between
+from ._findings import Progress
 from ._range_check import RangeCheck, RangeReport
 from ._tally import KeysCheck, QueueSpan
 

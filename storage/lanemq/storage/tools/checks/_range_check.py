@@ -11,13 +11,13 @@ from ...derive._sequence import Sequences
 from ...derive._units import DerivedUnit
 from ...log._damage import CONTRADICTED
 from ...log._records import INNER_BATCH
-from ...queues._places import NAMES, light_places
+from ...queues._queue_positions import NAMES, light_positions
 from ...queues._tags import TagsCodes
-from .._rows import Fields, RowScan
 from ..reading._directory import StoreDirectory
 from ..reading._scan import Damage, DamageKind
 from ._keys_check import KeyIndexCheck
 from ._queue_check import QueueCheck, Rows
+from ._rows import Fields, RowScan
 from ._tally import KeysCheck, QueueSpan
 
 UNUSUAL: Final = SysFlag.TRANSACTION_MASK | INNER_BATCH
@@ -108,7 +108,7 @@ class RangeCheck:
                 unit = DerivedUnit(topic, queue_id, offset, position, size, code, store_ms)
                 self._add(queue, unit)
             if NAMES in data:
-                for place in light_places(topic, data):
+                for place in light_positions(topic, data):
                     queue = queues.get(place[:2]) or self._queue(*place)
                     self._add(queue, DerivedUnit(*place, position, size, code, store_ms))
 

@@ -10,13 +10,13 @@ from typing import TypeVar, final
 
 from ..._config import Stage
 from ..._errors import RocksFault, StoreCorrupted
-from .._findings import Finding, Part, Progress, Severity
 from ..reading._directory import StoreDirectory, read_store
 from ..reading._metadata import read_tables
 from ..reading._rocks_view import has_database
 from ..reading._rows_view import RowsView
 from ..reading._settings import NO_SETTINGS, BrokerSettings
 from ..reading._stage import StageFound, derive_stage, files_end, read_watermarks
+from ._findings import Finding, Part, Progress, Severity
 from ._judge_log import judge_keys, judge_lights, judge_log
 from ._judge_queues import QueueJudge
 from ._judge_tables import judge_tables

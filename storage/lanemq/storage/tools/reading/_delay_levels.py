@@ -17,9 +17,9 @@ from ..._config import DELAY_LEVELS, parse_delay_levels
 from ..._layouts import BLANK_SIZE
 from ...queues._units import Unit
 from ...queues.rocks._queue_rows import QueueRows
-from .._units import RowsUnits, Units
 from ._directory import StoreDirectory
 from ._scan import record_at
+from ._units import RowsUnits, Units
 
 DEFAULTS: Final = parse_delay_levels(DELAY_LEVELS)
 SAMPLED_UNITS: Final = 64

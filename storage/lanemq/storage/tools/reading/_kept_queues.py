@@ -5,7 +5,7 @@ from pathlib import Path
 from lanemq.wire import RemoteProtocolError
 from lanemq.wire.logical import LogicalQueues, logical_queues_by_topic
 
-from .._errors import NotAStore
+from ._errors import NotAStore
 from ._metadata import read_tables
 
 

@@ -14,7 +14,7 @@ from ...tables._table import parse_contents
 from ...tables.rocks._database import ConfigDatabase
 from ...tables.rocks._export import overwritten_names
 from ...tables.rocks._rows import GROUPS, OFFSETS, TOPICS, Kind
-from ...tables.rocks._sides import load_entries, read_marker, read_others, read_version
+from ...tables.rocks._table_reading import load_entries, read_marker, read_others, read_version
 from ._rocks_view import has_database, linked_view
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import final
 
 from ...queues.rocks._queue_rows import QueueRows
-from ...queues.rocks._rows import OffsetRow, pack_unit_value
-from ...queues.rocks._rows_of_queue import RowsOfQueue
+from ...queues.rocks._rocks_units import RocksUnits
+from ...queues.rocks._row_format import OffsetRow, pack_unit_value
 from ...rocks import QueueDatabase
 
 OFFSET_MAX = (1 << 63) - 1
@@ -66,9 +66,9 @@ class RowsView:
         """Return the value that a message's row must have."""
         return pack_unit_value(log_position, size_bytes, tags_code, store_ms)
 
-    def view(self, topic: str, queue_id: int, log_begin: int) -> RowsOfQueue:
+    def view(self, topic: str, queue_id: int, log_begin: int) -> RocksUnits:
         """Return a queue for the comparison with its files."""
-        return RowsOfQueue(self._rows, topic, queue_id, log_begin=log_begin)
+        return RocksUnits(self._rows, topic, queue_id, log_begin=log_begin)
 
     def close(self) -> None:
         self._database.close()

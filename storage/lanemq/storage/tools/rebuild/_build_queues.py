@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final, final
 
 from ..._layouts import BLANK_UNIT, UNIT_BYTES
+from ..._real_files import sync_path
 from ...log._segments import segment_name
 from ...queues._units import pack_unit
 
@@ -91,7 +92,7 @@ class QueueBuilder:
             self._write(self._position, 0, b"")
         paths = sorted(self._directory.iterdir())
         for path in (*paths, self._directory):
-            sync(path)
+            sync_path(path)
         return paths
 
     def _write(self, start: int, at: int, data: "bytes | memoryview") -> None:
@@ -110,12 +111,3 @@ class QueueBuilder:
         if self._directory.exists():
             for path in self._directory.iterdir():
                 path.unlink()
-
-
-def sync(path: Path) -> None:
-    """Make a file, or the names in a directory, survive a loss of power."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, final
 
+from ..._real_files import sync_path
 from ...queues.rocks._batch import Batch
 from ...queues.rocks._queue_rows import QueueRows
-from ...queues.rocks._rows import OffsetRow
+from ...queues.rocks._row_format import OffsetRow
 from ...rocks import QueueDatabase, move_aside
-from ._build_queues import sync
 
 BATCH_ROWS: Final = 4096
 OFFSET_MAX: Final = (1 << 63) - 1
@@ -94,23 +94,23 @@ def swap_database(new: Path, directory: Path, now_ms: int) -> Path | None:
     if not marker.exists():
         aside = move_aside(directory, now_ms)
         marker.touch()
-        sync(directory)
-        sync(marker.parent)
+        sync_path(directory)
+        sync_path(marker.parent)
     for path in sorted(new.iterdir()):
         if ROW_FILE.fullmatch(path.name):
             path.replace(directory / path.name)
-    sync(directory)
+    sync_path(directory)
     (new / "CURRENT").replace(directory / "CURRENT")
-    sync(directory)
+    sync_path(directory)
     return aside
 
 
 def mark_ready(new: Path) -> None:
     """Note that a database is whole, so that an interrupted swap of it can be finished."""
     for path in (*new.iterdir(), new):
-        sync(path)
+        sync_path(path)
     new.with_name(f"{new.name}{READY}").touch()
-    sync(new.parent)
+    sync_path(new.parent)
 
 
 def finish_swap(new: Path, directory: Path, now_ms: int) -> None:

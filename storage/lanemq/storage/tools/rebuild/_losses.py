@@ -12,9 +12,9 @@ from ..._layouts import BLANK_SIZE, UNIT_BYTES
 from ...derive._compare import Verdict, differences
 from ...derive._units import is_message_of
 from ...queues._units import unpack_unit
-from .._units import Units, unit_at
 from ..reading._pieces import Pieces
 from ..reading._scan import record_at
+from ..reading._units import Units, unit_at
 
 OpenUnits = Callable[[str, int], Units]
 """Topic and queue id -> its units, perhaps none."""

@@ -14,11 +14,10 @@ from ...index._index import Index
 from ...log._records import Record
 from ...queues._tags import TagsCodes
 from ...queues.rocks._queue_rows import QueueRows
-from ...queues.rocks._rows import OffsetRow
+from ...queues.rocks._row_format import OffsetRow
 from ...rocks import QueueDatabase
 from ...start._redo import KeyRedo
-from .._findings import Progress
-from .._known_places import KnownPlaces
+from ..checks._findings import Progress
 from ..checks._verify import Verified
 from ..reading._delay_levels import DelayLevels, find_delay_levels
 from ..reading._directory import StoreDirectory
@@ -28,6 +27,7 @@ from ..reading._rows_view import RowsView
 from ..reading._scan import LogScan
 from ._build_queues import QueueBuilder
 from ._build_rows import RowsBuilder
+from ._known_messages import KnownMessages
 
 LOOK_EVERY: Final = 65536
 BUFFERED_BYTES_MAX: Final = 64 << 20
@@ -98,11 +98,11 @@ class Rebuild:
                     stack.callback(rows.close)
             if self._rows is not None:
                 stack.callback(self._rows.close)
-            places = KnownPlaces(store.queue, rows)
+            places = KnownMessages(store.queue, rows)
             stack.callback(places.close)
             self._run(progress, places)
 
-    def _run(self, progress: Progress, places: KnownPlaces) -> None:
+    def _run(self, progress: Progress, places: KnownMessages) -> None:
         log, end, sinks = self._store.log, self._verified.log.end, self._sinks(places)
         for number, record in enumerate(LogScan(log, log.begin, end, check_crc=False)):
             self._derivation.feed(record, sinks)
@@ -126,7 +126,7 @@ class Rebuild:
             if builder.next is None:  # no message of it is left; it goes on where it was
                 builder.begin_at(self._verified.resume_at.get(name, 0))
 
-    def _sinks(self, places: KnownPlaces) -> list[Sink]:
+    def _sinks(self, places: KnownMessages) -> list[Sink]:
         sinks: list[Sink] = []
         if self.queues or self._rows is not None:
             known = self._verified.known_queues

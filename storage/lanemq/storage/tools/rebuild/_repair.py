@@ -16,20 +16,19 @@ from ..._clock import system_clock_ms
 from ..._config import Stage
 from ..._errors import StoreError
 from ..._layouts import UNIT_BYTES
-from ..._real_files import RealFiles
+from ..._real_files import RealFiles, sync_path
 from ...log._cut import cut_log
 from ...log._segments import Segments
 from ...queues._queues import digest_of_files
 from ...start._watermarks import note_queues
-from .._errors import no_directory
-from .._findings import Part, Progress
+from ..checks._findings import Part, Progress
 from ..checks._verify import Verified, no_progress, verify_directory
 from ..reading._directory import TEMPORARY, StoreDirectory, look_into, read_store
+from ..reading._errors import no_directory
 from ..reading._index_files import index_paths
 from ..reading._index_sizes import IndexSizes
 from ..reading._rocks_view import has_database
 from ..reading._settings import NO_SETTINGS, BrokerSettings
-from ._build_queues import sync
 from ._build_rows import finish_swap, mark_ready, swap_database
 from ._losses import Loss
 from ._rebuild import Rebuild
@@ -250,7 +249,7 @@ class _Repair:
         if self._keys:
             new = index_paths(self._rebuild.index)
             for path in new:
-                sync(path)
+                sync_path(path)
             old = index_paths(store.root / "index")
             replace_files(store.root / "index", new, old, backup / "index")
         digest = digest_of_files(
@@ -274,5 +273,5 @@ class _Repair:
         paths = [file.path for _, file in segments.open_files()]
         segments.close()
         for path in paths[-1:]:
-            sync(path)
-        sync(store.log.directory)
+            sync_path(path)
+        sync_path(store.log.directory)

@@ -8,9 +8,9 @@ from pathlib import Path
 from ..._errors import StoreCorrupted
 from ...queues.rocks._queue_rows import QueueRows
 from ...rocks import QueueDatabase
-from .._units import RowsUnits
 from ..reading._directory import StoreDirectory
 from ..reading._queue_files import open_queue
+from ..reading._units import RowsUnits
 from ._losses import Loss, losses
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
-from .._findings import Part
+from ..checks._findings import Part
 from ..checks._verify import VerifyReport
 from ..reading._index_sizes import IndexSizes
 from ._losses import Loss

@@ -8,7 +8,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from ._build_queues import sync
+from ..._real_files import sync_path
 
 
 def keep(path: Path, backup: Path) -> None:
@@ -33,15 +33,15 @@ def replace_files(directory: Path, new: list[Path], old: list[Path], backup: Pat
     for path in old:
         keep(path, backup)
     if old:
-        sync(backup)
+        sync_path(backup)
     directory.mkdir(parents=True, exist_ok=True)
     names = {path.name for path in new}
     for path in new:
         path.replace(directory / path.name)
-    sync(directory)
+    sync_path(directory)
     for path in old:
         if path.name not in names:
             path.unlink()
-    sync(directory)
+    sync_path(directory)
     with suppress(FileNotFoundError):
-        sync(directory.parent)
+        sync_path(directory.parent)

@@ -1,0 +1,208 @@
+"""The typed results of a broker's rarer requests, with the frame that each is at every port.
+
+A logical listener gets them from its own process's broker as they are, and reads them from the
+frames of other brokers.
+"""
+
+from typing import Final, Self, final
+
+from lanemq.wire import BOUND_LOCK_FIELD, Refused, ResponseCode
+from lanemq.wire.bodies import LockBatchResult, MessageQueue, TopicStatsTable
+from lanemq.wire.frame import Frame
+from lanemq.wire.logical import (
+    KEPT_FIELD,
+    MOVED_FIELD,
+    NOT_SET,
+    REDIRECT_FIELD,
+    REDIRECT_VALUE,
+)
+
+from ..net._answers import Result
+
+OFFSET: Final = "offset"
+TIMESTAMP: Final = "timestamp"
+LAST_TIME: Final = "indexLastUpdateTimestamp"
+LAST_POSITION: Final = "indexLastUpdatePhyoffset"
+
+
+class Framed(Result, frozen=True, gc=False):
+    """The base of results that have one frame, which no port changes."""
+
+    def reply(self, request: Frame) -> Frame:
+        """Make the frame that answers ``request``."""
+        raise NotImplementedError
+
+
+@final
+class GroupOffset(Framed, frozen=True, gc=False):
+    """The result of a question for a group's offset in a queue that has one."""
+
+    offset: int
+    """The offset; -1 where another broker answered without one."""
+    is_kept: bool = False
+    """True for an offset that the group has committed in a logical queue."""
+
+    def reply(self, request: Frame) -> Frame:
+        fields = {OFFSET: str(self.offset)}
+        if self.is_kept:
+            fields[KEPT_FIELD] = "true"
+        return request.reply(fields=fields)
+
+    @classmethod
+    def read(cls, answer: Frame) -> Self:
+        """Read another broker's answer."""
+        text = answer.fields.get(OFFSET, "")
+        return cls(int(text) if text.isdecimal() else NOT_SET, KEPT_FIELD in answer.fields)
+
+
+@final
+class QueueOffset(Framed, frozen=True, gc=False):
+    """The result of a question for the begin or the end of a queue, or for its offset at a time."""
+
+    offset: int
+    is_continued: bool = False
+    """True if the logical queue goes on elsewhere, so that this is not its end."""
+
+    def reply(self, request: Frame) -> Frame:
+        fields = {OFFSET: str(self.offset)}
+        if self.is_continued:
+            fields[REDIRECT_FIELD] = REDIRECT_VALUE
+        return request.reply(fields=fields)
+
+    @classmethod
+    def read(cls, answer: Frame) -> Self:
+        """Read another broker's answer. Raises ``Refused`` for one without an offset."""
+        if REDIRECT_FIELD in answer.fields and OFFSET not in answer.fields:
+            return cls(NOT_SET, True)
+        return cls(_number(answer, OFFSET), REDIRECT_FIELD in answer.fields)
+
+
+@final
+class EarliestTime(Framed, frozen=True, gc=False):
+    """The result of a question for the store time of a queue's first message."""
+
+    time_ms: int
+    """The time in milliseconds since 1970; -1 without any message."""
+
+    def reply(self, request: Frame) -> Frame:
+        return request.reply(fields={TIMESTAMP: str(self.time_ms)})
+
+    @classmethod
+    def read(cls, answer: Frame) -> Self:
+        """Read another broker's answer. Raises ``Refused`` for one without a time."""
+        return cls(_number(answer, TIMESTAMP))
+
+
+@final
+class TopicStats(Framed, frozen=True, gc=False):
+    """The result of a question for the bounds of a topic's queues."""
+
+    stats: TopicStatsTable
+
+    def reply(self, request: Frame) -> Frame:
+        return request.reply(body=self.stats.encode())
+
+    @classmethod
+    def read(cls, answer: Frame) -> Self:
+        """Read another broker's answer. Raises ``RemoteProtocolError``."""
+        return cls(TopicStatsTable.decode(answer.body))
+
+
+@final
+class Locked(Framed, frozen=True, gc=False):
+    """The result of a request to lock queues."""
+
+    queues: tuple[MessageQueue, ...]
+    """The queues that the client holds now."""
+    is_bound: bool = False
+    """True if the locks end with the connection."""
+    has_moved: bool = False
+    """True if a logical queue of the request does not end at this broker."""
+
+    def reply(self, request: Frame) -> Frame:
+        fields = {BOUND_LOCK_FIELD: "true"} if self.is_bound else {}
+        if self.has_moved:
+            fields[MOVED_FIELD] = "true"
+        return request.reply(fields=fields, body=LockBatchResult(self.queues).encode())
+
+    @classmethod
+    def read(cls, answer: Frame) -> Self:
+        """Read another broker's answer. Raises ``RemoteProtocolError``."""
+        held = LockBatchResult.decode(answer.body).lock_ok_mq_set if answer.body else ()
+        return cls(tuple(held), BOUND_LOCK_FIELD in answer.fields, MOVED_FIELD in answer.fields)
+
+
+@final
+class Unlocked(Framed, frozen=True, gc=False):
+    """The result of a request to release the locks of queues."""
+
+    has_moved: bool = False
+    """True if a logical queue of the request does not end at this broker."""
+
+    def reply(self, request: Frame) -> Frame:
+        return request.reply(fields={MOVED_FIELD: "true"} if self.has_moved else None)
+
+    @classmethod
+    def read(cls, answer: Frame) -> Self:
+        """Read another broker's answer."""
+        return cls(MOVED_FIELD in answer.fields)
+
+
+@final
+class SentBack(Framed, frozen=True, gc=False):
+    """The result of a message that is sent back: it will be delivered again, if its group has
+    retries."""
+
+    def reply(self, request: Frame) -> Frame:
+        return request.reply()
+
+
+SENT_BACK: Final = SentBack()
+
+
+@final
+class Queried(Framed, frozen=True, gc=False):
+    """The result of a search for messages by key."""
+
+    body: bytes
+    """The records, one behind the other."""
+    last_time_ms: int
+    last_position: int
+    """Store time and log position of the last message in the index; 0 where they are not known."""
+    not_found: str | None = None
+    """The remark of an answer without any record."""
+
+    def reply(self, request: Frame) -> Frame:
+        fields = {LAST_TIME: str(self.last_time_ms), LAST_POSITION: str(self.last_position)}
+        if self.not_found is not None:
+            return request.reply(ResponseCode.QUERY_NOT_FOUND, fields, remark=self.not_found)
+        return request.reply(fields=fields, body=self.body)
+
+    @classmethod
+    def read(cls, answer: Frame) -> Self:
+        """Read another broker's answer, which may be that there is no such message."""
+        texts = (answer.fields.get(field, "") for field in (LAST_TIME, LAST_POSITION))
+        last_time_ms, last_position = (int(text) if text.isdecimal() else 0 for text in texts)
+        if answer.code == ResponseCode.QUERY_NOT_FOUND:
+            return cls(b"", last_time_ms, last_position, answer.remark or "")
+        return cls(answer.body, last_time_ms, last_position)
+
+
+FRAMED: Final = (
+    GroupOffset,
+    QueueOffset,
+    EarliestTime,
+    TopicStats,
+    Locked,
+    Unlocked,
+    SentBack,
+    Queried,
+)
+
+
+def _number(answer: Frame, field: str) -> int:
+    try:
+        return int(answer.fields[field])
+    except (KeyError, ValueError):
+        remark = f"a broker answered a question for {field} without it"
+        raise Refused(ResponseCode.SYSTEM_ERROR, remark) from None

@@ -1,0 +1,37 @@
+"""The typed handlers of one broker that callers in its process use beside its port."""
+
+from dataclasses import dataclass
+from typing import final
+
+from ..net._dispatch import Handlers
+from ._context import BrokerContext
+from .admin import _topics
+from .admin._topics import TopicViews
+from .handlers import _lock_requests, _offsets, _query
+from .handlers._lock_requests import LockRequests
+from .handlers._offsets import GroupOffsets, QueueOffsets
+from .handlers._query import SingleMessages
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TypedHandlers:
+    """The handlers whose results a logical listener takes from its own process's broker."""
+
+    group_offsets: GroupOffsets
+    queue_offsets: QueueOffsets
+    locks: LockRequests
+    messages: SingleMessages
+    topics: TopicViews
+
+
+def register(handlers: Handlers, broker: BrokerContext) -> TypedHandlers:
+    """Register their requests."""
+    group_offsets, queue_offsets = _offsets.register(handlers, broker)
+    return TypedHandlers(
+        group_offsets=group_offsets,
+        queue_offsets=queue_offsets,
+        locks=_lock_requests.register(handlers, broker),
+        messages=_query.register(handlers, broker),
+        topics=_topics.register(handlers, broker),
+    )

@@ -1,0 +1,182 @@
+"""The quick way of ordinary messages, from the fields of a request straight into the store."""
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, Protocol
+
+from lanemq.storage import NewMessage, Put
+from lanemq.wire import SystemTopic
+from lanemq.wire.frame import Frame
+
+from ...logical.rules import BORN_HOST_FIELD, TopicMapping, born_host_of
+from ...net._session import Session
+from .._config import BrokerConfig
+from .._results import Stored
+from ..state._topics import SendTarget
+from ._half_sends import HalfSend
+from ._own_properties import Kept, Kind
+from ._send_special import STORED_FLAGS, choose_queue
+
+
+class OrdinarySend(Protocol):
+    """Appends an ordinary message.
+
+    Returns None, with nothing done, for one that has to be looked at more closely. With
+    ``is_exact`` that is also a message for a queue that there is not; otherwise another queue
+    takes it. Raises ``Refused`` and ``SegmentClosed``.
+    """
+
+    def __call__(
+        self,
+        *,
+        topic: str,
+        queue_id: int,
+        is_exact: bool,
+        body: bytes,
+        properties: str,
+        flag: int,
+        sys_flag: int,
+        born_timestamp_ms: int,
+        born_host: bytes,
+        reconsume_times: int,
+    ) -> Stored | None: ...
+
+
+class QuickSend(Protocol):
+    """Appends the message of a request as ``OrdinarySend``.
+
+    ``queue_id`` is the queue to take, and no other, in place of the one that is asked for.
+    Raises ``KeyError`` or ``ValueError`` for fields that cannot be read.
+    """
+
+    def __call__(
+        self, frame: Frame, session: Session, queue_id: int | None = None
+    ) -> Stored | None: ...
+
+
+class Names(NamedTuple):
+    """Names of the ext fields that the quick way reads, in one form of the header."""
+
+    topic: str
+    queue_id: str
+    sys_flag: str
+    born_timestamp: str
+    flag: str
+    properties: str
+    reconsume_times: str
+    batch: str
+
+
+LONG_NAMES: Final = Names(
+    "topic",
+    "queueId",
+    "sysFlag",
+    "bornTimestamp",
+    "flag",
+    "properties",
+    "reconsumeTimes",
+    "batch",
+)
+LETTERS: Final = Names("b", "e", "f", "g", "h", "i", "j", "m")
+
+
+def ordinary_sends(
+    *,
+    append: Callable[[NewMessage], Put],
+    append_half: HalfSend,
+    config: BrokerConfig,
+    count_put: Callable[[str, int, int], None],
+    find_target: Callable[[str], SendTarget | None],
+    mappings: Mapping[str, TopicMapping],
+    store_host: bytes,
+    to_store: Callable[[str], Kept],
+    waits: bool,
+) -> OrdinarySend:
+    """Make the quick way into the store; with ``waits`` senders wait for the disk unless they say
+    otherwise."""
+    plain, half = Kind.PLAIN, Kind.HALF
+
+    def send(
+        *,
+        topic: str,
+        queue_id: int,
+        is_exact: bool,
+        body: bytes,
+        properties: str,
+        flag: int,
+        sys_flag: int,
+        born_timestamp_ms: int,
+        born_host: bytes,
+        reconsume_times: int,
+    ) -> Stored | None:
+        target = find_target(topic)
+        if target is None or not target.is_plain or config.start_accept_send_request_time_stamp:
+            return None
+        text, wishes_flush, kind = to_store(properties)
+        if kind is not plain and (kind is not half or is_exact):
+            return None
+        if not 0 <= queue_id < target.queues_max:
+            if is_exact:
+                return None
+            queue_id = choose_queue(mappings, target, queue_id)
+        topic = target.config.topic_name
+        message = NewMessage(
+            topic=topic,
+            queue_id=queue_id,
+            body=body,
+            properties=text.encode(),
+            flag=flag,
+            sys_flag=sys_flag & STORED_FLAGS | target.sys_flag,
+            born_timestamp_ms=born_timestamp_ms,
+            born_host=born_host,
+            store_host=store_host,
+            reconsume_times=reconsume_times,
+        )
+        if kind is plain:
+            put = append(message)
+        elif (stored := append_half(message)) is not None:
+            put, topic = stored, SystemTopic.TRANSACTION_HALF
+        else:
+            return None
+        position, size_bytes = put.log_position, put.size_bytes
+        count_put(topic, 1, size_bytes)
+        end = position + size_bytes
+        return Stored((position,), queue_id, put.queue_offset, end, waits and wishes_flush)
+
+    return send
+
+
+def quick_sends(ordinary: OrdinarySend, names: Names) -> QuickSend:
+    """Make the reader of one form of the header."""
+    (
+        topic_name,
+        queue_id_name,
+        sys_flag_name,
+        born_timestamp_name,
+        flag_name,
+        properties_name,
+        reconsume_times_name,
+        batch_name,
+    ) = names
+
+    def send(frame: Frame, session: Session, queue_id: int | None = None) -> Stored | None:
+        fields = frame.fields
+        if fields.get(batch_name) == "true":
+            return None
+        return ordinary(
+            topic=fields[topic_name],
+            queue_id=int(fields[queue_id_name]) if queue_id is None else queue_id,
+            is_exact=queue_id is not None,
+            body=frame.body,
+            properties=fields.get(properties_name, ""),
+            flag=int(fields[flag_name]),
+            sys_flag=int(fields[sys_flag_name]),
+            born_timestamp_ms=int(fields[born_timestamp_name]),
+            born_host=(
+                born_host_of(frame, session.peer)
+                if BORN_HOST_FIELD in fields
+                else session.born_host
+            ),
+            reconsume_times=int(fields.get(reconsume_times_name, "0")),
+        )
+
+    return send

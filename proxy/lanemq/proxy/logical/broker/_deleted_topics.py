@@ -1,0 +1,128 @@
+"""Removal of topics that were deleted while this broker was away, or could not be reached.
+
+Brokers that a deletion reaches count it. One that comes back with a part of the topic asks those
+that had a part of it too: if a topic of that name is there that was made after more deletions, or
+if it was deleted at all of them, its own part is one of the deleted topic, and goes as well. That
+the topic is missing at some brokers proves nothing: it may have been deleted at these alone.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final, Self, final
+
+import trio
+
+from lanemq.wire import ProtocolError, Refused, RequestCode
+from lanemq.wire.frame import request
+from lanemq.wire.logical import ClaimedLogicalIndices, ClaimLogicalIndices, LogicalQueues
+
+from ...broker._context import BrokerContext
+from ...broker._peers import Peers
+from ._indices import LogicalIndices
+from ._state import LogicalState
+
+LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
+
+ASK_S: Final = 2.0
+
+
+@final
+class DeletedTopics:
+    """Finds the topics of this broker that were deleted elsewhere, and removes them here."""
+
+    def __init__(
+        self,
+        *,
+        broker_name: str,
+        delete_topic: Callable[[str], None],
+        indices: LogicalIndices,
+        logical: LogicalState,
+        peers: Peers,
+    ) -> None:
+        self._broker_name = broker_name
+        self._delete_topic = delete_topic
+        self._indices = indices
+        self._logical = logical
+        self._peers = peers
+        self._alive: set[str] = set()
+        """Topics of which another broker has said that they are alive."""
+
+    @classmethod
+    def of(cls, broker: BrokerContext, indices: LogicalIndices) -> Self:
+        """Return the one of ``broker``."""
+        return cls(
+            broker_name=broker.config.broker_name,
+            delete_topic=broker.delete_topic,
+            indices=indices,
+            logical=broker.logical,
+            peers=broker.peers,
+        )
+
+    async def ended(self, topic: str, view: LogicalQueues) -> bool:
+        """Delete a topic if it is a deleted one; return whether it was.
+
+        ``view`` is what name servers list of it.
+        """
+        kept, own_name = self._indices.of(topic), self._broker_name
+        if kept is None or not kept.claims:
+            return False  # it got its part without a claim: nothing can be compared
+        names = {segment.broker_name for segment in view.segments}
+        if topic in self._alive and own_name in names:
+            return False  # a deletion would have taken it off the name servers
+        deletions = await self._deletions(topic, kept, (names | set(kept.brokers)) - {own_name})
+        if deletions is None:
+            return False
+        LOGGER.warning("topic %s was deleted while this broker was away: its part goes, too", topic)
+        try:
+            await self._end(topic, deletions)
+        except Refused as error:
+            LOGGER.error("%s cannot be deleted yet: %s", topic, error.remark)
+            return False
+        return True
+
+    async def _deletions(
+        self, topic: str, kept: ClaimedLogicalIndices, names: set[str]
+    ) -> int | None:
+        """Return how often the topic was deleted, if that was more often than is known here."""
+        said: list[ClaimedLogicalIndices] = []
+        silent: list[str] = []
+
+        async def ask(name: str) -> None:
+            try:
+                said.append(await self._ask(name, topic))
+            except (Refused, ProtocolError) as error:
+                LOGGER.debug("%s does not say whether %s was deleted: %s", name, topic, error)
+                silent.append(name)
+
+        async with trio.open_nursery() as nursery:
+            for name in sorted(names):
+                nursery.start_soon(ask, name)
+        alive = [one.deletions for one in said if one.claims]
+        if alive and max(alive) <= kept.deletions:
+            self._alive.add(topic)
+            return None
+        deletions = max((one.deletions for one in said), default=0)
+        if deletions <= kept.deletions:
+            return None
+        if not alive:
+            if any(one.deletions <= kept.deletions for one in said):
+                return None
+            for name in silent:
+                if await self._peers.is_listed(name):
+                    return None  # it may have the topic
+        return deletions
+
+    async def _ask(self, name: str, topic: str) -> ClaimedLogicalIndices:
+        asked = request(RequestCode.CLAIM_LOGICAL_INDICES, {}, ClaimLogicalIndices(topic).encode())
+        answer = await self._peers.call(name, None, asked, ASK_S)
+        if answer.code != 0:
+            raise Refused(answer.code, answer.remark or "")
+        return ClaimedLogicalIndices.decode(answer.body)
+
+    async def _end(self, topic: str, deletions: int) -> None:
+        self._delete_topic(topic)
+        self._indices.forget(topic, deletions)
+        for migration in self._logical.journal.all():
+            if migration.source.topic == topic:
+                await self._logical.strike(*migration.queue)
+        await self._logical.forget(topic)

@@ -1,0 +1,98 @@
+"""The positions of a record: one in its own queue, and one in each light queue.
+
+A light queue (LMQ) is queue 0 of a topic whose name begins with ``%LMQ%``. A message names those
+it belongs to in a property; the store adds its offsets there in another one, so that a redo finds
+them. Source: RocketMQ 5.3.3, MultiDispatchUtils and LmqDispatch.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, final
+
+from lanemq.wire import LMQ_PREFIX, RETRY_PREFIX, SysFlag, SystemTopic
+from lanemq.wire.message import Property, decode_properties, encode_properties, get_property
+
+from ..log._records import INNER_BATCH, Record
+
+LMQ_QUEUE_ID: Final = 0
+SEPARATOR: Final = b","
+NAMES: Final = Property.INNER_MULTI_DISPATCH.encode()
+OFFSETS: Final = Property.INNER_MULTI_QUEUE_OFFSET.encode()
+LMQ_PREFIX_DATA: Final = LMQ_PREFIX.encode()
+SYSTEM_PREFIX: Final = "rmq_sys_"
+NEVER_SINGLE: Final = SysFlag.TRANSACTION_MASK | INNER_BATCH
+
+
+class QueuePosition(NamedTuple):
+    """The position of a message in one queue; ``queue_offset`` counts messages."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+
+
+def light_queues(topic: str, properties: bytes) -> list[str]:
+    """Return the names of the light queues that a message of ``topic`` asks for, in order."""
+    if topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX)) or topic == SystemTopic.SCHEDULE:
+        return []
+    names = get_property(properties, NAMES) or b""
+    return [name.decode("utf-8", "replace") for name in names.split(SEPARATOR) if _is_light(name)]
+
+
+def with_light_offsets(properties: bytes, offsets: Mapping[str, int]) -> bytes:
+    """Return the properties with the message's offset in each of its light queues."""
+    members = decode_properties(properties)
+    names = members[Property.INNER_MULTI_DISPATCH].split(",")
+    members[Property.INNER_MULTI_QUEUE_OFFSET] = ",".join(
+        str(offsets[name]) if name in offsets else "" for name in names
+    )
+    return encode_properties(members)
+
+
+def _is_light(name: bytes) -> bool:
+    return name.startswith(LMQ_PREFIX_DATA) and b"/" not in name
+
+
+def light_positions(topic: str, properties: bytes) -> Iterator[QueuePosition]:
+    """Iterate over a message's positions in light queues, as its properties say."""
+    names = get_property(properties, NAMES)
+    offsets = get_property(properties, OFFSETS)
+    if names is None or offsets is None or not light_queues(topic, properties):
+        return
+    pairs = zip(names.split(SEPARATOR), offsets.split(SEPARATOR), strict=False)
+    for name, offset in pairs:
+        if _is_light(name) and offset.isdigit():
+            yield QueuePosition(name.decode("utf-8", "replace"), LMQ_QUEUE_ID, int(offset))
+
+
+@final
+class QueuePositions:
+    """The lookup of queue positions for records that are dispatched again from the log."""
+
+    def __init__(self, *, multi_dispatch: bool, deleted: Mapping[str, int]) -> None:
+        self._multi_dispatch = multi_dispatch
+        self._deleted = deleted
+
+    def is_single(self, record: Record) -> bool:
+        """Return whether a record's only position is known to be the one in its own queue.
+
+        It is so for nearly all records, which saves ``of`` for them.
+        """
+        return not (
+            record.sys_flag & NEVER_SINGLE
+            or self._deleted
+            or (self._multi_dispatch and NAMES in record.properties)
+        )
+
+    def of(self, record: Record) -> Sequence[QueuePosition]:
+        """Return the positions of a record; none for one in no queue, for several messages in one,
+        whose queues are of another kind, and for one put before its topic was deleted."""
+        if not record.is_queued or record.is_inner_batch:
+            return ()
+        positions = [QueuePosition(record.topic, record.queue_id, record.queue_offset)]
+        if self._multi_dispatch and NAMES in record.properties:
+            positions += light_positions(record.topic, record.properties)
+        if self._deleted:
+            positions = [
+                one for one in positions if record.position >= self._deleted.get(one.topic, 0)
+            ]
+        return positions

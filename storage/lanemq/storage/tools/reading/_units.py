@@ -1,0 +1,96 @@
+"""The units of one queue, from its files or from RocksDB, in the same form.
+
+Offsets count messages; a unit is 20 bytes as queue files have it.
+"""
+
+from collections.abc import Iterator
+from typing import Final, Protocol, final
+
+from ..._layouts import BLANK_SIZE, UNIT_BYTES
+from ...queues._units import Unit, iter_units, unpack_unit
+from ...queues.rocks._queue_rows import QueueRows
+
+BLOCK_UNITS: Final = 8192
+OFFSET_MAX: Final = (1 << 63) - 1
+
+
+class Units(Protocol):
+    """The interface of a queue for reading only."""
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Return units from ``offset`` on, to the first that is missing."""
+
+    def units(self, begin: int, end: int) -> Iterator[tuple[int, Unit]]:
+        """Iterate over offsets and units of a range, leaving out missing ones."""
+
+    def blocks(self) -> Iterator[tuple[int, bytes]]:
+        """Iterate over all units in runs: the offset of the first, and their bytes."""
+
+    def written_end(self) -> int:
+        """Return the offset behind the last unit."""
+
+    def first_from(self, log_position: int, end: int) -> int:
+        """Return the offset of the first message at or behind a position of the log; ``end`` for
+        none."""
+
+    def close(self) -> None: ...
+
+
+@final
+class RowsUnits:
+    """A queue's units in RocksDB. What RocksDB refuses is ``OSError``."""
+
+    def __init__(self, rows: QueueRows, topic: str, queue_id: int) -> None:
+        self._rows = rows
+        self._topic = topic.encode()
+        self._queue_id = queue_id
+
+    def read(self, offset: int, count: int) -> bytes:
+        return self._rows.read_units(self._topic, self._queue_id, offset, count)
+
+    def _next(self, offset: int) -> int | None:
+        return self._rows.next_unit(self._topic, self._queue_id, offset)
+
+    def units(self, begin: int, end: int) -> Iterator[tuple[int, Unit]]:
+        at, count = self._next(begin), 1  # mostly one is wanted
+        while at is not None and at < end:
+            for fields in iter_units(self.read(at, min(count, end - at))):
+                yield at, Unit(*fields)
+                at += 1
+            at, count = self._next(at), BLOCK_UNITS
+
+    def blocks(self) -> Iterator[tuple[int, bytes]]:
+        at = self._next(0)
+        while at is not None:
+            data = self.read(at, BLOCK_UNITS)
+            if not data:
+                return
+            yield at, data
+            at = self._next(at + len(data) // UNIT_BYTES)
+
+    def written_end(self) -> int:
+        last = self._rows.previous_unit(self._topic, self._queue_id, OFFSET_MAX)
+        return last + 1 if last is not None else 0
+
+    def first_from(self, log_position: int, end: int) -> int:
+        low, high = 0, end
+        while low < high:
+            middle = (low + high) // 2
+            at, unit = next(self.units(middle, high), (high, None))
+            if unit is None or unit.log_position >= log_position:
+                high = middle
+            else:
+                low = at + 1
+        return next((at for at, _ in self.units(low, end)), end)
+
+    def close(self) -> None:
+        """Do nothing: a queue's rows hold nothing open."""
+
+
+def unit_at(units: Units, offset: int) -> Unit | None:
+    """Return the unit in a slot; None where there is none, or one for a message that is gone."""
+    data = units.read(offset, 1)
+    if not data:
+        return None
+    unit = Unit(*unpack_unit(data, 0))
+    return unit if 0 < unit.size_bytes < BLANK_SIZE else None
