@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from lanemq.storage.bulk import convert_to_files, convert_to_rocksdb
-from lanemq.storage.bulk._file_redo import LogToFiles
 from lanemq.storage.bulk._result_check import ResultRefused
-from lanemq.storage.bulk._rows_build import RowsBuild
+from lanemq.storage.bulk.files._file_redo import LogToFiles
+from lanemq.storage.bulk.rows._rows_build import RowsBuild
 from lanemq.storage.queues.rocks._queue_rows import QueueRows
 from lanemq.storage.rocks import QueueDatabase
 from lanemq.storage.tools import inspect_store

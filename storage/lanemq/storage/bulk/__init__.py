@@ -1,11 +1,11 @@
 """Conversions of a store's queues at rest, from files to RocksDB and back."""
 
-from ._built_tables import BuiltQueue, BuiltTable, MakeTables, QueueBegins, TablesPlan
 from ._conversion import Conversion
 from ._result_check import ResultRefused
 from ._sorted_table import SortedTable, queue_keys
-from ._to_files import convert_to_files
-from ._to_rocksdb import convert_to_rocksdb
+from .files._to_files import convert_to_files
+from .rows._built_tables import BuiltQueue, BuiltTable, MakeTables, QueueBegins, TablesPlan
+from .rows._to_rocksdb import convert_to_rocksdb
 
 __all__ = [
     "BuiltQueue",

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Final, final
 from unittest.mock import patch
 
-from lanemq.proxy.broker.handlers import _parked, _reads
+from lanemq.proxy.broker.handlers.pulls import _parked, _reads
 from lanemq.proxy.net import _connection, _loop_watch
 
 _MEASURING: Final = (_connection, _loop_watch, _parked, _reads)

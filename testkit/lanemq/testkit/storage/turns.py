@@ -5,7 +5,7 @@ from typing import TypeVar, final
 
 import pytest
 
-from lanemq.storage.bulk import _shared_units, _to_rocksdb
+from lanemq.storage.bulk.rows import _shared_units, _to_rocksdb
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")

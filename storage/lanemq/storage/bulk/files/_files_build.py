@@ -6,27 +6,27 @@ from typing import Final, final
 
 from lanemq.wire import LMQ_PREFIX
 
-from .._errors import MessageIllegal, StoreCorrupted
-from ..derive._units import Derivation
-from ..queues._queue_positions import QueuePositions
-from ..queues._queues import check_names
-from ..queues._tags import TagsCodes
-from ..queues.files._consume_queue import FileConsumeQueue
-from ..queues.rocks._queue_rows import QueueRows
-from ..queues.rocks._rocks_units import RocksUnits
-from ..tools.checks._findings import Progress
-from ..tools.reading._scan import LogScan
-from ..tools.reading._units import RowsUnits
-from ..tools.rebuild._known_messages import KnownMessages
-from ..tools.rebuild._losses import Loss, OpenUnits
-from ._conversion import Conversion
+from ..._errors import MessageIllegal, StoreCorrupted
+from ...derive._units import Derivation
+from ...queues._queue_positions import QueuePositions
+from ...queues._queues import check_names
+from ...queues._tags import TagsCodes
+from ...queues.files._consume_queue import FileConsumeQueue
+from ...queues.rocks._queue_rows import QueueRows
+from ...queues.rocks._rocks_units import RocksUnits
+from ...tools.checks._findings import Progress
+from ...tools.reading._scan import LogScan
+from ...tools.reading._units import RowsUnits
+from ...tools.rebuild._known_messages import KnownMessages
+from ...tools.rebuild._losses import Loss, OpenUnits
+from .._conversion import Conversion
+from .._log_units import NEVER
+from .._result_check import ResultCheck, check_result
+from .._store_access import KnownWatermarks, known_topics, reads_rows
+from .._survey import Survey
 from ._file_merge import FileMerge, Merged, RowsStale
 from ._file_redo import LogToFiles, queue_at
-from ._log_units import NEVER
-from ._result_check import ResultCheck, check_result
 from ._shadow import ResultFiles, ShadowFiles
-from ._store_access import KnownWatermarks, known_topics, reads_rows
-from ._survey import Survey
 
 LOGGER = logging.getLogger(__name__)
 TOLD_RECORDS: Final = 8192

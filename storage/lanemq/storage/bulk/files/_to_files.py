@@ -13,19 +13,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, final
 
-from .._errors import RocksFault, StoreCorrupted, is_full
-from ..queues.rocks._queue_rows import QueueRows
-from ..rocks import QueueDatabase, is_present
-from ..tools.checks._findings import Progress
-from ..tools.reading._delay_levels import find_delay_levels
-from ..tools.reading._directory import StoreDirectory, look_into
-from ..tools.reading._settings import NO_SETTINGS, BrokerSettings
-from ._conversion import Conversion, new_kept_directory, nobody, unless_empty
+from ..._errors import RocksFault, StoreCorrupted, is_full
+from ...queues.rocks._queue_rows import QueueRows
+from ...rocks import QueueDatabase, is_present
+from ...tools.checks._findings import Progress
+from ...tools.reading._delay_levels import find_delay_levels
+from ...tools.reading._directory import StoreDirectory, look_into
+from ...tools.reading._settings import NO_SETTINGS, BrokerSettings
+from .._conversion import Conversion, new_kept_directory, nobody, unless_empty
+from .._store_access import KnownWatermarks, locked
+from .._survey import survey
 from ._files_build import FilesBuild
 from ._marker import CrashMarker
 from ._shadow import ShadowFiles
-from ._store_access import KnownWatermarks, locked
-from ._survey import survey
 from ._swap_files import begin_temporary, queue_shadow, swap_files
 
 LOGGER = logging.getLogger(__name__)

@@ -12,12 +12,12 @@ from typing import Final
 
 import msgspec
 
-from .._backups import CONVERT_TEMPORARY as TEMPORARY
-from .._real_files import RealFiles, sync_path
-from ..queues._queues import digest_of_files
-from ..tools.rebuild._swap import keep
+from ..._backups import CONVERT_TEMPORARY as TEMPORARY
+from ..._real_files import RealFiles, sync_path
+from ...queues._queues import digest_of_files
+from ...tools.rebuild._swap import keep
+from .._store_access import KnownWatermarks
 from ._marker import CrashMarker
-from ._store_access import KnownWatermarks
 
 NOTE: Final = "READY"
 LINKED: Final = "new.tmp"

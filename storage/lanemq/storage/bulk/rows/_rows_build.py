@@ -7,28 +7,28 @@ from functools import partial
 from pathlib import Path
 from typing import final
 
-from .._errors import StoreCorrupted
-from .._workers import Workers
-from ..derive._units import Derivation, DerivedUnit
-from ..queues._queue_positions import QueuePositions
-from ..queues._tags import TagsCodes
-from ..queues.rocks._queue_rows import OFFSET_MAX, QueueRows
-from ..rocks import QueueDatabase, is_present
-from ..tools.checks._findings import Progress
-from ..tools.reading._units import RowsUnits
-from ..tools.rebuild._known_messages import KnownMessages
-from ..tools.rebuild._losses import Loss, OpenUnits
+from ..._errors import StoreCorrupted
+from ..._workers import Workers
+from ...derive._units import Derivation, DerivedUnit
+from ...queues._queue_positions import QueuePositions
+from ...queues._tags import TagsCodes
+from ...queues.rocks._queue_rows import OFFSET_MAX, QueueRows
+from ...rocks import QueueDatabase, is_present
+from ...tools.checks._findings import Progress
+from ...tools.reading._units import RowsUnits
+from ...tools.rebuild._known_messages import KnownMessages
+from ...tools.rebuild._losses import Loss, OpenUnits
+from .._conversion import Conversion
+from .._file_units import FileQueue, FileUnits, Newest
+from .._heads import LogMap, UnitsDamaged
+from .._log_units import LogUnits
+from .._result_check import ResultCheck, check_result
+from .._sorted_table import SortedTable
+from .._store_access import KnownWatermarks, known_topics, reads_rows
+from .._survey import Survey
 from ._built_tables import MakeTables, QueueBegins, TablesPlan, go_back
-from ._conversion import Conversion
 from ._covered import covered
-from ._file_units import FileQueue, FileUnits, Newest
-from ._heads import LogMap, UnitsDamaged
-from ._log_units import LogUnits
-from ._result_check import ResultCheck, check_result
 from ._shared_units import SharedUnits
-from ._sorted_table import SortedTable
-from ._store_access import KnownWatermarks, known_topics, reads_rows
-from ._survey import Survey
 
 LOGGER = logging.getLogger(__name__)
 

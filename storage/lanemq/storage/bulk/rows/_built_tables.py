@@ -13,7 +13,7 @@ from typing import NamedTuple, final
 
 from lanemq.wire import LMQ_PREFIX
 
-from ..queues.rocks._queue_rows import OFFSET_MAX, QueueRows
+from ...queues.rocks._queue_rows import OFFSET_MAX, QueueRows
 
 
 @final

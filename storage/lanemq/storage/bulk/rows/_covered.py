@@ -5,10 +5,10 @@ import logging
 from dataclasses import dataclass, field
 from typing import final
 
-from .._layouts import BLANK_SIZE
-from ..queues.rocks._queue_rows import QueueRows, RowSpan
-from ..tools.reading._queue_files import QueueFiles
-from ._survey import Survey, SurveyedQueue, names_message
+from ..._layouts import BLANK_SIZE
+from ...queues.rocks._queue_rows import QueueRows, RowSpan
+from ...tools.reading._queue_files import QueueFiles
+from .._survey import Survey, SurveyedQueue, names_message
 
 LOGGER = logging.getLogger(__name__)
 

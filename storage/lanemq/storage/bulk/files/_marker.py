@@ -12,8 +12,8 @@ from typing import Final, final
 
 import msgspec
 
-from .._layouts import CHECKPOINT_BYTES
-from .._real_files import sync_path
+from ..._layouts import CHECKPOINT_BYTES
+from ..._real_files import sync_path
 
 QUEUE_TIME: Final = slice(8, 16)
 

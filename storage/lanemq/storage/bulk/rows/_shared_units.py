@@ -9,16 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
-from .._errors import StoreError
-from .._layouts import UNIT_BYTES
-from .._workers import Workers
-from ..queues.rocks._queue_rows import QueueRows
-from ..rocks import QueueDatabase
-from ..tools.reading._directory import StoreDirectory
-from ._file_units import FileUnits, Share, Written, write_shares
-from ._heads import LogMap
-from ._sorted_table import SortedTable
-from ._survey import Survey
+from ..._errors import StoreError
+from ..._layouts import UNIT_BYTES
+from ..._workers import Workers
+from ...queues.rocks._queue_rows import QueueRows
+from ...rocks import QueueDatabase
+from ...tools.reading._directory import StoreDirectory
+from .._file_units import FileUnits, Share, Written, write_shares
+from .._heads import LogMap
+from .._sorted_table import SortedTable
+from .._survey import Survey
 
 SHARED_FROM_UNITS: Final = 1_000_000
 """Number of units whose half is converted in about the time that another process takes to start."""

@@ -10,22 +10,22 @@ import shutil
 import time
 from pathlib import Path
 
-from .._backups import CONVERT_TEMPORARY
-from .._errors import StoreCorrupted
-from .._workers import Workers
-from ..queues.rocks._cover import RocksCover
-from ..queues.rocks._queue_rows import QueueRows
-from ..rocks import QueueDatabase, is_present
-from ..tools.checks._findings import Progress
-from ..tools.reading._delay_levels import find_delay_levels
-from ..tools.reading._directory import StoreDirectory, look_into
-from ..tools.reading._settings import NO_SETTINGS, BrokerSettings
+from ..._backups import CONVERT_TEMPORARY
+from ..._errors import StoreCorrupted
+from ..._workers import Workers
+from ...queues.rocks._cover import RocksCover
+from ...queues.rocks._queue_rows import QueueRows
+from ...rocks import QueueDatabase, is_present
+from ...tools.checks._findings import Progress
+from ...tools.reading._delay_levels import find_delay_levels
+from ...tools.reading._directory import StoreDirectory, look_into
+from ...tools.reading._settings import NO_SETTINGS, BrokerSettings
+from .._conversion import Conversion, new_kept_directory, nobody, unless_empty
+from .._store_access import KnownWatermarks, locked
+from .._survey import survey
+from ..files._swap_files import begin_temporary
 from ._built_tables import MakeTables
-from ._conversion import Conversion, new_kept_directory, nobody, unless_empty
 from ._rows_build import RowsBuild
-from ._store_access import KnownWatermarks, locked
-from ._survey import survey
-from ._swap_files import begin_temporary
 from ._swap_rows import copy_database, finish_rows, swap_rows
 
 LOGGER = logging.getLogger(__name__)

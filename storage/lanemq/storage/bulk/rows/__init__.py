@@ -1,0 +1,1 @@
+"""Rows in RocksDB, made of queue files or of the log."""
