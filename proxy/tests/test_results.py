@@ -289,7 +289,7 @@ def test_another_brokers_answer_is_read_as_the_result_that_it_was_made_of(
     answer = result.reply(request(1, opaque=7))
     assert (answer.code, answer.opaque, answer.body) == (0, 7, body)
     assert list(answer.fields.items()) == list(fields.items())
-    assert type(result).read(answer) == result  # type: ignore[attr-defined] # of each class
+    assert type(result).read(answer) == result  # type: ignore[union-attr] # of each class
 
 
 def test_a_search_that_finds_nothing_is_an_answer_of_its_own_code() -> None:

@@ -25,16 +25,8 @@ LAST_TIME: Final = "indexLastUpdateTimestamp"
 LAST_POSITION: Final = "indexLastUpdatePhyoffset"
 
 
-class Framed(Result, frozen=True, gc=False):
-    """The base of results that have one frame, which no port changes."""
-
-    def reply(self, request: Frame) -> Frame:
-        """Make the frame that answers ``request``."""
-        raise NotImplementedError
-
-
 @final
-class GroupOffset(Framed, frozen=True, gc=False):
+class GroupOffset(Result, frozen=True, gc=False):
     """The result of a question for a group's offset in a queue that has one."""
 
     offset: int
@@ -56,7 +48,7 @@ class GroupOffset(Framed, frozen=True, gc=False):
 
 
 @final
-class QueueOffset(Framed, frozen=True, gc=False):
+class QueueOffset(Result, frozen=True, gc=False):
     """The result of a question for the begin or the end of a queue, or for its offset at a time."""
 
     offset: int
@@ -78,7 +70,7 @@ class QueueOffset(Framed, frozen=True, gc=False):
 
 
 @final
-class EarliestTime(Framed, frozen=True, gc=False):
+class EarliestTime(Result, frozen=True, gc=False):
     """The result of a question for the store time of a queue's first message."""
 
     time_ms: int
@@ -94,7 +86,7 @@ class EarliestTime(Framed, frozen=True, gc=False):
 
 
 @final
-class TopicStats(Framed, frozen=True, gc=False):
+class TopicStats(Result, frozen=True, gc=False):
     """The result of a question for the bounds of a topic's queues."""
 
     stats: TopicStatsTable
@@ -109,7 +101,7 @@ class TopicStats(Framed, frozen=True, gc=False):
 
 
 @final
-class Locked(Framed, frozen=True, gc=False):
+class Locked(Result, frozen=True, gc=False):
     """The result of a request to lock queues."""
 
     queues: tuple[MessageQueue, ...]
@@ -133,7 +125,7 @@ class Locked(Framed, frozen=True, gc=False):
 
 
 @final
-class Unlocked(Framed, frozen=True, gc=False):
+class Unlocked(Result, frozen=True, gc=False):
     """The result of a request to release the locks of queues."""
 
     has_moved: bool = False
@@ -149,7 +141,7 @@ class Unlocked(Framed, frozen=True, gc=False):
 
 
 @final
-class SentBack(Framed, frozen=True, gc=False):
+class SentBack(Result, frozen=True, gc=False):
     """The result of a message that is sent back: it will be delivered again, if its group has
     retries."""
 
@@ -161,7 +153,7 @@ SENT_BACK: Final = SentBack()
 
 
 @final
-class Queried(Framed, frozen=True, gc=False):
+class Queried(Result, frozen=True, gc=False):
     """The result of a search for messages by key."""
 
     body: bytes
@@ -188,16 +180,10 @@ class Queried(Framed, frozen=True, gc=False):
         return cls(answer.body, last_time_ms, last_position)
 
 
-FRAMED: Final = (
-    GroupOffset,
-    QueueOffset,
-    EarliestTime,
-    TopicStats,
-    Locked,
-    Unlocked,
-    SentBack,
-    Queried,
+Framed = (
+    GroupOffset | QueueOffset | EarliestTime | TopicStats | Locked | Unlocked | SentBack | Queried
 )
+"""A result that has one frame, which no port changes: ``reply`` makes it for a request."""
 
 
 def _number(answer: Frame, field: str) -> int:

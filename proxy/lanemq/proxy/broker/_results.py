@@ -7,7 +7,7 @@ else in the process wants an answer reads them. Refusals are raised as ``Refused
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, final
+from typing import Final, final, get_args
 
 from lanemq.storage import Store
 from lanemq.wire import ProtocolError, ResponseCode
@@ -27,7 +27,7 @@ from ..net._dispatch import Handlers
 from ..net._reply_template import ReplyTemplate
 from ..net._stored_reply import LARGE_BYTES, stored_reply
 from ._config import BrokerConfig
-from ._framed import FRAMED, Framed
+from ._framed import Framed
 from .handlers.sends._own_properties import answered_properties
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
@@ -135,8 +135,8 @@ def reply_of(request: Frame, answer: Answer) -> Frame:
             return request.reply(body=body)
         case Done():
             return request.reply()
-        case Framed():
-            return answer.reply(request)
+    if isinstance(answer, Framed):
+        return answer.reply(request)
     raise AssertionError(f"{type(answer).__name__} is encoded by its own port")
 
 
@@ -197,7 +197,7 @@ def add_encoders(handlers: Handlers, *, config: BrokerConfig, host: bytes, store
     handlers.encode(Moved, lambda request, result: encode_frame(reply_of(request, result)))
     handlers.encode(Viewed, viewed)
     handlers.encode(Done, lambda request, result: _DONE(request))
-    for framed in FRAMED:
+    for framed in get_args(Framed):
         handlers.encode(framed, _encode_framed)
 
 
