@@ -270,6 +270,7 @@ async def test_a_lock_is_held_by_one_and_handed_on_with_a_higher_number() -> Non
                 assert lock.is_held
                 await trio.sleep(0.02)
                 inside -= 1
+            assert not lock.is_held
 
         async with trio.open_nursery() as nursery:
             for _ in range(5):
@@ -377,6 +378,7 @@ def test_the_blocking_face() -> None:
             assert lock.is_held
             assert lock.fencing == 2
             assert lock.key == b"l"
+        assert (lock.is_held, lock.fencing) == (False, 2)
         store.create()
         checkpoint = store.checkpoint("c")
         checkpoint.save(b"v")

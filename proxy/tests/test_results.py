@@ -303,6 +303,14 @@ def test_a_search_that_finds_nothing_is_an_answer_of_its_own_code() -> None:
 def test_an_answer_without_its_number_is_refused(read: Callable[[Frame], Framed]) -> None:
     with pytest.raises(Refused, match="without it"):
         read(request(30).reply(fields={"offset": "", "timestamp": "x"}))
+    with pytest.raises(Refused, match="without it"):
+        read(request(30).reply(fields={"REDIRECT": "1"}))
+
+
+def test_an_end_that_is_elsewhere_needs_no_number() -> None:
+    there = request(30).reply(fields={"REDIRECT": "1"})
+    assert QueueOffset.read_end(there) == QueueOffset(-1, is_continued=True)
+    assert QueueOffset.read_end(request(30).reply(fields={"offset": "4"})) == QueueOffset(4)
 
 
 def test_an_offset_that_cannot_be_read_is_not_known() -> None:

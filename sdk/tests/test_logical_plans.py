@@ -248,6 +248,16 @@ def test_what_is_left_of_a_migration_that_was_called_off_is_not_where_a_closed_i
     assert plan_number(found, 1) == [OpenSegment("broker1", "10.0.0.1:10911", None, 0, 40)]
 
 
+def test_a_closed_index_that_got_no_message_since_takes_no_further_queue() -> None:
+    """However often it is opened and closed again."""
+    found = view(
+        {"broker1": 4},
+        segment("broker1/0", 0, 0, READ_ONLY, offset_max=40),
+        *(segment(f"broker1/{q}", 0, 40, EXPIRED, offset_max=0) for q in (1, 2, 3)),
+    )
+    assert plan_number(found, 1) == [OpenSegment("broker1", "10.0.0.1:10911", 3, 0, 40)]
+
+
 def test_a_queue_that_is_read_for_another_index_is_not_taken() -> None:
     found = view(
         {"broker1": 1},

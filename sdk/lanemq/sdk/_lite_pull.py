@@ -337,8 +337,8 @@ class LitePullConsumer:
     @property
     def paused(self) -> tuple[MessageQueue, ...]:
         """The paused ones among ``queues``."""
-        pauses = self._open.pauses
-        return tuple(queue for queue in self.queues if pauses.hold(self._full(queue)))
+        paused = self._open.pauses.now
+        return tuple(queue for queue in self.queues if paused.holds(self._full(queue)))
 
 
 @asynccontextmanager

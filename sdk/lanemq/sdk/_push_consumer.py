@@ -122,8 +122,8 @@ class PushConsumer:
     @property
     def paused(self) -> tuple[MessageQueue, ...]:
         """The paused ones among ``queues``."""
-        pauses = self._core.pauses
-        return tuple(queue for queue in self.queues if pauses.hold(self._full(queue)))
+        paused = self._core.pauses.now
+        return tuple(queue for queue in self.queues if paused.holds(self._full(queue)))
 
 
 @asynccontextmanager

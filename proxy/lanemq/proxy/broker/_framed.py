@@ -64,9 +64,14 @@ class QueueOffset(Result, frozen=True, gc=False):
     @classmethod
     def read(cls, answer: Frame) -> Self:
         """Read another broker's answer. Raises ``Refused`` for one without an offset."""
-        if REDIRECT_FIELD in answer.fields and OFFSET not in answer.fields:
-            return cls(NOT_SET, True)
         return cls(_number(answer, OFFSET), REDIRECT_FIELD in answer.fields)
+
+    @classmethod
+    def read_end(cls, answer: Frame) -> Self:
+        """Read an answer about a queue's end, which may be only that it goes on elsewhere."""
+        if REDIRECT_FIELD in answer.fields and OFFSET not in answer.fields:
+            return cls(NOT_SET, is_continued=True)
+        return cls.read(answer)
 
 
 @final

@@ -154,17 +154,18 @@ def _least_loaded(view: TopicView, load: Counter[str]) -> BrokerView:
 def _take_own(view: TopicView, chain: Chain, broker: BrokerView, free: list[int]) -> int | None:
     """Return a closed chain's last queue if it is free by now, else any free one of the broker.
 
-    It is free too if the last segment is empty: the new one is the same one, open again. But not
-    where an earlier segment there can still be read.
+    The queue of an empty segment at its end is free too: the new segment is that one, open again.
+    But not where an earlier segment there can still be read.
     """
     last = chain.last
-    if last is not None and last.broker_name == broker.name:
-        if last.queue_id in free:
-            free.remove(last.queue_id)
-            return last.queue_id
-        is_end = last.is_empty and last.next_delta == chain.known_end
-        if is_end and last.queue_id in view.free_queues(broker, chain.index):
-            return last.queue_id
+    if last is not None and last.broker_name == broker.name and last.queue_id in free:
+        free.remove(last.queue_id)
+        return last.queue_id
+    own = view.free_queues(broker, chain.index)
+    for end in reversed(chain):  # an empty segment is expired as soon as it is sealed
+        is_end = end.is_empty and end.next_delta == chain.known_end
+        if end.broker_name == broker.name and is_end and end.queue_id in own:
+            return end.queue_id
     return free.pop(0) if free else None
 
 

@@ -94,10 +94,15 @@ class Lock:
                 self._lost = True
                 return
 
-    async def _release(self) -> None:
-        """Give it up, if it is held."""
+    async def _give_up(self) -> None:
+        """Release it if it is held, but do not try for long: its ttl ends it as well."""
+        self._lost = True
         step = Step(self.key, Action.DELETE, if_value=self._owner)
-        await self._calls.write(self.key, OpType.CAS, encode_steps([step]))
+        with trio.move_on_after(2.0, shield=True):
+            try:
+                await self._calls.write(self.key, OpType.CAS, encode_steps([step]))
+            except LanemqError:
+                return
 
     def _step(self, *, if_version: int | None = None, if_value: bytes | None = None) -> bytes:
         ttl_ms = max(1, int(self._ttl_s * 1000))
@@ -124,7 +129,7 @@ async def hold_lock(
             while (position := await lock._acquire()) is not None:
                 await _released(calls, key, position)
     except BaseException as error:  # the request may have been done all the same
-        await _give_up(lock)
+        await lock._give_up()
         if isinstance(error, trio.TooSlowError):
             raise LockNotAcquired(key, wait_s or 0.0) from None
         raise
@@ -135,18 +140,9 @@ async def hold_lock(
         finally:
             nursery.cancel_scope.cancel()
             was_held = lock.is_held
-            await _give_up(lock)
+            await lock._give_up()
     if not was_held:
         raise LockLost(key)
-
-
-async def _give_up(lock: Lock) -> None:
-    """Release a lock, but not for long: its ttl does it as well."""
-    with trio.move_on_after(2.0, shield=True):
-        try:
-            await lock._release()
-        except LanemqError:
-            return
 
 
 async def _released(calls: KvCalls, key: bytes, position: int) -> None:

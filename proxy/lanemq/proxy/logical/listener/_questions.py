@@ -91,7 +91,7 @@ class Questions:
             groups.update, _of(Code.UPDATE_CONSUMER_OFFSET), done
         )
         self.max_offset: Final = Question[GetMaxOffset, QueueOffset](
-            queues.get_max, _of(Code.GET_MAX_OFFSET), QueueOffset.read
+            queues.get_max, _of(Code.GET_MAX_OFFSET), QueueOffset.read_end
         )
         self.min_offset: Final = Question[GetMinOffset, QueueOffset](
             queues.get_min, _of(Code.GET_MIN_OFFSET), QueueOffset.read
