@@ -18,6 +18,7 @@ def invoke(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["click", "rich"])
 def test_without_its_packages_the_command_says_which_extra_has_them(missing: str) -> None:
     code = (

@@ -19,6 +19,7 @@ def function(name: str, indent: str = "") -> str:
     return "".join(indent + line for line in f"def {name}():\n{LONG}".splitlines(keepends=True))
 
 
+@pytest.mark.slow
 def test_nothing_of_the_product_is_too_long_without_a_reason() -> None:
     allowed = check_sizes.parse_allowed(check_sizes.ALLOWED.read_text())
     assert list(check_sizes.problems(check_sizes.product_sizes(), allowed)) == []

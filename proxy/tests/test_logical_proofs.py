@@ -193,6 +193,7 @@ async def test_the_empty_open_end_of_a_queue_with_a_history_cannot_be_taken_out(
     assert await cluster.normal(0) == end
 
 
+@pytest.mark.slow
 async def test_an_idle_queue_moves_for_ever_without_using_up_physical_queues(
     autojump_clock: MockClock,
 ) -> None:

@@ -357,6 +357,7 @@ def test_an_unreadable_file_is_kept_aside(tmp_path: Path, caplog: pytest.LogCapt
     assert "cannot be read" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [
@@ -460,6 +461,7 @@ def test_key_value_configuration_has_bounds_and_says_which(tmp_path: Path) -> No
     small.put("one more", "k", "v")
 
 
+@pytest.mark.slow
 def test_the_next_start_reads_whatever_key_value_configuration_was_taken(tmp_path: Path) -> None:
     path = tmp_path / "kvConfig.json"
     kv = KVConfig(path)

@@ -1,5 +1,6 @@
 """The properties that are stored of a message, whatever the messages before it had."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,6 +71,7 @@ def test_a_half_message_as_clients_send_it() -> None:
         assert own.to_store(text)[2] is Kind.HALF
 
 
+@pytest.mark.slow
 def test_what_is_known_does_not_grow_with_what_peers_send() -> None:
     own = OwnProperties(BrokerConfig())
     for number in range(10_000):

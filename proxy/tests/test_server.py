@@ -484,6 +484,7 @@ async def test_a_large_answer_goes_through_a_small_window(
     await server.stop()
 
 
+@pytest.mark.slow
 async def test_nothing_more_is_read_from_a_peer_that_does_not_read(
     nursery: trio.Nursery, dial: Dial
 ) -> None:

@@ -645,6 +645,7 @@ loads = st.lists(
 )
 
 
+@pytest.mark.slow
 @ENGINES
 @given(
     operations=st.lists(

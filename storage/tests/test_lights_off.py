@@ -43,6 +43,7 @@ async def test_a_start_says_that_light_queues_get_no_new_messages(
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", [FILES, ROCKSDB])
 async def test_a_start_after_a_kill_names_the_light_queue_that_lacks_messages(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, stage: int

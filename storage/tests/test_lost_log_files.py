@@ -25,6 +25,7 @@ def kinds(root: Path) -> dict[str, Severity]:
     return {finding.kind: finding.severity for finding in inspect_store(root).findings}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", [1, 2, 3])
 async def test_a_first_file_that_is_gone_is_named_once(
     tmp_path: Path, stage: int, caplog: pytest.LogCaptureFixture

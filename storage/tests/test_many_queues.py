@@ -181,6 +181,7 @@ async def test_bounds_are_as_of_the_watermark_while_messages_come(
 # Deletions
 
 
+@pytest.mark.slow
 async def test_a_deletion_writes_as_much_as_there_is_to_say(
     open_small: OpenSmall,
     files: SimulatedFiles,
@@ -259,6 +260,7 @@ async def test_a_deletion_survives_a_kill_at_any_operation(
     assert kills > 20
 
 
+@pytest.mark.slow
 async def test_a_deletion_means_nothing_beside_watermarks_that_an_older_version_wrote(
     open_small: OpenSmall, files: SimulatedFiles, make_message: MakeMessage
 ) -> None:

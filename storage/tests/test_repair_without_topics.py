@@ -37,6 +37,7 @@ async def readable(stand: Stand) -> list[int]:
         return sorted(stand.bodies(store) + stand.bodies(store, queue_id=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("everything", [False, True])
 @pytest.mark.parametrize("table", ["empty", "other topics", "gone"])
 async def test_a_repair_gives_queues_what_the_next_start_would_give_them(

@@ -368,6 +368,7 @@ async def test_a_change_at_any_boundary_of_a_write_is_in_it_or_in_the_next_one(
     assert 10 < last < TURNS_MAX
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_slices")
 @pytest.mark.parametrize("fails", [False, True])
 async def test_what_is_written_at_once_during_a_write_is_not_replaced_by_older(
@@ -404,6 +405,7 @@ async def test_what_is_written_at_once_during_a_write_is_not_replaced_by_older(
     assert last > 10
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_slices")
 async def test_what_a_write_in_progress_has_is_written_before_a_caller_that_waits_goes_on() -> None:
     """A caller may find its change taken by the store's task, but not in the file yet."""

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from lanemq.wire import RequestCode, SysFlag
 from lanemq.wire.message import (
     MAGIC_BLANK,
@@ -99,6 +101,7 @@ def test_every_batch_that_a_client_sent(recorded: list[Any]) -> None:
         assert encode_batch(decode_batch(body)) == body
 
 
+@pytest.mark.slow
 def test_every_record_of_a_commit_log(recorded_stores: list[Any]) -> None:
     assert len(recorded_stores) == 6
     for store in recorded_stores:
