@@ -5,7 +5,13 @@ import sys
 
 import pytest
 
-MODULES = ("_delivery", "_metrics", "_migrate", "_reconcile", "_superseded")
+MODULES = (
+    "_metrics",
+    "migration._migrate",
+    "migration._reconcile",
+    "migration._superseded_messages",
+    "traffic._delivery",
+)
 
 
 @pytest.mark.parametrize("module", MODULES)
