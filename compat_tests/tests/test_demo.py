@@ -12,6 +12,7 @@ from rich.console import Console
 from lanemq.compat import PeersMissing
 from lanemq.compat.demo._demo import run_demo
 from lanemq.compat.demo._migration import Moved
+from lanemq.compat.demo._spark import ReadBySpark, show_read
 from lanemq.compat.demo._stages import STAGES, Staged
 
 
@@ -113,3 +114,10 @@ def test_the_demo_says_whether_stages_kept_their_order() -> None:
     assert in_stages(message4=(0.9, 2.0)).verdict == "message 2 and on began too early"
     assert in_stages(message3=(1.0, 2.5)).verdict == "message 5 and on began too early"
     assert Staged(in_stages().handled[:-1]).verdict == "11 of 12 messages"
+
+
+def test_without_spark_it_names_what_to_install() -> None:
+    console = Console(width=120, force_terminal=False)
+    with console.capture() as capture:
+        show_read(console, ReadBySpark(missing="lanemq[spark] is not installed"))
+    assert capture.get() == "without Spark: lanemq[spark] is not installed\n"

@@ -10,6 +10,7 @@ from typing import Final
 
 import trio
 from rich.console import Console
+from rich.markup import escape
 
 from ..stores._log_walk import walk_log
 
@@ -70,9 +71,9 @@ async def read_by_spark(store: Path) -> ReadBySpark:
 def show_read(console: Console, read: ReadBySpark) -> None:
     """Print the line."""
     if read.missing:
-        console.print(f"[yellow]without Spark: {read.missing}", highlight=False)
+        console.print(f"[yellow]without Spark: {escape(read.missing)}", highlight=False)
     elif read.problem:
-        console.print(f"[red]Spark could not read the store: {read.problem}")
+        console.print(f"[red]Spark could not read the store: {escape(read.problem)}")
     else:
         verdict = "[green]all there are[/]" if read.is_fine else f"[red]not {read.records:,}[/]"
         console.print(f"Spark read {read.rows:,} rows from the store, {verdict}")
