@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from lanemq.sdk.aio import admin as aio_admin
 from lanemq.sdk.aio import kv as aio_kv
 from lanemq.sdk.blocking import kv as blocking_kv
 from lanemq.sdk.faces._portal import find_portal
+from lanemq.sdk.kv._feed import Feed
+from lanemq.wire.kv import Change
 
 PATIENCE_S = 60.0
 AT_ONCE_S = 5.0
@@ -39,10 +42,6 @@ def busy_core() -> Iterator[None]:
         assert time.monotonic() - started_s < AT_ONCE_S, "it waited for the core"
     finally:
         go_on.set()
-
-
-def pause() -> None:
-    time.sleep(1.0)
 
 
 def properties(path: Path) -> Iterator[tuple[str, str]]:
@@ -139,19 +138,43 @@ def test_attributes_of_a_closed_client_are_what_they_are_on_trio(name_server: st
 
 @pytest.mark.slow
 def test_a_change_that_a_cancelled_task_did_not_see_is_not_behind_the_position(
-    name_server: str,
+    name_server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    taken = threading.Event()
+    take = Feed.take
+
+    def noted(feed: Feed) -> Change:
+        change = take(feed)
+        taken.set()
+        return change
+
+    def hold_core(loop: asyncio.AbstractEventLoop, turns: int = 100) -> None:
+        """Keep the core's thread from doing anything for some turns of the loop."""
+        go_on = threading.Event()
+
+        def count(left: int) -> None:
+            if left:
+                loop.call_soon(count, left - 1)
+            else:
+                go_on.set()
+
+        find_portal().post(partial(go_on.wait, PATIENCE_S))
+        count(turns)
+
     async def main() -> None:
         async with aio_kv.open_kv_store(name_servers=name_server, namespace="unseen") as store:
             await store.put(b"before", b"1")
             watch = store.watch(b"unseen", position=0)
             task = asyncio.ensure_future(anext(aiter(watch)))
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0)  # the task calls the core in its first turn
+            monkeypatch.setattr(Feed, "take", noted)
             with blocking_kv.open_kv_store(name_servers=name_server, namespace="unseen") as other:
                 other.put(b"unseen", b"2")  # the loop stands still meanwhile, and below
-                pause()  # the change is on its way to the loop
+                assert taken.wait(PATIENCE_S)
+                with busy_core():  # the change is on its way to the loop
+                    pass
             task.cancel()
-            find_portal().post(pause)
+            hold_core(asyncio.get_running_loop())
             with pytest.raises(asyncio.CancelledError):
                 await task
             position = watch.position
