@@ -162,6 +162,11 @@ class Brokers:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"{broker_name}: {error}") from error
 
 
+def relayed(asked: Frame, answer: Frame) -> Frame:
+    """Turn another peer's answer into the answer to a client's request."""
+    return asked.reply(answer.code, dict(answer.fields), answer.body, answer.remark)
+
+
 @final
 class _Late:
     """The result of a parked pull, for the one task that waits for it."""

@@ -13,6 +13,7 @@ from lanemq.wire.message import decode_offset_id
 from ...broker.state._clients import ClientRegistry
 from ...net._dispatch import Handlers, typed
 from ...net._session import PeerTimedOut, Session, SessionClosed
+from ._brokers import relayed
 from ._context import ListenerContext
 from ._messages import Messages
 
@@ -59,7 +60,7 @@ class DirectConsumption:
         except SessionClosed as error:
             remark = f"invoke consumer <{client_id}> Exception: {error}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark) from error
-        return frame.reply(answer.code, dict(answer.fields), answer.body, answer.remark)
+        return relayed(frame, answer)
 
 
 def register(handlers: Handlers, listener: ListenerContext, messages: Messages) -> None:

@@ -23,7 +23,7 @@ from ...net._dispatch import Handlers, by_header, typed
 from ...net._session import Session
 from ..rules import ORIGIN_ID_FIELD
 from ..rules._positions import BrokerTags, untagged
-from ._brokers import Brokers, Unreachable
+from ._brokers import Brokers, Unreachable, relayed
 from ._context import ListenerContext
 from ._questions import Questions, Search
 from ._queues import SeenQueues
@@ -126,7 +126,7 @@ class Messages:
                 continue
             if not isinstance(answer, Frame):
                 return answer
-            return frame.reply(answer.code, dict(answer.fields), answer.body, answer.remark)
+            return relayed(frame, answer)
         raise refusal
 
     async def _is_meant(

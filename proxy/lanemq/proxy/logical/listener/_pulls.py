@@ -24,7 +24,7 @@ from ...net._answers import Answer
 from ...net._dispatch import Handlers
 from ...net._session import Session
 from ...net._stored_reply import LARGE_BYTES
-from ._brokers import Brokers
+from ._brokers import Brokers, relayed
 from ._context import ROUNDS_MAX, ListenerContext
 from ._progress import Progress
 from ._queues import SeenQueues
@@ -237,7 +237,7 @@ class Pulls:
             case Frame(code=code) if code in _PULL_CODES:
                 told, body = _told(answer), answer.body
             case Frame():
-                return frame.reply(answer.code, dict(answer.fields), answer.body, answer.remark)
+                return relayed(frame, answer)
             case _:
                 raise AssertionError(f"{type(answer).__name__} is no answer to a pull")
         code, numbers = translate.pulled(code, told, segment, asked.offset)
