@@ -19,6 +19,10 @@ EXPORTS = (
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
 )
 
+# With TLS offered, each server signs a certificate for itself as it starts: two to five seconds of
+# a processor without the second compiler.
+NO_TLS = "-Dtls.server.mode=disabled"
+
 # Small files, so that a test store costs megabytes. A store can only be opened with the sizes
 # it was made with, so all test brokers, lanemq's too, have these.
 SMALL_FILES = {
@@ -80,9 +84,9 @@ def apache_broker(
 
     It also takes ``port + 1`` and ``port - 2``. ``settings`` are keys of broker.conf beside
     those that say where it is. ``light`` chooses a compiler and a collector for short runs,
-    and only warnings in the log, but everything from the loggers in ``talkative``; without it
-    the JVM and the broker log as they come. Without a ``name_server`` the broker registers
-    nowhere, and is ready when it answers.
+    no TLS, and only warnings in the log, but everything from the loggers in ``talkative``;
+    without it the JVM and the broker are as they come. Without a ``name_server`` the broker
+    registers nowhere, and is ready when it answers.
     """
     home = _home(folder, talkative)
     configuration = folder / "broker.conf"
@@ -142,7 +146,7 @@ def _java(
     classpath = f"{home / 'conf'}:{jars}/*" if light else f"{jars}/*"
     return [
         "java",
-        *(JAVA_LIGHT if light else ()),
+        *((*JAVA_LIGHT, NO_TLS) if light else ()),
         *EXPORTS,
         f"-Xms{heap}",
         f"-Xmx{heap}",
