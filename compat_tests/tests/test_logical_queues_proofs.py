@@ -25,7 +25,7 @@ from lanemq.sdk import (
 )
 from lanemq.sdk.admin import AdminClient, open_admin
 from lanemq.sdk.admin._logical_progress import carry_progress
-from lanemq.sdk.admin._logical_survey import survey_all
+from lanemq.sdk.admin.logical._survey import survey_all
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.logical import SegmentState
 

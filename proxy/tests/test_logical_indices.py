@@ -9,9 +9,9 @@ from trio.testing import MockClock
 
 from lanemq.sdk import LanemqError
 from lanemq.sdk.admin import AdminClient, open_admin
-from lanemq.sdk.admin._logical_indices import Claims, IndicesUnknown, choose, claim_indices
-from lanemq.sdk.admin._logical_survey import survey
-from lanemq.sdk.admin._logical_view import TopicView
+from lanemq.sdk.admin.logical._indices import Claims, IndicesUnknown, choose, claim_indices
+from lanemq.sdk.admin.logical._survey import survey
+from lanemq.sdk.admin.logical._view import TopicView
 from lanemq.testkit.simulation._clients import TOPIC as SIMULATED
 from lanemq.testkit.simulation._deeds import Deeds
 from lanemq.testkit.simulation._logical import LogicalCluster, open_logical_cluster

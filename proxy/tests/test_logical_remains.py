@@ -4,8 +4,8 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.sdk.admin import open_admin
-from lanemq.sdk.admin._logical_survey import survey_all
 from lanemq.sdk.admin._remains import Remainder, remainders
+from lanemq.sdk.admin.logical._survey import survey_all
 from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster, open_logical_cluster
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import MessageQueue, TopicConfig

@@ -20,7 +20,7 @@ from lanemq.sdk import (
 )
 from lanemq.sdk.admin import AdminClient, MigrationRefused, open_admin
 from lanemq.sdk.admin._logical_progress import carry_progress
-from lanemq.sdk.admin._logical_survey import survey_all
+from lanemq.sdk.admin.logical._survey import survey_all
 from lanemq.testkit.proxy.brokers import Client
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._logical import (

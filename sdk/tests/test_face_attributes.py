@@ -61,7 +61,7 @@ def test_no_property_of_a_client_asks_the_core(face: str) -> None:
     found = {
         name: code
         for path in sorted(folder.rglob("*.py"))
-        if path.read_text().startswith('"""Written after')
+        if path.read_text().startswith('"""Generated from')
         for name, code in properties(path)
     }
     assert {"PushConsumer.queues", "Lock.is_held", "Watch.position"} <= found.keys()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.sdk.admin._logical_plan import (
+from lanemq.sdk.admin.logical._plan import (
     Destination,
     MapQueue,
     OpenSegment,
@@ -17,8 +17,8 @@ from lanemq.sdk.admin._logical_plan import (
     plan_mapping,
     plan_number,
 )
-from lanemq.sdk.admin._logical_spread import Move, plan_balance, plan_drain, remains_at
-from lanemq.sdk.admin._logical_view import BrokerView, TopicView
+from lanemq.sdk.admin.logical._spread import Move, plan_balance, plan_drain, remains_at
+from lanemq.sdk.admin.logical._view import BrokerView, TopicView
 from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.logical import Chain, LogicalQueues, Segment, SegmentState
 

@@ -33,7 +33,7 @@ from lanemq.sdk import (
     open_push_consumer,
 )
 from lanemq.sdk.admin import AdminClient, open_admin
-from lanemq.sdk.admin._migration import migrate
+from lanemq.sdk.admin.logical._migration import migrate
 from lanemq.testkit.sdk.cluster import Peer, clock_ms
 from lanemq.testkit.sdk.logical import LogicalBroker, LogicalCluster
 from lanemq.wire import RequestCode

@@ -20,8 +20,8 @@ from lanemq.sdk import (
     open_push_consumer,
 )
 from lanemq.sdk.admin import open_admin
-from lanemq.sdk.admin._migration import migrate
-from lanemq.sdk.admin._migration_steps import MigrationRefused
+from lanemq.sdk.admin.logical._migration import migrate
+from lanemq.sdk.admin.logical._migration_steps import MigrationRefused
 from lanemq.testkit.sdk.cluster import clock_ms
 from lanemq.testkit.sdk.logical import LogicalCluster
 from lanemq.wire import RequestCode

@@ -28,13 +28,13 @@ CLIENTS: Final = {
     "_transactions.py": ["TransactionProducer"],
     "_push_consumer.py": ["PushConsumer"],
     "_lite_pull.py": ["LitePullConsumer"],
-    "admin/_broker.py": ["BrokerRequests"],
-    "admin/_consumers.py": ["ConsumerRequests"],
-    "admin/_servers.py": ["ServerRequests"],
-    "admin/_moves.py": ["LogicalQueueOperations"],
-    "admin/_logical.py": ["LogicalQueueRequests"],
-    "admin/_messages.py": ["MessageRequests"],
-    "admin/_name_server.py": ["NameServerRequests"],
+    "admin/requests/_broker.py": ["BrokerRequests"],
+    "admin/requests/_consumers.py": ["ConsumerRequests"],
+    "admin/requests/_servers.py": ["ServerRequests"],
+    "admin/logical/_operations.py": ["LogicalQueueOperations"],
+    "admin/requests/_logical.py": ["LogicalQueueRequests"],
+    "admin/requests/_messages.py": ["MessageRequests"],
+    "admin/requests/_name_server.py": ["NameServerRequests"],
     "admin/_client.py": ["AdminClient"],
     "kv/_checkpoint.py": ["Checkpoint"],
     "kv/_lock.py": ["Lock"],
@@ -485,8 +485,9 @@ def imports(output: Output) -> list[str]:
 def import_of(output: Output, level: int, origin: str, name: str) -> str:
     if level == 0:
         return f"from {origin} import {name}"
-    folder = f"{Path(output.source).parent}." if "/" in output.source and level == 1 else ""
-    return f"from {output.up}{folder}{origin} import {name}"
+    folders = Path(output.source).parent.parts
+    package = ".".join(folders[: len(folders) + 1 - level])
+    return f"from {output.up}{package}{'.' if package else ''}{origin} import {name}"
 
 
 def write_module(face: str, source: str) -> str:
@@ -553,7 +554,7 @@ def write_settings() -> str:
 
 
 def header(source: str) -> str:
-    return f'"""Written after {source} by sdk/tools/generate_faces.py; change it there."""'
+    return f'"""Generated from {source} by sdk/tools/generate_faces.py."""'
 
 
 def write_package(face: str, folder: str) -> str:
@@ -582,10 +583,16 @@ def ruff(*arguments: str, text: str, path: Path) -> str:
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
 
+def written(face: str, source: str) -> Path:
+    """The place of a module in a face, which has no folders below those of the SDK."""
+    *folders, name = Path(source).parts
+    return SDK.joinpath(face, *folders[:1], name)
+
+
 def generated() -> dict[Path, str]:
     """Return every module that is written, by its path."""
     texts = {
-        SDK / face / source: write_module(face, source)
+        written(face, source): write_module(face, source)
         for face in FACES
         for source in (*CLIENTS, *FUNCTIONS)
     }

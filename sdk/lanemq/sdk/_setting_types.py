@@ -1,4 +1,4 @@
-"""Written after the options of lanemq.sdk by sdk/tools/generate_faces.py; change it there."""
+"""Generated from the options of lanemq.sdk by sdk/tools/generate_faces.py."""
 
 import ssl
 from pathlib import Path

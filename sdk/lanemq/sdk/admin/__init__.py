@@ -1,6 +1,5 @@
 """Administering a RocketMQ cluster: topics, groups, offsets, and looking at messages."""
 
-from ._broker import BrokerRequests
 from ._client import (
     ORDER_TOPIC_NAMESPACE,
     AdminClient,
@@ -9,15 +8,16 @@ from ._client import (
     open_admin,
     queues_of,
 )
-from ._consumers import ConsumerRequests
-from ._logical import LogicalQueueRequests
-from ._messages import MessageRequests, Pulled, PulledRecords, PullStatus, message_id
-from ._migration_steps import Migrated, MigrationRefused
-from ._moves import LogicalQueueOperations
-from ._name_server import NameServerRequests
 from ._reset import ResetOffsets, Rollback, reset_offsets_by_time
-from ._servers import ServerRequests, UnknownCluster
 from ._tracks import MessageTrack, TrackType, tracks_of
+from .logical._migration_steps import Migrated, MigrationRefused
+from .logical._operations import LogicalQueueOperations
+from .requests._broker import BrokerRequests
+from .requests._consumers import ConsumerRequests
+from .requests._logical import LogicalQueueRequests
+from .requests._messages import MessageRequests, Pulled, PulledRecords, PullStatus, message_id
+from .requests._name_server import NameServerRequests
+from .requests._servers import ServerRequests, UnknownCluster
 
 __all__ = [
     "ORDER_TOPIC_NAMESPACE",

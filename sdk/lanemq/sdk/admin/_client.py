@@ -28,10 +28,10 @@ from ..net._acl import Credentials
 from ..net._discovery import Endpoint, NameServersLike, fetch_name_servers, find_name_servers
 from ..net._link import Dial
 from ..net._remoting import RemotingClient, dial_tcp, open_remoting_client
-from ._caller import Caller
-from ._consumers import ConsumerRequests
-from ._messages import MessageRequests
-from ._moves import LogicalQueueOperations
+from .logical._operations import LogicalQueueOperations
+from .requests._caller import Caller
+from .requests._consumers import ConsumerRequests
+from .requests._messages import MessageRequests
 
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
 

@@ -12,7 +12,7 @@ from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.logical import Chain, progress_topic
 from lanemq.wire.message import is_stage_group
 
-from ._logical_spread import Topics
+from .logical._spread import Topics
 
 if TYPE_CHECKING:
     from ._client import AdminClient

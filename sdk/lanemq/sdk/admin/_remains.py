@@ -15,7 +15,7 @@ from lanemq.wire.message import is_stage_group
 
 from .._errors import RefusedByBroker
 from ._logical_progress import SEPARATOR, OffsetTable
-from ._logical_spread import Topics
+from .logical._spread import Topics
 
 if TYPE_CHECKING:
     from ._client import AdminClient

@@ -1,4 +1,4 @@
-"""Written after lanemq.sdk._producer by sdk/tools/generate_faces.py; change it there."""
+"""Generated from lanemq.sdk._producer by sdk/tools/generate_faces.py."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager

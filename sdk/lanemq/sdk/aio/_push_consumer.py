@@ -1,4 +1,4 @@
-"""Written after lanemq.sdk._push_consumer by sdk/tools/generate_faces.py; change it there."""
+"""Generated from lanemq.sdk._push_consumer by sdk/tools/generate_faces.py."""
 
 from collections.abc import Iterable
 from typing import final

@@ -1,4 +1,4 @@
-"""Written after lanemq.sdk._staged_producer by sdk/tools/generate_faces.py; change it there."""
+"""Generated from lanemq.sdk._staged_producer by sdk/tools/generate_faces.py."""
 
 from typing import final
 

@@ -1,4 +1,4 @@
-"""Written after lanemq.sdk's listeners by sdk/tools/generate_faces.py; change it there."""
+"""Generated from lanemq.sdk's listeners by sdk/tools/generate_faces.py."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Written after lanemq.sdk._lite_pull by sdk/tools/generate_faces.py; change it there."""
+"""Generated from lanemq.sdk._lite_pull by sdk/tools/generate_faces.py."""
 
 from collections.abc import Iterable, Mapping
 from time import monotonic

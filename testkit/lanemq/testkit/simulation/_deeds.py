@@ -7,9 +7,9 @@ from typing import Final, final
 import trio
 
 from lanemq.sdk.admin import AdminClient, MigrationRefused, reset_offsets_by_time
-from lanemq.sdk.admin._logical_indices import claimed_steps
-from lanemq.sdk.admin._logical_plan import NumberStep, OpenSegment, plan_number
-from lanemq.sdk.admin._logical_survey import survey
+from lanemq.sdk.admin.logical._indices import claimed_steps
+from lanemq.sdk.admin.logical._plan import NumberStep, OpenSegment, plan_number
+from lanemq.sdk.admin.logical._survey import survey
 from lanemq.wire.logical import SegmentState
 
 from ._clients import GROUPS, TOPIC

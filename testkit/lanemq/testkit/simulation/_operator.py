@@ -11,9 +11,9 @@ import trio
 from lanemq.sdk import LanemqError
 from lanemq.sdk.admin import AdminClient, MigrationRefused, open_admin
 from lanemq.sdk.admin._logical_progress import carry_progress
-from lanemq.sdk.admin._logical_spread import plan_drain
-from lanemq.sdk.admin._logical_survey import survey_all
 from lanemq.sdk.admin._remains import UNREAD, remainders
+from lanemq.sdk.admin.logical._spread import plan_drain
+from lanemq.sdk.admin.logical._survey import survey_all
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.logical import LogicalQueues, Segment, SegmentKey, SegmentState, check_queues
 

@@ -11,7 +11,7 @@ import trio
 
 from ..._errors import BrokerUnreachable, LanemqError, RequestTimedOut
 from .._client import AdminClient
-from .._servers import UnknownCluster
+from ..requests._servers import UnknownCluster
 from ._command import Output, command, fail
 
 COLUMNS = "{:<16}  {:<22}  {:<4}  {:<22} {:<16} {:>19} {:>19} {:>10} {:>5} {:>6}"

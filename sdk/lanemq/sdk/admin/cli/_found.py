@@ -14,8 +14,8 @@ from lanemq.wire.message import StoredMessage
 
 from ..._errors import LanemqError
 from .._client import AdminClient
-from .._messages import message_id
 from .._tracks import MessageTrack, tracks_of
+from ..requests._messages import message_id
 from ._command import Output, fail
 from ._text import mapping, moment
 

@@ -10,9 +10,9 @@ from lanemq.wire import fastjson
 from lanemq.wire.logical import Segment, SegmentState
 
 from .._client import AdminClient
-from .._logical_indices import claimed_steps
-from .._logical_plan import MapQueue, OpenSegment, plan_mapping, plan_number
-from .._logical_survey import Survey, survey
+from ..logical._indices import claimed_steps
+from ..logical._plan import MapQueue, OpenSegment, plan_mapping, plan_number
+from ..logical._survey import Survey, survey
 from ._chains import merge_order, write_chains
 from ._command import Output, command, fail
 from ._masters import chosen_masters

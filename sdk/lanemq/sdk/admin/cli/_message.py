@@ -14,7 +14,7 @@ from lanemq.wire.message import StoredMessage
 from ..._messages import Message
 from ..._producer import open_producer
 from .._client import AdminClient, queues_of
-from .._messages import LONG_MAX, PullStatus, message_id
+from ..requests._messages import LONG_MAX, PullStatus, message_id
 from ._command import Output, command, fail
 from ._found import body_of, message_value, show
 from ._send import send_status, sender_options

@@ -6,9 +6,9 @@ Source: RocketMQ 5.0.0-PREVIEW, MigrateTopicLogicalQueueCommand; the other two a
 import click
 
 from .._client import AdminClient
-from .._logical_survey import masters_by_name
-from .._migration import abort, migrate, resume
-from .._migration_steps import Migrated
+from ..logical._migration import abort, migrate, resume
+from ..logical._migration_steps import Migrated
+from ..logical._survey import masters_by_name
 from ._chains import write_chains
 from ._command import Output, command, fail
 

@@ -10,7 +10,7 @@ import click
 from lanemq.wire.bodies import MASTER_ID, CheckRocksdbCqWriteResult, CheckStatus
 
 from .._client import AdminClient
-from .._servers import UnknownCluster
+from ..requests._servers import UnknownCluster
 from ._command import Output, command
 
 DAYS_30_MS = 30 * 86_400_000

@@ -10,10 +10,10 @@ from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX, is_system_topic, reply_topic
 from ..._errors import LanemqError
 from .._client import AdminClient
 from .._logical_progress import carry_progress
-from .._logical_spread import Move, Topics, plan_balance, plan_drain, remains_at
-from .._logical_survey import ClusterSurvey, survey_all
-from .._migration import migrate
 from .._remains import Remainder, remainders
+from ..logical._migration import migrate
+from ..logical._spread import Move, Topics, plan_balance, plan_drain, remains_at
+from ..logical._survey import ClusterSurvey, survey_all
 from ._command import Output, command, fail
 from ._text import moment_in_seconds
 

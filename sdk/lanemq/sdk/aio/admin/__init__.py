@@ -4,19 +4,19 @@ Written by sdk/tools/generate_faces.py.
 """
 
 from ...admin._client import ORDER_TOPIC_NAMESPACE, addresses_of, chosen_address, queues_of
-from ...admin._messages import Pulled, PulledRecords, PullStatus, message_id
-from ...admin._migration_steps import Migrated, MigrationRefused
 from ...admin._reset import ResetOffsets, Rollback
-from ...admin._servers import UnknownCluster
 from ...admin._tracks import MessageTrack, TrackType
+from ...admin.logical._migration_steps import Migrated, MigrationRefused
+from ...admin.requests._messages import Pulled, PulledRecords, PullStatus, message_id
+from ...admin.requests._servers import UnknownCluster
 from ._broker import BrokerRequests
 from ._client import AdminClient
 from ._consumers import ConsumerRequests
 from ._logical import LogicalQueueRequests
 from ._messages import MessageRequests
-from ._moves import LogicalQueueOperations
 from ._name_server import NameServerRequests
 from ._open import open_admin
+from ._operations import LogicalQueueOperations
 from ._reset import reset_offsets_by_time
 from ._servers import ServerRequests
 from ._tracks import tracks_of

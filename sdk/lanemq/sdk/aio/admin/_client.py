@@ -1,4 +1,4 @@
-"""Written after lanemq.sdk.admin._client by sdk/tools/generate_faces.py; change it there."""
+"""Generated from lanemq.sdk.admin._client by sdk/tools/generate_faces.py."""
 
 from typing import final
 
@@ -10,7 +10,7 @@ from ...admin import _client as _core
 from .._bridge import Bridge
 from ._consumers import ConsumerRequests
 from ._messages import MessageRequests
-from ._moves import LogicalQueueOperations
+from ._operations import LogicalQueueOperations
 
 
 @final

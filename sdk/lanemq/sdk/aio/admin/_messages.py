@@ -1,11 +1,11 @@
-"""Written after lanemq.sdk.admin._messages by sdk/tools/generate_faces.py; change it there."""
+"""Generated from lanemq.sdk.admin.requests._messages by sdk/tools/generate_faces.py."""
 
 from lanemq.wire import SystemGroup
 from lanemq.wire.bodies import ExpressionType, MessageQueue, QueryConsumeQueueBody
 from lanemq.wire.message import StoredMessage
 
 from ...admin._client import AdminClient
-from ...admin._messages import LONG_MAX, Pulled, PulledRecords
+from ...admin.requests._messages import LONG_MAX, Pulled, PulledRecords
 from .._bridge import Bridge
 
 

@@ -1,4 +1,4 @@
-"""Written after lanemq.sdk.admin._name_server by sdk/tools/generate_faces.py; change it there."""
+"""Generated from lanemq.sdk.admin.requests._name_server by sdk/tools/generate_faces.py."""
 
 from lanemq.wire.bodies import ClusterInfo, RouteData
 

@@ -1,4 +1,4 @@
-"""Written after lanemq.sdk.admin._reset by sdk/tools/generate_faces.py; change it there."""
+"""Generated from lanemq.sdk.admin._reset by sdk/tools/generate_faces.py."""
 
 from ...admin import _reset as _core
 from ...admin._reset import ResetOffsets

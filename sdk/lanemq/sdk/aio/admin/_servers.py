@@ -1,4 +1,4 @@
-"""Written after lanemq.sdk.admin._servers by sdk/tools/generate_faces.py; change it there."""
+"""Generated from lanemq.sdk.admin.requests._servers by sdk/tools/generate_faces.py."""
 
 from ...admin._client import AdminClient
 from .._bridge import Bridge

@@ -1,4 +1,4 @@
-"""Written after lanemq.sdk.kv._store by sdk/tools/generate_faces.py; change it there."""
+"""Generated from lanemq.sdk.kv._store by sdk/tools/generate_faces.py."""
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager

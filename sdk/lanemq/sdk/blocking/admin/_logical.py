@@ -1,4 +1,4 @@
-"""Written after lanemq.sdk.admin._logical by sdk/tools/generate_faces.py; change it there."""
+"""Generated from lanemq.sdk.admin.requests._logical by sdk/tools/generate_faces.py."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Written after lanemq.sdk.admin._tracks by sdk/tools/generate_faces.py; change it there."""
+"""Generated from lanemq.sdk.admin._tracks by sdk/tools/generate_faces.py."""
 
 from lanemq.wire.message import StoredMessage
 

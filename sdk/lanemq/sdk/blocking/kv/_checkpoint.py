@@ -1,4 +1,4 @@
-"""Written after lanemq.sdk.kv._checkpoint by sdk/tools/generate_faces.py; change it there."""
+"""Generated from lanemq.sdk.kv._checkpoint by sdk/tools/generate_faces.py."""
 
 from typing import final
 

@@ -22,7 +22,7 @@ from lanemq.wire.headers import (
     WipeWritePermOfBrokerResponse,
 )
 
-from .._errors import BrokerUnreachable, NoRoute, RefusedByBroker, RequestTimedOut
+from ..._errors import BrokerUnreachable, NoRoute, RefusedByBroker, RequestTimedOut
 from ._caller import Caller
 
 

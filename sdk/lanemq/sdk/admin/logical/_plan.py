@@ -12,7 +12,7 @@ from typing import final
 
 from lanemq.wire.logical import Chain, Segment
 
-from ._logical_view import BrokerView, TopicView
+from ._view import BrokerView, TopicView
 
 
 @final

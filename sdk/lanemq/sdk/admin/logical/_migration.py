@@ -5,10 +5,8 @@ Source: RocketMQ 5.0.0-PREVIEW, MigrateTopicLogicalQueueCommand.
 
 from lanemq.wire.logical import Chain, Segment
 
-from .._errors import LanemqError, RefusedByBroker
-from ._logical_plan import plan_destination
-from ._logical_survey import survey
-from ._logical_view import BrokerView, TopicView
+from ..._errors import LanemqError, RefusedByBroker
+from ..requests._servers import ServerRequests
 from ._migration_steps import (
     Migrated,
     MigrationRefused,
@@ -19,7 +17,9 @@ from ._migration_steps import (
     open_target,
     tell,
 )
-from ._servers import ServerRequests
+from ._plan import plan_destination
+from ._survey import survey
+from ._view import BrokerView, TopicView
 
 IN_PROGRESS = "migration in progress"
 LATE = (IN_PROGRESS, "not normal state")

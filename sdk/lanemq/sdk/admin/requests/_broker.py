@@ -42,7 +42,7 @@ from lanemq.wire.headers import (
 )
 from lanemq.wire.kv import NamespaceStatus, decode_answer
 
-from .._errors import RefusedByBroker
+from ..._errors import RefusedByBroker
 from ._caller import Caller
 
 

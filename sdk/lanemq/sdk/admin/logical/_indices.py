@@ -12,9 +12,9 @@ from typing import TypeVar, final
 from lanemq.wire import ResponseCode
 from lanemq.wire.logical import ClaimedLogicalIndices, ClaimLogicalIndices
 
-from .._errors import LanemqError, RefusedByBroker
-from ._logical_plan import MapQueue, OpenSegment, SealSegment
-from ._logical_view import TopicView
+from ..._errors import LanemqError, RefusedByBroker
+from ._plan import MapQueue, OpenSegment, SealSegment
+from ._view import TopicView
 
 Ask = Callable[[str, ClaimLogicalIndices], Awaitable[ClaimedLogicalIndices]]
 """Asks a broker by its address: ``AdminClient.claim_indices``."""

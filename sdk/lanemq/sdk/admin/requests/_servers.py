@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from .._errors import LanemqError
+from ..._errors import LanemqError
 from ._broker import BrokerRequests
 from ._logical import LogicalQueueRequests
 from ._name_server import NameServerRequests

@@ -30,7 +30,7 @@ from lanemq.wire.logical import (
     UpdateLogicalQueueMapping,
 )
 
-from .._errors import BadAnswer
+from ..._errors import BadAnswer
 from ._caller import Caller
 
 SEAL_TIMEOUT_S: Final = 15.0

@@ -6,10 +6,10 @@ from typing import final
 from lanemq.wire import ResponseCode
 from lanemq.wire.logical import LogicalQueues, logical_queues_by_topic
 
-from .._errors import BrokerUnreachable, LanemqError, RefusedByBroker, RequestTimedOut
-from .._tasks import open_quiet_nursery
-from ._logical_view import BrokerView, TopicView
-from ._servers import ServerRequests
+from ..._errors import BrokerUnreachable, LanemqError, RefusedByBroker, RequestTimedOut
+from ..._tasks import open_quiet_nursery
+from ..requests._servers import ServerRequests
+from ._view import BrokerView, TopicView
 
 
 @final

@@ -11,11 +11,11 @@ from typing import final
 
 from lanemq.wire.logical import Chain, Segment, SegmentState
 
-from .._errors import LanemqError, RefusedByBroker
-from ._logical_plan import Destination
-from ._logical_survey import Survey, survey
-from ._logical_view import BrokerView, TopicView
-from ._servers import ServerRequests
+from ..._errors import LanemqError, RefusedByBroker
+from ..requests._servers import ServerRequests
+from ._plan import Destination
+from ._survey import Survey, survey
+from ._view import BrokerView, TopicView
 
 STILL_KNOWN = "may be known to clients"
 """The remark of a broker about an empty segment that was sealed a moment ago."""

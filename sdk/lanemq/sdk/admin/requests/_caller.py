@@ -6,8 +6,8 @@ from typing import Protocol
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.frame import Frame, request
 
-from .._errors import BrokerUnreachable, RequestTimedOut
-from ..net._remoting import RemotingClient
+from ..._errors import BrokerUnreachable, RequestTimedOut
+from ...net._remoting import RemotingClient
 
 SUCCESS = (ResponseCode.SUCCESS,)
 

@@ -1,11 +1,11 @@
 """Operations on logical queues that take several requests to several brokers."""
 
-from ._logical_indices import claimed_steps
-from ._logical_plan import plan_mapping
-from ._logical_survey import survey
+from ..requests._servers import ServerRequests
+from ._indices import claimed_steps
 from ._migration import abort, migrate, resume
 from ._migration_steps import Migrated
-from ._servers import ServerRequests
+from ._plan import plan_mapping
+from ._survey import survey
 
 
 class LogicalQueueOperations(ServerRequests):

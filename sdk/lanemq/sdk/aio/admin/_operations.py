@@ -1,7 +1,7 @@
-"""Written after lanemq.sdk.admin._moves by sdk/tools/generate_faces.py; change it there."""
+"""Generated from lanemq.sdk.admin.logical._operations by sdk/tools/generate_faces.py."""
 
 from ...admin._client import AdminClient
-from ...admin._migration_steps import Migrated
+from ...admin.logical._migration_steps import Migrated
 from .._bridge import Bridge
 from ._servers import ServerRequests
 
@@ -13,7 +13,7 @@ class LogicalQueueOperations(ServerRequests):
 
     _bridge: Bridge
 
-    def migrate_logical_queue(
+    async def migrate_logical_queue(
         self,
         topic: str,
         index: int,
@@ -30,7 +30,7 @@ class LogicalQueueOperations(ServerRequests):
         without ``source_is_gone``. Raises ``MigrationRefused``, and whatever stopped
         a step; ``resume_migration`` or the same call again goes on from there.
         """
-        return self._bridge.call(
+        return await self._bridge.call(
             self._core.migrate_logical_queue,
             topic,
             index,
@@ -39,21 +39,21 @@ class LogicalQueueOperations(ServerRequests):
             source_is_gone=source_is_gone,
         )
 
-    def map_logical_queues(self, topic: str, *, cluster: str | None = None) -> int:
+    async def map_logical_queues(self, topic: str, *, cluster: str | None = None) -> int:
         """Make logical queues of all queues of a topic that are none yet; returns their number.
 
         All masters (of ``cluster``, or of all) have to answer: an index that one of them knows
         must not be given again. Raises what asking the first silent one raised.
         """
-        return self._bridge.call(self._core.map_logical_queues, topic, cluster=cluster)
+        return await self._bridge.call(self._core.map_logical_queues, topic, cluster=cluster)
 
-    def resume_migration(self, topic: str, index: int) -> Migrated:
+    async def resume_migration(self, topic: str, index: int) -> Migrated:
         """Finish a migration that was interrupted. Raises ``MigrationRefused`` if none was."""
-        return self._bridge.call(self._core.resume_migration, topic, index)
+        return await self._bridge.call(self._core.resume_migration, topic, index)
 
-    def abort_migration(self, topic: str, index: int) -> Migrated:
+    async def abort_migration(self, topic: str, index: int) -> Migrated:
         """Call a migration off, which its destination refuses once it has messages.
 
         Raises ``MigrationRefused`` if none is under way.
         """
-        return self._bridge.call(self._core.abort_migration, topic, index)
+        return await self._bridge.call(self._core.abort_migration, topic, index)

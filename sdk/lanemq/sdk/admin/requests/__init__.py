@@ -1,0 +1,1 @@
+"""Administrative requests: each to one server, about what that server has."""
