@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from lanemq.proxy.net._allocator import MAPPED_BYTES
+from lanemq.proxy.net.limits._allocator import MAPPED_BYTES
 
 PROGRAM = f"""
 import sys
-from lanemq.proxy.net._allocator import map_large_blocks
+from lanemq.proxy.net.limits._allocator import map_large_blocks
 
 def resident_bytes():
     with open("/proc/self/statm") as lines:

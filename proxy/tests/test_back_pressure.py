@@ -6,11 +6,11 @@ import pytest
 import trio
 from trio.testing import lockstep_stream_pair, wait_all_tasks_blocked
 
-from lanemq.proxy.net._budget import Budget
 from lanemq.proxy.net._dispatch import Handlers
-from lanemq.proxy.net._limits import Limits
 from lanemq.proxy.net._server import Server
 from lanemq.proxy.net._session import Session
+from lanemq.proxy.net.limits._budget import Budget
+from lanemq.proxy.net.limits._limits import Limits
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.wire import HostAddress, ResponseCode
 from lanemq.wire.frame import Frame, encode_frame, request

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.proxy.net._budget import (
+from lanemq.proxy.net.limits._budget import (
     DEFAULT_MAX_BYTES,
     DEFAULT_MIN_BYTES,
     Account,

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from lanemq.proxy.cli._group import lanemq
-from lanemq.proxy.net._listen import listen_with_vip
+from lanemq.proxy.net.transport._listen import listen_with_vip
 from lanemq.wire.frame import Connection, Frame, request
 
 pytestmark = pytest.mark.slow  # every test starts Python anew

@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from lanemq.storage import KvEngine
-from lanemq.storage.kv import _opening, _rocks
-from lanemq.storage.kv._engine import Table
+from lanemq.storage.kv.engines import _opening, _rocks
+from lanemq.storage.kv.engines._engine import Table
 from lanemq.testkit.proxy.brokers import open_test_broker
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.frame import Frame

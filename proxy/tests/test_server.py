@@ -13,16 +13,21 @@ from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from lanemq.proxy.net import _connection
 from lanemq.proxy.net._answers import Result
-from lanemq.proxy.net._budget import Budget
 from lanemq.proxy.net._connection import ServerConnection
-from lanemq.proxy.net._descriptors import peers_max
 from lanemq.proxy.net._dispatch import Handler, Handlers
-from lanemq.proxy.net._limits import Limits
-from lanemq.proxy.net._listen import AddressUnavailable, listen, listen_with_vip, warn_of_strangers
-from lanemq.proxy.net._loop_watch import HELD_S, Timed, loop_watch
 from lanemq.proxy.net._server import Server
 from lanemq.proxy.net._session import PeerTimedOut, Session, SessionClosed
-from lanemq.proxy.net._tls import ServerTls
+from lanemq.proxy.net.limits._budget import Budget
+from lanemq.proxy.net.limits._descriptors import peers_max
+from lanemq.proxy.net.limits._limits import Limits
+from lanemq.proxy.net.limits._loop_watch import HELD_S, Timed, loop_watch
+from lanemq.proxy.net.transport._listen import (
+    AddressUnavailable,
+    listen,
+    listen_with_vip,
+    warn_of_strangers,
+)
+from lanemq.proxy.net.transport._tls import ServerTls
 from lanemq.testkit.proxy.peers import Connect, Dial, Peer
 from lanemq.testkit.proxy.turns import Turns
 from lanemq.wire import (

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from lanemq.proxy._settings import ConfigError
-from lanemq.proxy.net._budget import Budget
 from lanemq.proxy.net._dispatch import Handlers
-from lanemq.proxy.net._limits import Limits
-from lanemq.proxy.net._listen import listen, warn_of_strangers
 from lanemq.proxy.net._server import Server
 from lanemq.proxy.net._session import Session
-from lanemq.proxy.net._tls import ServerTls, TlsMode
-from lanemq.proxy.net._tls_transport import HANDSHAKE_BYTES
+from lanemq.proxy.net.limits._budget import Budget
+from lanemq.proxy.net.limits._limits import Limits
+from lanemq.proxy.net.transport._listen import listen, warn_of_strangers
+from lanemq.proxy.net.transport._tls import ServerTls, TlsMode
+from lanemq.proxy.net.transport._tls_transport import HANDSHAKE_BYTES
 from lanemq.proxy.tls import ProcessTls, TlsSettings
 from lanemq.proxy.tls._process_tls import LOOK_S
 from lanemq.testkit.proxy.certificates import Authority, Pair

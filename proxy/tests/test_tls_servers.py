@@ -18,7 +18,7 @@ import trio
 from lanemq.proxy._settings import ConfigError
 from lanemq.proxy.broker import BrokerConfig
 from lanemq.proxy.nameserver import NameServer, NameServerConfig, open_nameserver
-from lanemq.proxy.net._tls import TlsMode
+from lanemq.proxy.net.transport._tls import TlsMode
 from lanemq.proxy.process import open_broker
 from lanemq.proxy.tls import make_self_signed
 from lanemq.sdk import (

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.storage.kv._gaps import Ranges, range_end
+from lanemq.storage.kv.engines._gaps import Ranges, range_end
 
 KEYS = st.binary(max_size=6)
 

@@ -8,11 +8,11 @@ from lanemq.storage.kv import LogRecord
 from lanemq.storage.kv import _entries as entries_module
 from lanemq.storage.kv import _recent as recent_module
 from lanemq.storage.kv._entries import Entries
-from lanemq.storage.kv._memory import MemoryTable
-from lanemq.storage.kv._rows import ENTRY, SESSION, decode_meta
 from lanemq.storage.kv._sessions import RESULTS_MAX, Session
 from lanemq.storage.kv._state import State
 from lanemq.storage.kv._sums import row_hash
+from lanemq.storage.kv.engines._memory import MemoryTable
+from lanemq.storage.kv.engines._rows import ENTRY, SESSION, decode_meta
 from lanemq.wire.kv import (
     Action,
     LoadedEntry,

@@ -9,9 +9,9 @@ from typing import cast
 import pytest
 from rocksdict import Rdict, ReadOptions
 
-from lanemq.storage.kv import _rocks
-from lanemq.storage.kv._engine import RowsView, Unfinished
-from lanemq.storage.kv._rocks import RocksEngine
+from lanemq.storage.kv.engines import _rocks
+from lanemq.storage.kv.engines._engine import RowsView, Unfinished
+from lanemq.storage.kv.engines._rocks import RocksEngine
 
 KEYS = 600_000
 READ_BYTES_MAX = 64 << 10

@@ -10,17 +10,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lanemq.storage._real_files import RealFiles
-from lanemq.storage.kv import _entries, _rocks, _rocks_view
-from lanemq.storage.kv._engine import Batch, Engine
+from lanemq.storage.kv import _entries
 from lanemq.storage.kv._log import operation_properties, operation_record
-from lanemq.storage.kv._memory import MemoryEngine
 from lanemq.storage.kv._outcomes import LogRecord, Outcome, Status
 from lanemq.storage.kv._reads import read_changes, read_entry, read_page
-from lanemq.storage.kv._rocks import RocksEngine
-from lanemq.storage.kv._rows import CHANGE, ENTRY, EXPIRY, META, SESSION, after_prefix, change_key
 from lanemq.storage.kv._sessions import GENERATION_MS, RESULTS_MAX
 from lanemq.storage.kv._state import State
 from lanemq.storage.kv._sums import row_hash
+from lanemq.storage.kv.engines import _rocks, _rocks_view
+from lanemq.storage.kv.engines._engine import Batch, Engine
+from lanemq.storage.kv.engines._memory import MemoryEngine
+from lanemq.storage.kv.engines._rocks import RocksEngine
+from lanemq.storage.kv.engines._rows import (
+    CHANGE,
+    ENTRY,
+    EXPIRY,
+    META,
+    SESSION,
+    after_prefix,
+    change_key,
+)
 from lanemq.wire.kv import (
     Action,
     Change,

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lanemq.storage.kv import _rocks
-from lanemq.storage.kv._engine import RowsView, SnapshotGone, Unfinished
 from lanemq.storage.kv._outcomes import LogRecord
-from lanemq.storage.kv._rocks import RocksEngine
-from lanemq.storage.kv._rows import ENTRY, after_prefix
 from lanemq.storage.kv._state import State
+from lanemq.storage.kv.engines import _rocks
+from lanemq.storage.kv.engines._engine import RowsView, SnapshotGone, Unfinished
+from lanemq.storage.kv.engines._rocks import RocksEngine
+from lanemq.storage.kv.engines._rows import ENTRY, after_prefix
 from lanemq.wire.kv import Action, OpType, Step, encode_steps
 
 KEYS = [b"a", b"a/1", b"b", b"c", b"\xff\xff"]

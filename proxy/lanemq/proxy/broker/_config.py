@@ -15,8 +15,8 @@ from lanemq.wire import INT64, SystemTopic
 
 from .._settings import INT_MAX, ConfigError, setting
 from ..acl import AccessSettings
-from ..net._budget import LIMIT_MIN_BYTES, PEER_MEMORY_MOST, default_limit_bytes
-from ..net._limits import Limits
+from ..net.limits._budget import LIMIT_MIN_BYTES, PEER_MEMORY_MOST, default_limit_bytes
+from ..net.limits._limits import Limits
 from ..tls import TlsSettings
 from ._apache_keys import APACHE_KEYS
 from ._store_settings import StoreSettings

@@ -16,9 +16,9 @@ from lanemq.wire.logical import PROGRESS_PREFIX
 from ..acl import AccessControl
 from ..logical.broker.state._state import LogicalState, waiting_queue
 from ..logical.broker.traffic._progress import LogicalProgress
-from ..net._budget import Budget
 from ..net._dispatch import Guard
 from ..net._session import Session
+from ..net.limits._budget import Budget
 from ._config import BrokerConfig
 from ._peers import Peers
 from .handlers._locks import QueueLocks

@@ -16,9 +16,9 @@ import msgspec
 import trio
 
 from .._settings import ConfigError
-from ..net._allocator import map_large_blocks
-from ..net._descriptors import raise_limit
-from ..net._listen import AddressUnavailable
+from ..net.limits._allocator import map_large_blocks
+from ..net.limits._descriptors import raise_limit
+from ..net.transport._listen import AddressUnavailable
 
 LOGGER = logging.getLogger("lanemq.proxy.cli")
 

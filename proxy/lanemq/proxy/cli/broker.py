@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ..net._listen import offering
+from ..net.transport._listen import offering
 from ._run import OTHER_BROKER_PORT, Ready, run_until_signalled, server_options
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..net._listen import offering
+from ..net.transport._listen import offering
 from ._run import OTHER_BROKER_PORT, OTHER_PORT, Ready, run_until_signalled, server_options
 
 if TYPE_CHECKING:
     from ..broker import BrokerConfig
     from ..nameserver import NameServer, NameServerConfig
-    from ..net._budget import Budget
+    from ..net.limits._budget import Budget
     from ..process import RunningBroker
     from ..tls import SelfSigned
 
@@ -88,7 +88,7 @@ def serve(
     @asynccontextmanager
     async def services() -> AsyncIterator[Ready]:
         from ..nameserver import open_nameserver
-        from ..net._budget import Budget
+        from ..net.limits._budget import Budget
         from ._fleet import serve_fleet
 
         given: dict[str, object] = {}
@@ -127,7 +127,7 @@ def _configured(
     """Read the configuration, and make certificates if that is asked for."""
     from .._settings import ConfigError, parse_properties, read_file
     from ..broker import BrokerConfig
-    from ..net._tls import TlsMode
+    from ..net.transport._tls import TlsMode
     from ..tls import make_self_signed
 
     properties: dict[str, str] = {}

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import final
 
 from .._settings import setting
-from ..net._budget import LIMIT_MIN_BYTES, PEER_MEMORY_MOST, default_limit_bytes
-from ..net._limits import Limits
+from ..net.limits._budget import LIMIT_MIN_BYTES, PEER_MEMORY_MOST, default_limit_bytes
+from ..net.limits._limits import Limits
 from ..tls import TlsSettings
 
 _OTHER_KEYS = frozenset(

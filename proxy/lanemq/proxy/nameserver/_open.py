@@ -16,10 +16,10 @@ import trio
 from lanemq.storage import Supervisor
 
 from .._settings import parse_properties, read_file
-from ..net._budget import Budget
 from ..net._dispatch import Handlers
-from ..net._listen import listen, warn_of_strangers
 from ..net._server import Server
+from ..net.limits._budget import Budget
+from ..net.transport._listen import listen, warn_of_strangers
 from ..tls import ProcessTls
 from ._config import NameServerConfig
 from ._handlers import NameServerHandlers

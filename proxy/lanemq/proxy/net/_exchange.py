@@ -9,12 +9,12 @@ import trio
 from lanemq.wire.frame import Frame, encode_frame
 
 from ._answers import Answer, Encoded
-from ._budget import Budget
 from ._dispatch import Guard, Handler, Handlers, failure, guarded, handle_unsupported
-from ._limits import Limits
-from ._loop_watch import loop_watch
 from ._session import Session
-from ._tls import ServerTls
+from .limits._budget import Budget
+from .limits._limits import Limits
+from .limits._loop_watch import loop_watch
+from .transport._tls import ServerTls
 
 LOGGER = logging.getLogger("lanemq.proxy.server")
 

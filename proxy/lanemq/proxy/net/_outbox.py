@@ -13,10 +13,10 @@ import trio
 from lanemq.wire import HostAddress
 
 from ._answers import Encoded
-from ._budget import Account
 from ._exchange import Exchange
 from ._stored_reply import RecordGone, StoredReply
-from ._transport import GONE, Transport
+from .limits._budget import Account
+from .transport._transport import GONE, Transport
 
 LOGGER = logging.getLogger("lanemq.proxy.connection")
 

@@ -17,13 +17,13 @@ import trio
 
 from lanemq.wire import HostAddress
 
-from ._budget import Budget
 from ._connection import ServerConnection
 from ._dispatch import Guard, Handlers
 from ._exchange import Exchange
-from ._limits import Limits
-from ._tls import ServerTls
-from ._transport import SocketTransport, StreamTransport, Transport
+from .limits._budget import Budget
+from .limits._limits import Limits
+from .transport._tls import ServerTls
+from .transport._transport import SocketTransport, StreamTransport, Transport
 
 LOGGER = logging.getLogger("lanemq.proxy.server")
 

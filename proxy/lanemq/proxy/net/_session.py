@@ -10,7 +10,7 @@ from lanemq.wire import HostAddress
 from lanemq.wire.frame import FLAG_ONEWAY, Frame, SerializeType, encode_frame
 
 from ._answers import Answer, Encoded
-from ._budget import Account
+from .limits._budget import Account
 
 LOGGER = logging.getLogger("lanemq.proxy.session")
 

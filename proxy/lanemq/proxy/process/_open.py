@@ -14,8 +14,8 @@ from lanemq.wire import HostAddress
 
 from ..broker import Broker, BrokerConfig
 from ..broker._context import wall_clock_ms
-from ..net._budget import Budget
-from ..net._listen import listen_with_vip, offering, warn_of_strangers
+from ..net.limits._budget import Budget
+from ..net.transport._listen import listen_with_vip, offering, warn_of_strangers
 from ..tls import ProcessTls
 from ._run import LogicalPorts, run_broker
 

@@ -24,8 +24,8 @@ from ..broker import Broker, BrokerConfig
 from ..broker._context import wall_clock_ms
 from ..broker._registration import Registrar
 from ..logical.listener import LogicalListener
-from ..net._budget import Budget
-from ..net._tls import ServerTls
+from ..net.limits._budget import Budget
+from ..net.transport._tls import ServerTls
 from ..tls import ProcessTls
 
 FIRST_REGISTRATION_S: Final = 3.0

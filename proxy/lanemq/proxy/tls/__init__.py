@@ -1,6 +1,6 @@
 """TLS of the servers: its settings, its certificates, and links to other servers."""
 
-from ..net._tls import TlsMode
+from ..net.transport._tls import TlsMode
 from ._process_tls import ProcessTls
 from ._self_signed import SelfSigned, make_self_signed
 from ._tls_settings import TlsSettings

@@ -7,7 +7,7 @@ import ssl
 from pathlib import Path
 
 from .._settings import ConfigError, read_file
-from ..net._tls import TlsMode
+from ..net.transport._tls import TlsMode
 from ._tls_settings import ClientAuth, TlsSettings
 
 _BEGIN_CERTIFICATE = b"-----BEGIN CERTIFICATE-----"

@@ -14,7 +14,7 @@ from lanemq.sdk import Dial, over_tls
 
 from .._file_stamps import stamp_of
 from .._settings import ConfigError
-from ..net._tls import ServerTls
+from ..net.transport._tls import ServerTls
 from ._contexts import client_context, files_of, server_context
 from ._tls_settings import TlsSettings
 

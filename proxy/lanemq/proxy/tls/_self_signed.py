@@ -18,7 +18,7 @@ from typing import Final, TypeVar, final
 from lanemq.wire import encode_properties_text
 
 from .._settings import ConfigError
-from ..net._tls import TlsMode
+from ..net.transport._tls import TlsMode
 
 NEEDS_CRYPTOGRAPHY: Final = (
     "making certificates needs the Python package 'cryptography': pip install 'lanemq[tls]'; or "

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .._settings import ConfigError, Settings, apache_key, parse_properties, read_file, setting
-from ..net._tls import TlsMode
+from ..net.transport._tls import TlsMode
 
 _PREFIX = "tls."
 _UNUSED_KEYS = frozenset({"tls.test.mode.enable"})

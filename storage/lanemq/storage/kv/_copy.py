@@ -11,10 +11,10 @@ import msgspec
 from lanemq.wire import RemoteProtocolError
 from lanemq.wire.kv import StateRows
 
-from ._engine import Table, Unfinished
-from ._rows import ENTRY, HASH_MASK, META, SESSION, Meta, decode_meta, encode_row
 from ._state import State
 from ._sums import row_hash
+from .engines._engine import Table, Unfinished
+from .engines._rows import ENTRY, HASH_MASK, META, SESSION, Meta, decode_meta, encode_row
 
 ALL_BEGIN: Final = b""
 ALL_END: Final = b"\xff"

@@ -11,9 +11,10 @@ import msgspec
 
 from lanemq.wire.kv import Action, ChangeKind, LoadedEntry, Step
 
-from ._engine import Batch
 from ._recent import RecentRows
-from ._rows import (
+from ._sums import NOTHING, moved
+from .engines._engine import Batch
+from .engines._rows import (
     CHANGE,
     CHANGE_PLACE,
     ENTRY,
@@ -26,7 +27,6 @@ from ._rows import (
     expiry_key,
     stored,
 )
-from ._sums import NOTHING, moved
 
 CHANGES_MAX: Final = 100_000
 """Changes that a watcher may be behind."""

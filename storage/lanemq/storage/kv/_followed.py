@@ -8,7 +8,7 @@ from lanemq.wire.kv import kv_topic, parse_partition
 from ..log._messages import Appended
 from ..log._reader import Reader
 from ._log import QueueLog
-from ._rows import NO_QUEUE, Meta
+from .engines._rows import NO_QUEUE, Meta
 
 
 class _Part(NamedTuple):

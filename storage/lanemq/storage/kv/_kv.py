@@ -19,11 +19,11 @@ from ..log._commit_log import CommitLog
 from ..log._flusher import Flusher
 from ..log._messages import Appended
 from ..log._reader import Reader
-from ._engine import Engine
 from ._log import log_record
-from ._memory import MemoryEngine
 from ._outcomes import Outcome
 from ._partition_states import PartitionStates
+from .engines._engine import Engine
+from .engines._memory import MemoryEngine
 
 LOGGER = logging.getLogger(__name__)
 FLUSH_BYTES: Final = 16 << 20

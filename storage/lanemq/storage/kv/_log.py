@@ -11,7 +11,7 @@ from lanemq.wire.message import decode_properties, encode_properties, record_con
 
 from ..log._reader import Reader
 from ._outcomes import LogRecord
-from ._rows import NO_QUEUE, Meta
+from .engines._rows import NO_QUEUE, Meta
 
 LOGGER = logging.getLogger(__name__)
 READ_BYTES: Final = 4 << 20

@@ -7,8 +7,8 @@ import msgspec
 
 from lanemq.wire.kv import WriteAnswer
 
-from ._engine import RowsView
-from ._rows import Meta
+from .engines._engine import RowsView
+from .engines._rows import Meta
 
 
 @final

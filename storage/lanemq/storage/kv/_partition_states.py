@@ -15,11 +15,11 @@ from .._errors import StartRefused
 from .._files import Files
 from ..log._reader import Reader
 from ._copy import ALL_BEGIN, ALL_END, StateCopy
-from ._engine import Engine, Table
 from ._followed import FollowedQueues
-from ._opening import EngineOpener
-from ._rows import NO_QUEUE, Meta
 from ._state import State
+from .engines._engine import Engine, Table
+from .engines._opening import EngineOpener
+from .engines._rows import NO_QUEUE, Meta
 
 LOGGER: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")

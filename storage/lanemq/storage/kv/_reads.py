@@ -13,10 +13,11 @@ from lanemq.wire.kv import (
     decode_steps,
 )
 
-from ._engine import Unfinished
 from ._log import KvLog
 from ._outcomes import Frozen
-from ._rows import (
+from ._state import State
+from .engines._engine import Unfinished
+from .engines._rows import (
     CHANGE,
     CHANGE_PLACE,
     ENTRY,
@@ -26,7 +27,6 @@ from ._rows import (
     decode_change,
     stored,
 )
-from ._state import State
 
 PAGE_ENTRIES_MAX: Final = 1000
 PAGE_BYTES_MAX: Final = 1 << 20

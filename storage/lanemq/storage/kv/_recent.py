@@ -5,7 +5,7 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Final, final
 
-from ._rows import HASH_BYTES, HASH_MASK
+from .engines._rows import HASH_BYTES, HASH_MASK
 
 RECENT_BYTES: Final = 16 << 20
 """Bytes of rows beyond which all are forgotten."""

@@ -11,8 +11,8 @@ from typing import Final, final
 
 import msgspec
 
-from ._engine import Batch
-from ._rows import session_key
+from .engines._engine import Batch
+from .engines._rows import session_key
 
 RESULTS_MAX: Final = 256
 GENERATION_MS: Final = 3_600_000

@@ -26,11 +26,13 @@ from lanemq.wire.kv import (
     plain_put,
 )
 
-from ._engine import Batch, Table
 from ._entries import Entries
 from ._outcomes import Frozen, LogRecord, Outcome, Status
 from ._recent import RecentRows
-from ._rows import (
+from ._sessions import GENERATION_MS, OpenSessions, Session
+from ._sums import NOTHING, moved
+from .engines._engine import Batch, Table
+from .engines._rows import (
     HASH_BYTES,
     HEAD,
     META,
@@ -41,8 +43,6 @@ from ._rows import (
     encode_row,
     stored,
 )
-from ._sessions import GENERATION_MS, OpenSessions, Session
-from ._sums import NOTHING, moved
 
 # Looked at for each record, and an attribute of an enum takes as long as a small function.
 _APPLIED: Final = Status.APPLIED

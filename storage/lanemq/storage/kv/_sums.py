@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
 
-from ._rows import HASH_BYTES, HASH_MASK
+from .engines._rows import HASH_BYTES, HASH_MASK
 
 NOTHING: Final = bytes(HASH_BYTES)
 """The sum of no rows."""

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final, final
 from lanemq.wire.kv import kv_namespace, kv_topic, parse_partition
 
 from ...kv._log import log_record
-from ...kv._opening import DIRECTORY
 from ...kv._outcomes import LogRecord
-from ...kv._rows import ENTRY, HASH_MASK, NO_QUEUE, SESSION, Meta, after_prefix
 from ...kv._state import State
 from ...kv._sums import row_hash
+from ...kv.engines._opening import DIRECTORY
+from ...kv.engines._rows import ENTRY, HASH_MASK, NO_QUEUE, SESSION, Meta, after_prefix
 from ...log._records import LogWalk
 from ..reading._directory import StoreDirectory, read_store
 from ..reading._kv_states import open_states
@@ -23,7 +23,7 @@ from ._findings import Finding, Part, Progress, Severity
 from ._verify import no_progress
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
-    from ...kv._engine import Engine
+    from ...kv.engines._engine import Engine
 
 BATCH: Final = 1000
 
@@ -146,7 +146,7 @@ class _Replay:
 def _replay(
     store: StoreDirectory, compared: dict[str, State], progress: Progress
 ) -> Iterator[_Replay]:
-    from ...kv._rocks import RocksEngine
+    from ...kv.engines._rocks import RocksEngine
 
     log = store.log
     names = {

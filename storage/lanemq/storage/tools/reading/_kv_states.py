@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..._real_files import RealFiles
-from ...kv._memory import FILE_NAME, MemoryEngine
-from ...kv._opening import DIRECTORY, ROCKS_DIRECTORY
-from ...kv._rows import ENTRY, HEAD, NO_QUEUE, Stored, after_prefix, stored
 from ...kv._state import State
+from ...kv.engines._memory import FILE_NAME, MemoryEngine
+from ...kv.engines._opening import DIRECTORY, ROCKS_DIRECTORY
+from ...kv.engines._rows import ENTRY, HEAD, NO_QUEUE, Stored, after_prefix, stored
 from ._directory import read_store
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
-    from ...kv._engine import Engine
+    from ...kv.engines._engine import Engine
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def open_states(root: Path) -> Iterator[dict[str, State]]:
     directory = root / DIRECTORY
     engine: Engine
     if (directory / ROCKS_DIRECTORY).is_dir():
-        from ...kv._rocks import RocksEngine
+        from ...kv.engines._rocks import RocksEngine
 
         engine = RocksEngine(directory / ROCKS_DIRECTORY, read_only=True)
     elif (directory / FILE_NAME).exists():

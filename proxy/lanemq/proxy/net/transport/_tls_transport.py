@@ -10,7 +10,7 @@ from typing import Final, final
 
 import trio
 
-from ._budget import Account
+from ..limits._budget import Account
 from ._transport import GONE, Transport
 
 RECORD_BYTES: Final = 16 << 10

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, final
 
-from .._config import KvEngine, StoreConfig
-from .._errors import ConfigInvalid, StartRefused, StoreCorrupted
-from .._files import Files
-from .._real_files import RealFiles
+from ..._config import KvEngine, StoreConfig
+from ..._errors import ConfigInvalid, StartRefused, StoreCorrupted
+from ..._files import Files
+from ..._real_files import RealFiles
 from ._engine import Engine
 from ._memory import FILE_NAME, MemoryEngine, move_file_aside
 
@@ -61,7 +61,7 @@ class EngineOpener:
 
     def _open_rocks(self, directory: Path) -> Engine:
         try:
-            from ..rocks import move_aside
+            from ...rocks import move_aside
             from ._rocks import RocksEngine
         except ImportError as error:
             raise ConfigInvalid(

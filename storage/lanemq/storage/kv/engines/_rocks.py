@@ -23,7 +23,7 @@ from rocksdict import (
     WriteBatch,
 )
 
-from ..rocks._opening import OpenDatabase, rocks_error, without_wal
+from ...rocks._opening import OpenDatabase, rocks_error, without_wal
 from ._engine import Unfinished
 from ._gaps import Ranges
 from ._rocks_view import RocksView

@@ -15,7 +15,7 @@ import trio
 
 from lanemq.wire import HostAddress
 
-from ._budget import Account
+from ..limits._budget import Account
 from ._tls_errors import why_refused
 from ._tls_transport import TlsTransport
 from ._transport import GONE, Transport

@@ -13,8 +13,8 @@ from typing import Final, final
 import msgspec
 import trio
 
-from .._errors import StoreCorrupted
-from .._files import Files
+from ..._errors import StoreCorrupted
+from ..._files import Files
 from ._rows import META
 
 FILE_NAME: Final = "memory.kv"

@@ -1,0 +1,1 @@
+"""The bounds of a server: memory, descriptors, requests, and turns of the event loop."""

@@ -1,0 +1,1 @@
+"""The carriers of bytes below a connection: listening sockets, plain streams, TLS."""
