@@ -29,12 +29,33 @@ def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
         assert (page.parent / target.split("#")[0]).exists(), f"{page.name}: {target}"
 
 
-def test_every_module_that_the_tour_names_exists() -> None:
-    tour = (ROOT / "docs" / "tour.md").read_text(encoding="utf-8")
-    names = set(re.findall(r"`(?:[a-z]+/)*(_[a-z_]+\.py|testing\.py)`", tour))
-    assert len(names) > 40
-    there = {path.name for part in PARTS for path in (ROOT / part / "lanemq").rglob("*.py")}
-    assert names <= there, sorted(names - there)
+def named_modules(page: Path) -> set[str]:
+    """The modules in a page, as it writes them: `_send.py`, or with folders before it."""
+    text = page.read_text(encoding="utf-8")
+    return set(re.findall(r"`((?:[a-z_0-9]+/)*_[a-z0-9][a-z_0-9]*\.py)`", text))
+
+
+@pytest.fixture(scope="module")
+def modules() -> list[str]:
+    """Every module, with the folders that a page may name: `proxy/net/_server.py`."""
+    return [
+        f"/{part}/{path.relative_to(folder).as_posix()}"
+        for part in (*PARTS, "testkit")
+        for folder in (ROOT / part / "lanemq").iterdir()
+        for path in folder.rglob("*.py")
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_module_that_a_page_names_is_there(page: Path, modules: list[str]) -> None:
+    def is_there(name: str) -> bool:
+        return any(module.endswith(f"/{name}") for module in modules)
+
+    assert [name for name in sorted(named_modules(page)) if not is_there(name)] == []
+
+
+def test_the_tour_names_modules() -> None:
+    assert len(named_modules(ROOT / "docs" / "tour.md")) > 40
 
 
 def test_every_adr_has_its_own_number() -> None:
