@@ -266,6 +266,28 @@ async def test_the_shape_of_a_preview_tool_is_read_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
+async def test_a_filter_goes_past_old_segments_that_have_nothing_for_it(
+    client: str, tmp_path: Path
+) -> None:
+    """From the beginning, and from behind the last wanted message of a segment."""
+    async with bench(client, tmp_path) as at:
+        topic = await at.topic(queues=1)
+        async with (
+            at.cell.producer() as producer,
+            at.cell.puller(topic) as puller,
+            at.cell.consumer(topic, tags="B") as consumer,
+        ):
+            for number in range(60):
+                if number in (20, 40):
+                    await at.migrate(topic, 0, ("broker2", "broker1")[number // 20 - 1])
+                tags = "B" if number in (30, 59) else "A"
+                await producer.send(Outgoing(topic, b"%d" % number, tags=tags), queue_id=0)
+            await consumer.receive(2)
+            assert consumer.bodies == [b"30", b"59"]
+            assert await read(puller, 0, 60, tags="B") == [b"30", b"59"]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
 async def test_a_broker_leaves_and_a_new_one_gets_queues(client: str, tmp_path: Path) -> None:
     async with bench(client, tmp_path) as at:
         topic = await at.topic()

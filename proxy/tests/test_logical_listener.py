@@ -1,5 +1,6 @@
 """A logical listener as clients see it that know nothing of logical queues."""
 
+import random
 from collections.abc import AsyncIterator
 from itertools import pairwise
 
@@ -415,3 +416,64 @@ async def test_half_messages_are_refused_and_not_stored_as_plain_ones(
         assert answer.code == 16
         assert "sending transaction message is forbidden" in (answer.remark or "")
         assert await client.messages("T", index) == []
+
+
+@pytest.mark.parametrize("moves", [1, 2])
+async def test_a_filter_passes_over_sealed_segments_that_have_nothing_for_it(
+    moves: int, cluster: LogicalCluster
+) -> None:
+    """At either listener, the reader goes on behind a segment without a wanted message."""
+    sender = await connect(cluster, 1)
+    await sender.heartbeat("c", consumers={"g": {"T": "TagB"}})
+    for to in range(moves):
+        for _ in range(3):
+            await sender.send("T", b"A", {"TAGS": "TagA"}, queue_id=0)
+        await cluster.migrate(0, ("broker2", "broker1")[to])
+    await sender.send("T", b"B", {"TAGS": "TagB"}, queue_id=0)
+    for number in (1, 2):
+        reader = await connect(cluster, number)
+        await reader.heartbeat("c", consumers={"g": {"T": "TagB"}})
+        offset, bodies = 0, list[bytes]()
+        for _ in range(10):
+            answer = await reader.pull("T", 0, offset, sys_flag=0)
+            bodies += [message.body for message in decode_messages(answer.body)]
+            offset = int(answer.fields["nextBeginOffset"])
+            if offset == 3 * moves + 1:
+                break
+        assert (offset, bodies) == (3 * moves + 1, [b"B"])
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_filter_finds_each_wanted_message_once_in_any_history(
+    seed: int, cluster: LogicalCluster
+) -> None:
+    """Moves, stretches with and without wanted messages, and readers that follow all the while."""
+    chance = random.Random(seed)
+    sender, place, sent = await connect(cluster, 1), 1, 0
+    wanted, readers = list[bytes](), [await connect(cluster, number) for number in (1, 2)]
+    found: list[list[bytes]] = [[], []]
+    offsets = [0, 0]
+    for reader in readers:
+        await reader.heartbeat("c", consumers={"g": {"T": "TagB"}})
+
+    async def read(number: int, pulls: int) -> None:
+        for _ in range(pulls):
+            answer = await readers[number].pull("T", 0, offsets[number], sys_flag=0)
+            assert answer.code in (0, 19, 20), answer
+            found[number] += [message.body for message in decode_messages(answer.body)]
+            offsets[number] = int(answer.fields["nextBeginOffset"])
+
+    for _ in range(8):
+        share = chance.choice((0, 0, 0.2, 1))
+        for _ in range(chance.randrange(12)):
+            tag, body = ("TagB" if chance.random() < share else "TagA"), b"%d" % sent
+            assert (await sender.send("T", body, {"TAGS": tag}, queue_id=0)).code == 0
+            wanted += [body] * (tag == "TagB")
+            sent += 1
+        if chance.random() < 0.7:
+            place = 3 - place
+            await cluster.migrate(0, f"broker{place}")
+        await read(0, chance.randrange(3))
+    for number in (0, 1):
+        await read(number, 30)
+    assert (offsets, found) == ([sent, sent], [wanted, wanted])

@@ -654,5 +654,8 @@ async def test_offsets_that_a_crash_took_are_not_given_out_again_under_a_sealed_
         (alarm,) = cluster.brokers["broker1"].running.context.logical.counters.alarms.values()
         assert alarm == "its queue ends at 10: messages up to 20 are lost"
         assert len(messages_of(await cluster.pull(longer, 0))) == 10
-        assert redirect_of(await cluster.pull(longer, 10)).following.broker_name == "broker2"
+        passed_over = await cluster.pull(longer, 10)
+        assert (passed_over.code, passed_over.fields["nextBeginOffset"]) == (19, "20")
+        assert "REDIRECT" not in passed_over.fields  # a reader would come back to the same offset
+        assert redirect_of(await cluster.pull(longer, 20)).following.broker_name == "broker2"
         assert (await cluster.reuse("broker1", 0, 0)).code == 1

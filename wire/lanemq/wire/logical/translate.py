@@ -60,8 +60,9 @@ def pulled(code: int, numbers: Numbers, segment: Segment, asked: int) -> tuple[i
 
     Returns the code and the segment's numbers in the logical queue. An answer without messages
     that does not lead on is PULL_NOT_FOUND: "at once again" would be for ever, and an offset that
-    is illegal on the message queue may be legal in the logical one. A number that the broker does
-    not tell (5.0.0-PREVIEW says -1 where it has nothing better) becomes ``asked``.
+    is illegal on the message queue may be legal in the logical one. One that leads on is never
+    PULL_NOT_FOUND: a broker says so where a filter passes over the rest of a segment. A number that
+    the broker does not tell (5.0.0-PREVIEW says -1 where it has nothing better) becomes ``asked``.
     """
     there = to_logical(within(numbers, segment), segment)
     next_offset, high = there.next_offset, there.max_offset
@@ -73,6 +74,8 @@ def pulled(code: int, numbers: Numbers, segment: Segment, asked: int) -> tuple[i
         next_offset = max(next_offset, asked)
     if code != ResponseCode.SUCCESS and next_offset == asked:
         code = ResponseCode.PULL_NOT_FOUND
+    elif code == ResponseCode.PULL_NOT_FOUND:
+        code = ResponseCode.PULL_RETRY_IMMEDIATELY
     return code, Numbers(next_offset, there.min_offset, high)
 
 

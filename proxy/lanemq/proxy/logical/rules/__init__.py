@@ -34,8 +34,8 @@ from ._map_changes import (
 from ._mapping import TopicMapping, touched
 from ._migration import Move, begin_prepare, committed, notified, prepared, took_place
 from ._reading import (
-    EXCEEDS,
     REMOVED,
+    UNMATCHED,
     GoOn,
     Read,
     Wait,
@@ -45,6 +45,7 @@ from ._reading import (
     queue_max,
     queue_min,
     redirect_from,
+    to_the_end,
 )
 from ._retire import expired, swept
 from ._superseded import FILE_NAME as SUPERSEDED_FILE
@@ -65,7 +66,6 @@ __all__ = [
     "ALREADY_SET_UP",
     "BORN_HOST_FIELD",
     "DELETED",
-    "EXCEEDS",
     "HOPS_FIELD",
     "HOPS_MAX",
     "IN_PROGRESS",
@@ -75,6 +75,7 @@ __all__ = [
     "REMOVED",
     "SUPERSEDED_FILE",
     "SUPERSEDED_MEMBER",
+    "UNMATCHED",
     "Gate",
     "GoOn",
     "Journal",
@@ -122,6 +123,7 @@ __all__ = [
     "superseded_end",
     "superseded_entries",
     "swept",
+    "to_the_end",
     "took_place",
     "touched",
     "unmap_queue",

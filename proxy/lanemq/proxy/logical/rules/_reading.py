@@ -53,6 +53,7 @@ WRITE_ONLY = "logical queue write only"
 EXPIRED = "logical queue expired"
 EXCEEDS = "queue offset exceed offsetMax"
 REMOVED = "queue offset removed"
+UNMATCHED = "no matched message up to offsetMax"
 UNSUITABLE = "no suitable queue"
 
 
@@ -93,8 +94,19 @@ def plan_read(
     if ends:
         return _leave(mapping, segment, EXCEEDS, waits=True)
     if queue_offset + max_count > segment.offset_max and is_removed(segment):
-        return _leave(mapping, segment, REMOVED, waits=False)
+        return to_the_end(segment, REMOVED)
     return Read(segment, segment.clamp_count(queue_offset, max_count))
+
+
+def to_the_end(segment: Segment, remark: str) -> GoOn:
+    """Plan to send a reader to the end of a segment that has nothing for it up to there.
+
+    It is redirected when it asks from there. A redirect would teach it the next segment, but not
+    that this one has nothing: clients look for the segment of their offset, and would ask here
+    again. To them there is nothing new; 5.0.0-PREVIEW takes "nothing matched" in a segment that
+    others follow for an illegal offset, and leaves the queue alone for ten seconds.
+    """
+    return GoOn(ResponseCode.PULL_NOT_FOUND, remark, segment.offset_max)
 
 
 def gone_on_at(mapping: TopicMapping, segment: Segment) -> Segment | None:

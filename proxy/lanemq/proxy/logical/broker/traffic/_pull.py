@@ -16,14 +16,15 @@ from lanemq.wire.logical.translate import Numbers
 
 from ....broker._results import Moved, NotFound
 from ...rules import (
-    EXCEEDS,
     REMOVED,
+    UNMATCHED,
     GoOn,
     Read,
     TopicMapping,
     Wait,
     plan_read,
     redirect_from,
+    to_the_end,
 )
 from ..state._state import LogicalState
 
@@ -119,12 +120,11 @@ class LogicalReads:
             return InSegment(clamped(got, segment, queue_offset), redirect)
         if got.status in BEYOND and segment.state is not SegmentState.NORMAL:
             # A crash took the end of the segment.
-            return self._behind(segment, redirect, REMOVED)
-        return self._scan(clamped(got, segment, queue_offset), segment, redirect, max_count, get)
+            return to_the_end(segment, REMOVED)
+        return self._scan(clamped(got, segment, queue_offset), segment, max_count, get)
 
-    def _scan(
-        self, found: Got, segment: Segment, redirect: Redirect, max_count: int, get: Get
-    ) -> InSegment | GoOn:
+    @staticmethod
+    def _scan(found: Got, segment: Segment, max_count: int, get: Get) -> InSegment | GoOn:
         """Scan for the first wanted message: in a segment that others follow, a client takes an
         answer without any for an offset that does not exist.
         """
@@ -132,7 +132,7 @@ class LogicalReads:
         while not found.records and found.status in PASSED:
             offset = found.next_offset
             if offset >= segment.offset_max:
-                return self._behind(segment, redirect, EXCEEDS)
+                return to_the_end(segment, UNMATCHED)
             if scans == SCANS_MAX:
                 # To a client, there is nothing new, and it asks again from here.
                 return InSegment(
@@ -141,11 +141,6 @@ class LogicalReads:
             count = segment.clamp_count(offset, max_count)
             found, scans = clamped(get(offset, count), segment, offset), scans + 1
         return InSegment(found)
-
-    @staticmethod
-    def _behind(segment: Segment, redirect: Redirect, remark: str) -> GoOn:
-        code = ResponseCode.PULL_RETRY_IMMEDIATELY
-        return GoOn(code, remark, segment.offset_max, redirect)
 
 
 def clamped(got: Got, segment: Segment, queue_offset: int) -> Got:
