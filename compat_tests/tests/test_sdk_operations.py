@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from lanemq.compat import Cluster, apache_cluster, lanemq_cluster, running
-from lanemq.compat.servers._apache import TEST_STORE
+from lanemq.compat.servers._apache import TEST_STORE, with_tls
 from lanemq.compat.servers._clusters import TEST_SETTINGS
 from lanemq.compat.servers._waiting import CALL_S, PATIENT_CLIENT, PATIENT_S
 from lanemq.sdk import (
@@ -87,7 +87,7 @@ async def tls_cluster(version: str, folder: Path) -> AsyncIterator[Cluster]:
         "tls.server.need.client.auth=none\n"
     )
     for daemon, mode in zip(cluster.daemons, ("permissive", "enforcing"), strict=True):
-        daemon.command[1:1] = [f"-Dtls.config.file={tls}", f"-Dtls.server.mode={mode}"]
+        daemon.command[:] = with_tls(daemon.command, tls, mode)
     async with running(cluster, graceful=False):
         yield cluster
 

@@ -27,7 +27,7 @@ from lanemq.compat import (
 )
 from lanemq.compat import running as running_cluster
 from lanemq.compat.clients._driver import Driver
-from lanemq.compat.servers._apache import NO_TLS
+from lanemq.compat.servers._apache import with_tls
 from lanemq.compat.servers._clusters import TEST_SETTINGS
 from lanemq.compat.servers._control import Control
 from lanemq.compat.servers._waiting import CALL_S, PATIENT_CLIENT, PATIENT_S, until
@@ -238,19 +238,11 @@ def settings_file(authority: Authority, folder: Path) -> Path:
     return tls
 
 
-def with_java_tls(command: Sequence[str], tls: Path, mode: str) -> list[str]:
-    """The command line of an Apache server with TLS instead of without."""
-    return [
-        *(command[0], f"-Dtls.config.file={tls}", f"-Dtls.server.mode={mode}"),
-        *(argument for argument in command[1:] if argument != NO_TLS),
-    ]
-
-
 def enforcing(daemon: Daemon, tls: Path, ready: Callable[[], Awaitable[bool]]) -> Daemon:
     """The same server, enforcing TLS."""
     command = list(daemon.command)
     if command[0] == "java":
-        command = with_java_tls(command, tls, "enforcing")
+        command = with_tls(command, tls, "enforcing")
     else:
         command += ["--tls-config", str(tls)]
     return Daemon(daemon.title, command, folder=daemon.folder, ready=ready)
@@ -303,7 +295,7 @@ async def test_a_plain_request_to_an_enforcing_broker(
         described = await trio.to_thread.run_sync(apache_cluster, server, tmp_path)
         tls = settings_file(authority, tmp_path)
         for daemon, mode in zip(described.daemons, ("permissive", "enforcing"), strict=True):
-            daemon.command[:] = with_java_tls(daemon.command, tls, mode)
+            daemon.command[:] = with_tls(daemon.command, tls, mode)
         described.made_control = Control(described.name_server, tls=authority.trusted())
     async with (
         running_cluster(described, logs=Path("compat-logs"), graceful=False) as cluster,

@@ -52,8 +52,13 @@ _LOGBACK = """<configuration>
 """
 
 
-def apache_name_server(version: str, folder: Path, *, port: int, heap: str = "128m") -> Daemon:
-    """Describe an Apache name server on ``127.0.0.1:port``; not started yet."""
+def apache_name_server(
+    version: str, folder: Path, *, port: int, heap: str = "128m", tls: bool = False
+) -> Daemon:
+    """Describe an Apache name server on ``127.0.0.1:port``; not started yet.
+
+    With ``tls`` it takes TLS too, with a certificate of its own.
+    """
     home = _home(folder)
     configuration = folder / "namesrv.conf"
     configuration.write_text(_properties({"listenPort": str(port)}))
@@ -61,7 +66,7 @@ def apache_name_server(version: str, folder: Path, *, port: int, heap: str = "12
     main = "org.apache.rocketmq.namesrv.NamesrvStartup"
     return Daemon(
         f"apache-namesrv-{version}",
-        _java(version, home, main, heap=heap, arguments=("-c", str(configuration))),
+        _java(version, home, main, heap=heap, arguments=("-c", str(configuration)), tls=tls),
         folder=folder,
         ready=control.answers,
     )
@@ -116,11 +121,19 @@ def apache_broker(
     arguments = ("-c", str(configuration))
     return Daemon(
         f"apache-broker-{version}",
-        _java(version, home, main, heap=heap, arguments=arguments, light=light),
+        _java(version, home, main, heap=heap, arguments=arguments, light=light, tls=not light),
         folder=folder,
         ready=ready,
         environment={} if name_server is None else {"NAMESRV_ADDR": name_server},
     )
+
+
+def with_tls(command: Sequence[str], properties: Path, mode: str) -> list[str]:
+    """Return the command line of an Apache server with TLS: one of its modes, and its file."""
+    return [
+        *(command[0], f"-Dtls.config.file={properties}", f"-Dtls.server.mode={mode}"),
+        *(argument for argument in command[1:] if argument != NO_TLS),
+    ]
 
 
 def mqadmin(version: str, folder: Path) -> list[str]:
@@ -140,13 +153,15 @@ def _java(
     heap: str,
     arguments: tuple[str, ...],
     light: bool = True,
+    tls: bool = False,
 ) -> list[str]:
     jars = java_libraries(f"server-{version}")
     # 5.x looks for rmq.logback.xml on the class path before it takes its own.
     classpath = f"{home / 'conf'}:{jars}/*" if light else f"{jars}/*"
     return [
         "java",
-        *((*JAVA_LIGHT, NO_TLS) if light else ()),
+        *(JAVA_LIGHT if light else ()),
+        *(() if tls else (NO_TLS,)),
         *EXPORTS,
         f"-Xms{heap}",
         f"-Xmx{heap}",

@@ -152,7 +152,7 @@ def apache_cluster(
             "messageDelayLevel": SHORT_DELAYS,
         }
     daemons = [
-        apache_name_server(version, folder, port=name_server_port),
+        apache_name_server(version, folder, port=name_server_port, tls=not light),
         apache_broker(
             version,
             folder,
