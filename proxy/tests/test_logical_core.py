@@ -42,7 +42,14 @@ from lanemq.proxy.logical.rules import (
     swept,
     unmap_queue,
 )
-from lanemq.wire import HostAddress, Refused, RemoteProtocolError, RequestCode, fastjson
+from lanemq.wire import (
+    HostAddress,
+    Refused,
+    RemoteProtocolError,
+    RequestCode,
+    ResponseCode,
+    fastjson,
+)
 from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical import (
@@ -403,8 +410,17 @@ def test_every_pull_has_an_answer_that_lies_in_its_segment_or_leads_on(
         assert redirect_from(known, plan.segment) is None or plan.segment.state is WRITE_ONLY
     else:
         assert isinstance(plan, GoOn)
-        # It never asks the same again and again.
-        assert plan.redirect is not None or plan.next_offset > offset
+        # It never asks the same again and again, for what it has learned leads elsewhere.
+        if plan.redirect is None:
+            assert plan.next_offset > offset
+        else:
+            learned = mapping(plan.redirect.current).put(plan.redirect.following).chain(0)
+            place = learned.locate(100 + offset)
+            assert place is not None
+            assert (place.segment.message_queue, place.queue_offset) != (
+                segment().message_queue,
+                offset,
+            )
     low, high = queue_min(known, 0, 0), queue_max(known, 0, 1000)
     assert low <= high
     assert plan_read(known, 9, offset, count, is_removed=lambda found: removed) is None
@@ -419,6 +435,20 @@ def test_vectors_13_and_14_the_number_is_cut_at_the_end_and_behind_it_is_the_nex
     assert isinstance(plan, GoOn)
     assert plan.next_offset == 101
     assert plan.redirect is not None
+
+
+def test_a_reader_in_a_gap_goes_on_behind_it_and_elsewhere_only_where_its_offset_is() -> None:
+    """Clients of 5.0.0-PREVIEW ask the segment behind a gap, before its begin."""
+    before = segment("b", end=150, state=READ_ONLY)
+    known = mapping(before, segment(begin=30, delta=200))
+    plan = plan_read(known, 0, -20, 32, is_removed=lambda found: False)
+    assert plan == GoOn(ResponseCode.PULL_NOT_FOUND, "no suitable queue", 30)
+    between = segment("c", delta=150, end=50, state=READ_ONLY)
+    known = known.put(between)
+    plan = plan_read(known, 0, -20, 32, is_removed=lambda found: False)
+    assert isinstance(plan, GoOn)
+    assert plan.redirect is not None
+    assert plan.redirect.following == between
 
 
 # The gate

@@ -477,3 +477,18 @@ async def test_a_filter_finds_each_wanted_message_once_in_any_history(
     for number in (0, 1):
         await read(number, 30)
     assert (offsets, found) == ([sent, sent], [wanted, wanted])
+
+
+async def test_a_pull_from_a_queue_without_a_readable_segment_is_held_for_a_moment(
+    cluster: LogicalCluster,
+) -> None:
+    """Older clients ask again at once, and hold a closed queue as any other."""
+    reader = await connect(cluster, 2)
+    await reader.heartbeat("c", consumers={"g": {"T": "*"}})
+    source = await cluster.normal(0)
+    assert (await cluster.prepare(source, await cluster.destination(0, "broker2"))).code == 0
+    for sys_flag, held_s in ((2, 1), (0, 0)):
+        begun_s = trio.current_time()
+        answer = await reader.pull("T", 0, 0, sys_flag=sys_flag)
+        assert (answer.code, answer.fields["nextBeginOffset"]) == (19, "0")
+        assert trio.current_time() - begun_s == pytest.approx(held_s, abs=0.5)

@@ -130,3 +130,15 @@ async def test_a_reset_has_the_stages_counted_anew(cluster: LogicalCluster) -> N
     await commit(client, 0, 0)
     assert await given(client, 0, 0) == [0, 1]
     assert await given(client, 0, 2) == []
+
+
+async def test_a_reader_at_the_end_of_a_closed_queue_is_held(cluster: LogicalCluster) -> None:
+    """It would ask again at once, and the broker others for the group's progress each time."""
+    client = await reader(cluster, 1, [100])
+    await fill(client, 0, 3)
+    source = await cluster.normal(0)
+    assert (await cluster.prepare(source, await cluster.destination(0, "broker2"))).code == 0
+    begun_s = trio.current_time()
+    answer = await client.pull("T", 0, 3, sys_flag=6, suspend_timeout_millis=5000)
+    assert (answer.code, answer.fields["nextBeginOffset"]) == (NOT_FOUND, "3")
+    assert trio.current_time() - begun_s >= 5

@@ -214,7 +214,7 @@ def _logical(pulled: Pulled, segment: Segment, asked: int) -> Pulled:
     if code == FOUND:
         messages = [message for message in messages if segment.keeps(message.queue_offset)]
         if not messages:  # all that was found lies behind the segment's end
-            code = NO_MATCH
+            code = NO_MATCH if seen.next_offset > asked else NOT_FOUND
     return Pulled(
         code,
         seen.next_offset,

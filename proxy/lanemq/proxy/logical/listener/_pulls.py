@@ -9,6 +9,7 @@ until the queue goes on, and then sends the listener there.
 from collections.abc import Awaitable
 from typing import Final, Self, final
 
+import trio
 from msgspec.structs import replace
 
 from lanemq.wire import PullSysFlag, Refused, RequestCode, ResponseCode
@@ -34,6 +35,8 @@ from ._records import SeenRecords
 HOLD_MAX_S: Final = 300.0
 ANSWER_S: Final = 10.0
 """Seconds that a broker may take beyond the time for which it holds a pull."""
+NOTHING_READABLE_S: Final = 1.0
+"""Seconds for which a pull is held at a place where no segment can be read."""
 
 Code = ResponseCode
 _PULL_CODES: Final = frozenset(
@@ -165,7 +168,7 @@ class Pulls:
             view, chain = await self._queues.chain(topic, index)
             located = chain.locate(offset)
             if located is None:  # all of it is gone, or nothing was ever there
-                return NotFound(Code.PULL_NOT_FOUND, translate.nothing_at(offset, chain))
+                return await _nothing_yet(offset, chain, hold_s)
             reader = asked.group, topic, index
             cut = places_of(session).go_on_at(reader, offset, located.segment, chain)
             if cut is None:
@@ -175,7 +178,7 @@ class Pulls:
             if located.logical_offset > offset and not is_told:
                 is_told = await self._routes.confirm(topic)
                 if not is_told:
-                    return NotFound(Code.PULL_NOT_FOUND, translate.nothing_at(offset, chain))
+                    return await _nothing_yet(offset, chain, hold_s)
                 continue
             if not located.is_legal:
                 return NotFound(*translate.passed_over(located, offset, chain))
@@ -189,7 +192,7 @@ class Pulls:
             if not is_redirect(answer):
                 return self._seen(asked, answer, located.segment, chain, frame, session)
             await self._routes.redirected(topic, redirect_in(answer))
-        return NotFound(Code.PULL_NOT_FOUND, translate.nothing_at(offset, chain))
+        return await _nothing_yet(offset, chain, hold_s)
 
     def _addressed(self, frame: Frame, located: Located, asked: PullRequest) -> Frame:
         """Make the request for a segment's queue; other brokers do not know the group's
@@ -252,6 +255,15 @@ class Pulls:
         self, records: bytes, numbers: Numbers, segment: Segment, kept: bytes | None
     ) -> Found:
         return Found(self._records.records_of(records, segment), numbers, kept)
+
+
+async def _nothing_yet(offset: int, chain: Chain, hold_s: float) -> NotFound:
+    """Answer a pull that no broker can hold, after a part of the time for which it may wait.
+
+    Clients ask again at once.
+    """
+    await trio.sleep(min(hold_s, NOTHING_READABLE_S))
+    return NotFound(Code.PULL_NOT_FOUND, translate.nothing_at(offset, chain))
 
 
 def _placed(asked: PullRequest, located: Located) -> PullRequest:

@@ -74,8 +74,7 @@ def plan_read(
         own = mapping.of_queue(queue_id)
         if not own:
             return None
-        redirect = redirect_from(mapping, own[0]) or Redirect(own[0], own[0])
-        return GoOn(ResponseCode.PULL_RETRY_IMMEDIATELY, UNSUITABLE, own[0].offset_delta, redirect)
+        return _before(own[0], queue_offset, mapping)
     if segment.state is SegmentState.WRITE_ONLY:
         return Wait(segment, WRITE_ONLY)
     if not segment.is_sealed:
@@ -107,6 +106,22 @@ def to_the_end(segment: Segment, remark: str) -> GoOn:
     others follow for an illegal offset, and leaves the queue alone for ten seconds.
     """
     return GoOn(ResponseCode.PULL_NOT_FOUND, remark, segment.offset_max)
+
+
+def _before(first: Segment, queue_offset: int, mapping: TopicMapping) -> GoOn:
+    """Plan the answer to a reader before the first segment of a queue.
+
+    Clients of 5.0.0-PREVIEW ask the segment behind a gap for the offsets in the gap. A redirect
+    would let them ask the same again, unless another segment has the offset.
+    """
+    if first.delta >= 0:
+        place = mapping.chain(first.logical_index).locate(first.to_logical(queue_offset))
+        if place is None or not place.is_legal or place.segment is first:
+            return GoOn(ResponseCode.PULL_NOT_FOUND, UNSUITABLE, first.offset_delta)
+        redirect = Redirect(first, place.segment)
+    else:
+        redirect = redirect_from(mapping, first) or Redirect(first, first)
+    return GoOn(ResponseCode.PULL_RETRY_IMMEDIATELY, UNSUITABLE, first.offset_delta, redirect)
 
 
 def gone_on_at(mapping: TopicMapping, segment: Segment) -> Segment | None:

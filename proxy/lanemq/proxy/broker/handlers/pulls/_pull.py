@@ -156,7 +156,9 @@ class Pulls:
             await self._logical_stages.learn(unknown)
             if not is_elsewhere:
                 return self._read(asked, session, may_park=True)
-            if not self._is_closed(asked, session) or self._now_s() >= until_s:
+            if not self._is_closed(asked, session):
+                return self._read(asked, session, may_park=True)
+            if self._now_s() >= until_s:
                 return self._read(asked, session, may_park=False)
             await trio.sleep(COMMITS_ASKED_S)
 
