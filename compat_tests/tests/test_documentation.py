@@ -14,6 +14,7 @@ PAGES = sorted(
         ROOT.glob("*.md"),
         (ROOT / "docs").rglob("*.md"),
         *((ROOT / part).glob("*.md") for part in PARTS),
+        (ROOT / "testkit").rglob("*.md"),
     )
 )
 
@@ -47,7 +48,7 @@ def modules() -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_module_that_a_page_names_is_there(page: Path, modules: list[str]) -> None:
+def test_every_module_that_a_page_names_exists(page: Path, modules: list[str]) -> None:
     def is_there(name: str) -> bool:
         return any(module.endswith(f"/{name}") for module in modules)
 

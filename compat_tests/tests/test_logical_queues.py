@@ -270,6 +270,7 @@ async def test_a_filter_goes_past_old_segments_that_have_nothing_for_it(
     client: str, tmp_path: Path
 ) -> None:
     """From the beginning, and from behind the last wanted message of a segment."""
+    moves = {20: "broker2", 40: "broker1"}
     async with bench(client, tmp_path) as at:
         topic = await at.topic(queues=1)
         async with (
@@ -278,8 +279,8 @@ async def test_a_filter_goes_past_old_segments_that_have_nothing_for_it(
             at.cell.consumer(topic, tags="B") as consumer,
         ):
             for number in range(60):
-                if number in (20, 40):
-                    await at.migrate(topic, 0, ("broker2", "broker1")[number // 20 - 1])
+                if number in moves:
+                    await at.migrate(topic, 0, moves[number])
                 tags = "B" if number in (30, 59) else "A"
                 await producer.send(Outgoing(topic, b"%d" % number, tags=tags), queue_id=0)
             await consumer.receive(2)

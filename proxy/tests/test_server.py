@@ -15,12 +15,12 @@ from lanemq.proxy.net import _connection
 from lanemq.proxy.net._answers import Result
 from lanemq.proxy.net._connection import ServerConnection
 from lanemq.proxy.net._dispatch import Handler, Handlers
+from lanemq.proxy.net._loop_watch import HELD_S, Timed, loop_watch
 from lanemq.proxy.net._server import Server
 from lanemq.proxy.net._session import PeerTimedOut, Session, SessionClosed
 from lanemq.proxy.net.limits._budget import Budget
 from lanemq.proxy.net.limits._descriptors import peers_max
 from lanemq.proxy.net.limits._limits import Limits
-from lanemq.proxy.net.limits._loop_watch import HELD_S, Timed, loop_watch
 from lanemq.proxy.net.transport._listen import (
     AddressUnavailable,
     listen,

@@ -280,8 +280,7 @@ def write_method(output: Output, node: ast.FunctionDef | ast.AsyncFunctionDef) -
     elif node.name == "__anext__":
         output.helpers.add("give_back_lent")
         output.plain_imports.add("from time import monotonic")
-        name_of_next = name
-        return NEXT.format(keyword=keyword, name=name_of_next, returns=returns, wait=wait)
+        return NEXT.format(keyword=keyword, name=name, returns=returns, wait=wait)
     elif is_property(node):
         body = f"return {target}"  # what the core publishes whole, for any thread to read
         declared = "self"
@@ -442,8 +441,6 @@ def imports(output: Output) -> list[str]:
     """Return the imports of the names that were used: as in the core's module, or from a face of
     it."""
     lines = ["from ._bridge import Bridge" if output.up == ".." else "from .._bridge import Bridge"]
-    if output.source.startswith("listeners"):
-        lines = []
     module = output.source.removesuffix(".py").replace("/", ".")
     wanted = {name for name in output.used if name} - output.core
     for name in sorted(wanted & PLAIN_TYPES) if output.blocking else ():
@@ -583,8 +580,8 @@ def ruff(*arguments: str, text: str, path: Path) -> str:
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
 
-def written(face: str, source: str) -> Path:
-    """The place of a module in a face, which has no folders below those of the SDK."""
+def place_in_face(face: str, source: str) -> Path:
+    """Return where a module is written: a face has no folders within ``admin`` or ``kv``."""
     *folders, name = Path(source).parts
     return SDK.joinpath(face, *folders[:1], name)
 
@@ -592,7 +589,7 @@ def written(face: str, source: str) -> Path:
 def generated() -> dict[Path, str]:
     """Return every module that is written, by its path."""
     texts = {
-        written(face, source): write_module(face, source)
+        place_in_face(face, source): write_module(face, source)
         for face in FACES
         for source in (*CLIENTS, *FUNCTIONS)
     }

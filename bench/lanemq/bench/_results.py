@@ -155,6 +155,13 @@ def resident_mib(process_ids: Sequence[int]) -> float:
     return round(total_kib / 1024, 1)
 
 
+def processor_s(process_id: int) -> float:
+    """Return the processor time that a process has used so far."""
+    state = Path(f"/proc/{process_id}/stat").read_text()
+    ticks = state.rpartition(")")[2].split()[11:13]  # user's and system's
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
+
 def disk_mib(folder: Path) -> float:
     """Return the bytes of disk that the files of a folder occupy; holes take none."""
     total = sum(

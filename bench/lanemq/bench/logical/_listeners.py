@@ -18,9 +18,8 @@ import trio
 from lanemq.compat import Cluster, Driver, logical_cluster, open_driver, running
 
 from .._broker import Plan, Say, client_command
-from .._results import this_machine
+from .._results import processor_s, this_machine
 from ._results import ListenersBench
-from ._translation import processor_s
 
 ONE, TWO = "one", "two"
 SEEN_AT: Final = {ONE: "1", TWO: "4"}

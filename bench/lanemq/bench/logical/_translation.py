@@ -5,7 +5,6 @@ topic, which the client is sent to the broker's own port for, and once with a to
 queues, which it is sent to the listener for. Both topics have as many queues, in the same store.
 """
 
-import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from lanemq.compat import (
 )
 
 from .._broker import STORED, Plan, Say, client_command
-from .._results import median_ratios, this_machine
+from .._results import median_ratios, processor_s, this_machine
 from ._results import LogicalBench
 
 LOGICAL_MEASURES = ("send_1", "send_16", "send_64", "consume")
@@ -74,13 +73,6 @@ async def bench_logical(plan: Plan, say: Say) -> LogicalBench:
 
 def _table() -> dict[str, dict[str, list[float]]]:
     return {way: {measure: [] for measure in LOGICAL_MEASURES} for way in WAYS}
-
-
-def processor_s(process_id: int) -> float:
-    """Return the processor time that a process has used so far."""
-    state = Path(f"/proc/{process_id}/stat").read_text()
-    ticks = state.rpartition(")")[2].split()[11:13]  # user's and system's
-    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
 async def _make_topics(cluster: Cluster) -> None:

@@ -42,9 +42,9 @@ from ..logical.broker.migration._reconcile import Reconciler
 from ..logical.broker.migration._retention import LogicalRetention
 from ..logical.broker.migration._superseded_messages import SupersededMessages
 from ..net._dispatch import Handlers
+from ..net._loop_watch import LoopWatch, Timed, loop_watch
 from ..net._server import Server
 from ..net.limits._budget import Budget
-from ..net.limits._loop_watch import LoopWatch, Timed, loop_watch
 from ..net.transport._tls import ServerTls
 from . import _typed_handlers
 from ._config import BrokerConfig

@@ -18,10 +18,10 @@ from ._answers import Encoded
 from ._dispatch import failure
 from ._exchange import Exchange
 from ._in_flight import InFlight, Late, drop
+from ._loop_watch import HELD_S
 from ._outbox import Outbox
 from ._session import Session
 from ._stored_reply import StoredReply
-from .limits._loop_watch import HELD_S
 from .transport._tls import HANDSHAKE, accept_tls
 from .transport._tls_transport import TlsBroken
 from .transport._transport import GONE, Transport

@@ -10,10 +10,10 @@ from lanemq.wire.frame import Frame, encode_frame
 
 from ._answers import Answer, Encoded
 from ._dispatch import Guard, Handler, Handlers, failure, guarded, handle_unsupported
+from ._loop_watch import loop_watch
 from ._session import Session
 from .limits._budget import Budget
 from .limits._limits import Limits
-from .limits._loop_watch import loop_watch
 from .transport._tls import ServerTls
 
 LOGGER = logging.getLogger("lanemq.proxy.server")

@@ -11,11 +11,11 @@ from lanemq.wire.frame import Frame, encode_frame
 from ._answers import Answer, Encoded
 from ._dispatch import failure, overloaded
 from ._exchange import Exchange
+from ._loop_watch import Timed
 from ._outbox import Outbox
 from ._session import Session
 from ._stored_reply import StoredReply
 from .limits._budget import Account
-from .limits._loop_watch import Timed
 
 _REQUEST_BYTES: Final = 1024
 """Bytes charged for a waiting request beside its body."""

@@ -10,8 +10,7 @@ from typing import Final, final
 from unittest.mock import patch
 
 from lanemq.proxy.broker.handlers.pulls import _parked, _reads
-from lanemq.proxy.net import _connection
-from lanemq.proxy.net.limits import _loop_watch
+from lanemq.proxy.net import _connection, _loop_watch
 
 _MEASURING: Final = (_connection, _loop_watch, _parked, _reads)
 """The modules that measure how long a turn takes."""

@@ -21,8 +21,8 @@ from lanemq.wire.frame import Frame
 from ...logical.broker._metrics import logical_info
 from ...logical.broker.state._state import LogicalState
 from ...net._dispatch import Handlers
+from ...net._loop_watch import loop_watch
 from ...net._session import Session
-from ...net.limits._loop_watch import loop_watch
 from .._config import BrokerConfig
 from .._context import BrokerContext
 from ..state._stats import PUT_TIME_NAMES, BrokerStatistics

@@ -1,1 +1,1 @@
-"""The bounds of a server: memory, descriptors, requests, and turns of the event loop."""
+"""The bounds of a server on its peers: memory, descriptors, requests."""

@@ -1,1 +1,1 @@
-"""The carriers of bytes below a connection: listening sockets, plain streams, TLS."""
+"""The ways of bytes to a connection: listening sockets, plain streams, and TLS over them."""

@@ -9,7 +9,7 @@ from ._survey import survey
 
 
 class LogicalQueueOperations(ServerRequests):
-    """Migrations, each as one call."""
+    """Logical queues mapped, migrated, resumed and called off, each as one call."""
 
     async def migrate_logical_queue(
         self,

@@ -1,1 +1,1 @@
-"""Administrative requests: each to one server, about what that server has."""
+"""Administrative requests to a broker or a name server, about what it has."""

@@ -7,7 +7,7 @@ from ._servers import ServerRequests
 
 
 class LogicalQueueOperations(ServerRequests):
-    """Migrations, each as one call."""
+    """Logical queues mapped, migrated, resumed and called off, each as one call."""
 
     _core: AdminClient
 

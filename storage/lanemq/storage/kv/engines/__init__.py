@@ -1,1 +1,3 @@
-"""The engines that keep rows of key-value states: in memory with one file, or in RocksDB."""
+"""The rows of key-value states as bytes, and the engines that keep them: in memory with one file,
+or in RocksDB.
+"""

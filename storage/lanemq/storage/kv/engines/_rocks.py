@@ -2,7 +2,7 @@
 
 Nothing is logged ahead: what is not flushed is made again from the log of the namespace. RocksDB
 must not make anything durable by itself, for the log may not be durable that far. So its memory
-is larger than what may be written between two flushes (``_kv.DIRTY_BYTES_MAX``).
+is larger than what may be written between two flushes (``kv._kv.DIRTY_BYTES_MAX``).
 """
 
 import errno

@@ -7,7 +7,7 @@ key                                     value
                                         bytes, big-endian), then the value
 ``x`` expires (8 bytes) key             empty; the entries with a ttl, by the time they expire
 ``c`` position (8 bytes) index (4)      kind, key, version, step as msgpack; the latest changes
-``s`` generation (1 byte) client        a session as msgpack; see ``_sessions``
+``s`` generation (1 byte) client        a session as msgpack; see ``kv._sessions``
 ``m``                                   ``Meta`` as msgpack
 ======================================  =====================================================
 """

@@ -20,8 +20,8 @@ from lanemq.wire import Refused, ResponseCode
 from lanemq.wire.message import record_properties
 
 from ....net._answers import Result
+from ....net._loop_watch import loop_watch
 from ....net._session import Session
-from ....net.limits._loop_watch import loop_watch
 from ..._config import BrokerConfig
 from ..._results import Pulled
 from ...state._hold import Hold, Holds

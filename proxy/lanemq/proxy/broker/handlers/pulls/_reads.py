@@ -18,8 +18,8 @@ from lanemq.wire.message import record_properties
 from ....logical.broker.state._state import LogicalState
 from ....logical.broker.traffic._pull import LogicalReads
 from ....logical.rules import gone_on_at
+from ....net._loop_watch import loop_watch
 from ....net._session import Session
-from ....net.limits._loop_watch import loop_watch
 from ..._config import BrokerConfig
 from ...state._clients import ClientRegistry
 from ...state._consumer_filters import SUB_ALL, is_tag_type
