@@ -209,12 +209,12 @@ def _illegal(chain: Chain, asked: int, go_on_at: int) -> Pulled:
 def _logical(pulled: Pulled, segment: Segment, asked: int) -> Pulled:
     """Translate a broker's answer about a physical queue to the logical one."""
     told = translate.Numbers(pulled.next_offset, pulled.min_offset, pulled.max_offset)
-    code, seen = translate.pulled(pulled.code, told, segment, asked)
-    messages = pulled.messages
+    code, messages = pulled.code, pulled.messages
     if code == FOUND:
         messages = [message for message in messages if segment.keeps(message.queue_offset)]
         if not messages:  # all that was found lies behind the segment's end
-            code = NO_MATCH if seen.next_offset > asked else NOT_FOUND
+            code = NO_MATCH
+    code, seen = translate.pulled(code, told, segment, asked)
     return Pulled(
         code,
         seen.next_offset,

@@ -35,7 +35,6 @@ from ._mapping import TopicMapping, touched
 from ._migration import Move, begin_prepare, committed, notified, prepared, took_place
 from ._reading import (
     REMOVED,
-    UNMATCHED,
     GoOn,
     Read,
     Wait,
@@ -75,7 +74,6 @@ __all__ = [
     "REMOVED",
     "SUPERSEDED_FILE",
     "SUPERSEDED_MEMBER",
-    "UNMATCHED",
     "Gate",
     "GoOn",
     "Journal",

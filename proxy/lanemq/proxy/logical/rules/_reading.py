@@ -53,7 +53,6 @@ WRITE_ONLY = "logical queue write only"
 EXPIRED = "logical queue expired"
 EXCEEDS = "queue offset exceed offsetMax"
 REMOVED = "queue offset removed"
-UNMATCHED = "no matched message up to offsetMax"
 UNSUITABLE = "no suitable queue"
 
 

@@ -17,7 +17,6 @@ from lanemq.wire.logical.translate import Numbers
 from ....broker._results import Moved, NotFound
 from ...rules import (
     REMOVED,
-    UNMATCHED,
     GoOn,
     Read,
     TopicMapping,
@@ -124,17 +123,15 @@ class LogicalReads:
         return self._scan(clamped(got, segment, queue_offset), segment, max_count, get)
 
     @staticmethod
-    def _scan(found: Got, segment: Segment, max_count: int, get: Get) -> InSegment | GoOn:
+    def _scan(found: Got, segment: Segment, max_count: int, get: Get) -> InSegment:
         """Scan for the first wanted message: in a segment that others follow, a client takes an
         answer without any for an offset that does not exist.
         """
         scans = 1
         while not found.records and found.status in PASSED:
             offset = found.next_offset
-            if offset >= segment.offset_max:
-                return to_the_end(segment, UNMATCHED)
-            if scans == SCANS_MAX:
-                # To a client, there is nothing new, and it asks again from here.
+            if offset >= segment.offset_max or scans == SCANS_MAX:
+                # To a client, there is nothing new, and it asks again from here; see to_the_end.
                 return InSegment(
                     Got(GetStatus.OFFSET_FOUND_NULL, offset, found.min_offset, found.max_offset, [])
                 )
