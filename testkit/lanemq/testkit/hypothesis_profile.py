@@ -3,7 +3,7 @@
 How long a machine takes to make or run an example says nothing about lanemq, and on a busy
 machine both limits of Hypothesis are passed now and then. The examples of a test follow from its
 source, so that two runs of one revision agree; ``LANEMQ_TESTS=explore`` tries others each time.
-``LANEMQ_TESTS=quick``, as in ``make test-fast``, tries a fifth of the examples; ``make test``
+``LANEMQ_TESTS=quick``, as in ``make test-fast``, tries a tenth of the examples; ``make test``
 tries all.
 """
 
@@ -28,7 +28,7 @@ settings.load_profile("lanemq")
 
 def fewer(one: settings) -> settings:
     """Return the settings of a quick run, where those of a whole run are ``one``."""
-    return settings(one, max_examples=max(3, one.max_examples // 5))
+    return settings(one, max_examples=max(3, one.max_examples // 10))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -66,6 +66,7 @@ class KvStates:
         """The states of the partitions, which come and go there."""
         self.states = self.kept.states
         """Name of the partition -> state."""
+        self.in_use = self.kept.in_use
         self._queues = self.kept.queues
         self.logs = self._queues.logs
         """Name of the partition -> its log, or the part of it that is here."""

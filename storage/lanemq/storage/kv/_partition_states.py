@@ -48,6 +48,8 @@ class PartitionStates:
         self._engine_opened = engine_opened
         self._makes_one = trio.Lock()
         self.engine: Engine | None = None
+        self.in_use = trio.Event()
+        """Set when the database is open: from then on there may be states."""
         self.states: dict[str, State] = {}
         """Name of the partition -> state."""
         self.queues = FollowedQueues(reader)
@@ -67,6 +69,7 @@ class PartitionStates:
         if not named and not self._opener.has_files:
             return
         engine = self.engine = self._opener.open()
+        self.in_use.set()
         for name in sorted(engine.names()):
             self._add(name, engine.table(name))
         for name, state in self.states.items():
@@ -149,6 +152,7 @@ class PartitionStates:
             engine = await in_thread(self._opener.open)
             self._engine_opened()
             self.engine = engine
+            self.in_use.set()
         return await in_thread(self.engine.table, name)
 
     def follow(self, name: str, meta: Meta, *, lost_at: int | None = None) -> None:

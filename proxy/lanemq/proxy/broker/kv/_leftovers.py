@@ -35,6 +35,7 @@ class Leftovers:
 
     async def run(self) -> None:
         """Remove states, until cancelled."""
+        await self._states.in_use.wait()
         while True:
             await trio.sleep(ASK_AGAIN_S)  # another broker opens it, and tells nobody
             await self.remove_unneeded()

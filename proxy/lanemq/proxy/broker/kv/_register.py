@@ -75,6 +75,7 @@ class KvRequests:
 
     async def run(self) -> None:
         """Let entries expire, and answer writers whose time is up, until cancelled."""
+        await self._states.in_use.wait()
         try:
             while True:
                 await trio.sleep(TICK_S)
