@@ -1,12 +1,17 @@
 """Apache RocketMQ name servers and brokers as daemons: command lines and configuration."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+
+import trio
 
 from ..peers._programs import JAVA_LIGHT, java_libraries
 from ._control import Control
 from ._daemon import Daemon
 
+REGISTRATION_S = 0.5
+"""Seconds that a broker has for its own registration."""
 APACHE_VERSIONS = ("4.9.7", "5.3.3")
 CLUSTER_NAME = "DefaultCluster"
 
@@ -107,25 +112,43 @@ def apache_broker(
         "autoCreateTopicEnable": "true",
     }
     configuration.write_text(_properties({**placed, **settings}))
-    address = f"127.0.0.1:{port}"
-
-    async def ready() -> bool:
-        if name_server is None:
-            return await Control(address).answers()
-        # The name server may still have the old registration of a broker that was killed.
-        return await Control(address).listens() and await Control(name_server).serves(
-            "TBW102", address
-        )
-
+    control = Control(f"127.0.0.1:{port}")
     main = "org.apache.rocketmq.broker.BrokerStartup"
     arguments = ("-c", str(configuration))
     return Daemon(
         f"apache-broker-{version}",
         _java(version, home, main, heap=heap, arguments=arguments, light=light, tls=not light),
         folder=folder,
-        ready=ready,
+        ready=control.answers if name_server is None else _registered(control, name_server),
         environment={} if name_server is None else {"NAMESRV_ADDR": name_server},
     )
+
+
+def _registered(broker: Control, name_server: str) -> Callable[[], Awaitable[bool]]:
+    """Return a question: whether a broker serves, and its name server routes to it.
+
+    A broker of 5.3.3 registers with the name servers that it has connected to, which it looks for
+    0.1 s after its client has started (``NettyRemotingClient.scanAvailableNameSrv``). One that is
+    ready before that registers nowhere, and again only after ten seconds; it is asked to.
+    """
+    asked_s = math.inf
+
+    async def ready() -> bool:
+        nonlocal asked_s
+        # The name server may still have the old registration of a broker that was killed.
+        if not await broker.listens():
+            asked_s = math.inf
+            return False
+        if await Control(name_server).serves("TBW102", broker.name_server):
+            return True
+        now_s = trio.current_time()
+        if now_s - asked_s >= REGISTRATION_S:
+            await broker.have_registered()
+            asked_s = now_s
+        asked_s = min(asked_s, now_s)  # its own registration counts as the first question
+        return False
+
+    return ready
 
 
 def with_tls(command: Sequence[str], properties: Path, mode: str) -> list[str]:

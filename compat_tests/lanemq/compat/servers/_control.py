@@ -73,6 +73,16 @@ class Control:
         reply = await self.ask(self.name_server, RequestCode.GET_BROKER_CLUSTER_INFO, {})
         return _masters(_checked(reply, "cluster info")["brokerAddrTable"].values())
 
+    async def have_registered(self) -> None:
+        """Have the broker at this address register with its name servers, if it takes requests.
+
+        Brokers do so when their permission is set, here to what it is by default
+        (``AdminBrokerProcessor.updateBrokerConfig``).
+        """
+        with trio.move_on_after(LOOK_S), suppress(OSError, ServerFailed):
+            code = RequestCode.UPDATE_BROKER_CONFIG
+            await self.ask(self.name_server, code, {}, b"brokerPermission=6\n")
+
     async def create_topic(self, topic: str, queues: int = 4) -> None:
         """Create a topic on every master and wait until the name server routes it there."""
         fields = {
