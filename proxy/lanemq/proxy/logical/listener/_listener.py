@@ -16,14 +16,15 @@ from ...broker import Broker
 from ...broker._results import add_encoders
 from ...net._dispatch import Handlers
 from ...net._server import Server
-from . import _direct, _locks, _messages, _offsets, _pulls, _resets, _sends, _spans, _stats
-from ._brokers import Brokers
-from ._context import ListenerContext
-from ._progress import Progress
-from ._questions import Questions
-from ._queues import SeenQueues
-from ._records import SeenRecords
-from ._routes import LogicalRoutes
+from .brokers._brokers import Brokers
+from .brokers._questions import Questions
+from .brokers._routes import LogicalRoutes
+from .offsets import _offsets, _resets, _spans, _stats
+from .offsets._progress import Progress
+from .port._context import ListenerContext
+from .port._queues import SeenQueues
+from .port._records import SeenRecords
+from .traffic import _direct, _locks, _messages, _pulls, _sends
 
 Code = RequestCode
 SHARED: Final = (

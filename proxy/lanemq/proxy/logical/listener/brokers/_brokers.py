@@ -9,13 +9,13 @@ from lanemq.sdk import BrokerUnreachable, LanemqError, RemotingClient
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import FLAG_ONEWAY, Frame
 
-from ...broker._results import Pulled
-from ...broker.handlers.pulls._parked import Parked
-from ...broker.handlers.pulls._pull import Pulls
-from ...broker.handlers.pulls._pull_request import PullRequest, read_pull_request
-from ...net._answers import Answer
-from ...net._dispatch import Handlers, unsupported
-from ...net._session import Session
+from ....broker._results import Pulled
+from ....broker.handlers.pulls._parked import Parked
+from ....broker.handlers.pulls._pull import Pulls
+from ....broker.handlers.pulls._pull_request import PullRequest, read_pull_request
+from ....net._answers import Answer
+from ....net._dispatch import Handlers, unsupported
+from ....net._session import Session
 from ._questions import AskedT, Question, ToldT
 
 CALL_S: Final = 5.0

@@ -14,17 +14,17 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.headers import GetConsumeStats, GetTopicStatsInfo
 from lanemq.wire.logical import Chain
 
-from ...broker._framed import TopicStats
-from ...broker.state._clients import ClientRegistry
-from ...net._dispatch import Handlers, by_header, typed
-from ...net._session import Session
-from ._brokers import Brokers
-from ._context import ListenerContext
+from ....broker._framed import TopicStats
+from ....broker.state._clients import ClientRegistry
+from ....net._dispatch import Handlers, by_header, typed
+from ....net._session import Session
+from ..brokers._brokers import Brokers
+from ..brokers._questions import Questions
+from ..brokers._routes import TopicView
+from ..port._context import ListenerContext
+from ..port._queues import SeenQueues
 from ._offsets import Offsets
 from ._progress import Progress
-from ._questions import Questions
-from ._queues import SeenQueues
-from ._routes import TopicView
 
 
 @final

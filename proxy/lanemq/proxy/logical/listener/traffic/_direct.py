@@ -10,11 +10,11 @@ from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import ConsumeMessageDirectly
 from lanemq.wire.message import decode_offset_id
 
-from ...broker.state._clients import ClientRegistry
-from ...net._dispatch import Handlers, typed
-from ...net._session import PeerTimedOut, Session, SessionClosed
-from ._brokers import relayed
-from ._context import ListenerContext
+from ....broker.state._clients import ClientRegistry
+from ....net._dispatch import Handlers, typed
+from ....net._session import PeerTimedOut, Session, SessionClosed
+from ..brokers._brokers import relayed
+from ..port._context import ListenerContext
 from ._messages import Messages
 
 CONSUMER_S: Final = 10.0

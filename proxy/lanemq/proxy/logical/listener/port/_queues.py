@@ -6,7 +6,7 @@ from lanemq.wire import Refused, ResponseCode
 from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.logical import Chain, Segment, index_of, logical_broker
 
-from ._routes import LogicalRoutes, TopicView
+from ..brokers._routes import LogicalRoutes, TopicView
 
 
 @final

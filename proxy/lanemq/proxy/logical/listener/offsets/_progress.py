@@ -14,13 +14,13 @@ from lanemq.wire.headers import QueryConsumerOffset, UpdateConsumerOffset
 from lanemq.wire.logical import Segment, progress_topic
 from lanemq.wire.message import is_stage_group
 
-from ...broker._framed import GroupOffset
-from ...broker.handlers.pulls._offsets import CommitOffset
-from ._brokers import Brokers, Unreachable
-from ._context import ListenerContext
-from ._questions import Questions
-from ._queues import SeenQueues
-from ._routes import TopicView
+from ....broker._framed import GroupOffset
+from ....broker.handlers.pulls._offsets import CommitOffset
+from ..brokers._brokers import Brokers, Unreachable
+from ..brokers._questions import Questions
+from ..brokers._routes import TopicView
+from ..port._context import ListenerContext
+from ..port._queues import SeenQueues
 
 QUEUED_MAX: Final = 10_000
 """Most commits without an answer that wait for their turn; beyond it the oldest are dropped."""

@@ -11,10 +11,10 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.logical import Chain, ReaderPositions
 from lanemq.wire.message import is_stage_group
 
-from ...broker.handlers.pulls._pull_request import knows_logical_queues
-from ...broker.state._clients import ClientRegistry
-from ...net._session import Session
-from ._context import ListenerContext
+from ....broker.handlers.pulls._pull_request import knows_logical_queues
+from ....broker.state._clients import ClientRegistry
+from ....net._session import Session
+from ..port._context import ListenerContext
 from ._progress import Progress
 
 PLACES_MAX: Final = 4096

@@ -15,19 +15,19 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.headers import ConsumerSendMsgBack, QueryMessage, ViewMessage
 from lanemq.wire.message import decode_message
 
-from ...broker._framed import Queried
-from ...broker._results import Viewed
-from ...broker.handlers.pulls._query import NOT_FOUND
-from ...net._answers import Answer
-from ...net._dispatch import Handlers, by_header, typed
-from ...net._session import Session
-from ..rules import ORIGIN_ID_FIELD
-from ..rules._positions import BrokerTags, untagged
-from ._brokers import Brokers, Unreachable, relayed
-from ._context import ListenerContext
-from ._questions import Questions, Search
-from ._queues import SeenQueues
-from ._records import SeenRecords
+from ....broker._framed import Queried
+from ....broker._results import Viewed
+from ....broker.handlers.pulls._query import NOT_FOUND
+from ....net._answers import Answer
+from ....net._dispatch import Handlers, by_header, typed
+from ....net._session import Session
+from ...rules import ORIGIN_ID_FIELD
+from ...rules._positions import BrokerTags, untagged
+from ..brokers._brokers import Brokers, Unreachable, relayed
+from ..brokers._questions import Questions, Search
+from ..port._context import ListenerContext
+from ..port._queues import SeenQueues
+from ..port._records import SeenRecords
 
 
 @final

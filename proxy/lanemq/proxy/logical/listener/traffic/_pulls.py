@@ -17,20 +17,20 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.logical import READER_FIELD, Chain, Located, Segment, translate
 from lanemq.wire.logical.translate import Numbers
 
-from ...broker._results import PULL_FIELDS, Found, NotFound, Pulled, is_redirect, redirect_in
-from ...broker.handlers.pulls._pull_request import PullRequest, read_pull_request
-from ...broker.handlers.pulls._reads import Reads
-from ...broker.state._clients import ClientRegistry
-from ...net._answers import Answer
-from ...net._dispatch import Handlers
-from ...net._session import Session
-from ...net._stored_reply import LARGE_BYTES
-from ._brokers import Brokers, relayed
-from ._context import ROUNDS_MAX, ListenerContext
-from ._progress import Progress
-from ._queues import SeenQueues
-from ._readers import Readers, is_in_doubt, places_of
-from ._records import SeenRecords
+from ....broker._results import PULL_FIELDS, Found, NotFound, Pulled, is_redirect, redirect_in
+from ....broker.handlers.pulls._pull_request import PullRequest, read_pull_request
+from ....broker.handlers.pulls._reads import Reads
+from ....broker.state._clients import ClientRegistry
+from ....net._answers import Answer
+from ....net._dispatch import Handlers
+from ....net._session import Session
+from ....net._stored_reply import LARGE_BYTES
+from ..brokers._brokers import Brokers, relayed
+from ..offsets._progress import Progress
+from ..offsets._readers import Readers, is_in_doubt, places_of
+from ..port._context import ROUNDS_MAX, ListenerContext
+from ..port._queues import SeenQueues
+from ..port._records import SeenRecords
 
 HOLD_MAX_S: Final = 300.0
 ANSWER_S: Final = 10.0

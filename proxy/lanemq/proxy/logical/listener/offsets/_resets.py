@@ -14,16 +14,16 @@ from lanemq.wire.headers import ResetOffset
 from lanemq.wire.logical import logical_broker, place_of
 from lanemq.wire.message import StageRecord
 
-from ...broker.state._clients import ClientRegistry
-from ...broker.state._groups import Groups
-from ...broker.state._members import Client, ConsumerGroup
-from ...broker.state._stages import GroupStages
-from ...net._dispatch import Handler, Handlers, Outcome, typed
-from ...net._session import Session
-from ._context import ListenerContext
+from ....broker.state._clients import ClientRegistry
+from ....broker.state._groups import Groups
+from ....broker.state._members import Client, ConsumerGroup
+from ....broker.state._stages import GroupStages
+from ....net._dispatch import Handler, Handlers, Outcome, typed
+from ....net._session import Session
+from ..port._context import ListenerContext
+from ..port._queues import SeenQueues
 from ._offsets import Offsets
 from ._progress import Progress
-from ._queues import SeenQueues
 
 END: Final = -1
 """The time that means "behind everything"."""

@@ -5,14 +5,14 @@ from typing import Final, final
 
 from lanemq.wire import HostAddress
 
-from ...broker._context import BrokerContext
-from ...broker.handlers.pulls._reads import Reads
-from ...broker.handlers.sends._send import Sends
-from ._brokers import Brokers
-from ._questions import Questions
+from ....broker._context import BrokerContext
+from ....broker.handlers.pulls._reads import Reads
+from ....broker.handlers.sends._send import Sends
+from ..brokers._brokers import Brokers
+from ..brokers._questions import Questions
+from ..brokers._routes import LogicalRoutes
 from ._queues import SeenQueues
 from ._records import SeenRecords
-from ._routes import LogicalRoutes
 
 ROUNDS_MAX: Final = 4
 """Most attempts of one request at brokers, redirects included."""

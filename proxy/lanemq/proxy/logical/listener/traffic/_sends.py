@@ -23,19 +23,19 @@ from lanemq.wire.logical import (
     translate,
 )
 
-from ...broker._results import Stored, is_redirect, redirect_in
-from ...broker.handlers.sends._send import Sends as BrokerSends
-from ...net._answers import Answer
-from ...net._dispatch import Handlers
-from ...net._session import Session
-from ..rules import SegmentClosed, TopicMapping, half_forbidden, is_half
-from ..rules._forwarding import BORN_HOST_FIELD, born_host_of, flags_field, queue_field
-from ..rules._positions import broker_tag, tagged
-from ._brokers import Brokers, Unreachable
-from ._context import ROUNDS_MAX, ListenerContext
-from ._queues import SeenQueues
-from ._records import SeenRecords
-from ._routes import TOPICS_MAX, TopicView
+from ....broker._results import Stored, is_redirect, redirect_in
+from ....broker.handlers.sends._send import Sends as BrokerSends
+from ....net._answers import Answer
+from ....net._dispatch import Handlers
+from ....net._session import Session
+from ...rules import SegmentClosed, TopicMapping, half_forbidden, is_half
+from ...rules._forwarding import BORN_HOST_FIELD, born_host_of, flags_field, queue_field
+from ...rules._positions import broker_tag, tagged
+from ..brokers._brokers import Brokers, Unreachable
+from ..brokers._routes import TOPICS_MAX, TopicView
+from ..port._context import ROUNDS_MAX, ListenerContext
+from ..port._queues import SeenQueues
+from ..port._records import SeenRecords
 from ._tails import own_open_end, reachable_tail, tail
 
 POSITION_DIGITS: Final = 16

@@ -15,13 +15,13 @@ from lanemq.wire.bodies import LockBatch, MessageQueue
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, logical_broker_number
 
-from ...broker._framed import Locked, Unlocked
-from ...net._dispatch import Handlers
-from ...net._session import Session
-from ._brokers import Brokers, RefusedThere
-from ._context import ListenerContext
-from ._questions import Question, Questions
-from ._queues import SeenQueues
+from ....broker._framed import Locked, Unlocked
+from ....net._dispatch import Handlers
+from ....net._session import Session
+from ..brokers._brokers import Brokers, RefusedThere
+from ..brokers._questions import Question, Questions
+from ..port._context import ListenerContext
+from ..port._queues import SeenQueues
 
 TRIES: Final = 5
 PAUSE_S: Final = 0.2

@@ -13,15 +13,15 @@ from lanemq.wire.headers import PullMessage, QueryConsumeTimeSpan
 from lanemq.wire.logical import READER_FIELD
 from lanemq.wire.message import decode_messages
 
-from ...broker._results import Found
-from ...net._dispatch import Handlers, typed
-from ...net._session import Session
-from ._brokers import Brokers
-from ._context import ListenerContext
+from ....broker._results import Found
+from ....net._dispatch import Handlers, typed
+from ....net._session import Session
+from ..brokers._brokers import Brokers
+from ..brokers._routes import TopicView
+from ..port._context import ListenerContext
+from ..port._queues import SeenQueues
 from ._offsets import Offsets
 from ._progress import Progress
-from ._queues import SeenQueues
-from ._routes import TopicView
 
 UNKNOWN: Final = -1
 """The time of a message that is not there."""

@@ -15,16 +15,16 @@ from lanemq.wire.headers import (
 )
 from lanemq.wire.logical import Chain, Segment, translate
 
-from ...broker._framed import EarliestTime, GroupOffset, QueueOffset
-from ...net._dispatch import Handlers, by_header, typed
-from ...net._session import Session
-from ._brokers import Brokers
-from ._context import ROUNDS_MAX, ListenerContext
+from ....broker._framed import EarliestTime, GroupOffset, QueueOffset
+from ....net._dispatch import Handlers, by_header, typed
+from ....net._session import Session
+from ..brokers._brokers import Brokers
+from ..brokers._questions import AskedT, Question, Questions, ToldT
+from ..brokers._routes import TopicView
+from ..port._context import ROUNDS_MAX, ListenerContext
+from ..port._queues import SeenQueues
 from ._progress import Progress
-from ._questions import AskedT, Question, Questions, ToldT
-from ._queues import SeenQueues
 from ._readers import Readers, places_of
-from ._routes import TopicView
 
 LOWER: Final = "LOWER"
 UPPER: Final = "UPPER"
