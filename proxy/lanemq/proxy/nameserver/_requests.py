@@ -15,7 +15,7 @@ from lanemq.wire.logical import (
     logical_queues_by_topic,
 )
 
-from ._logical import Asker, LogicalRegistration
+from .logical._routes import Asker, LogicalRegistration
 
 LOGGER = logging.getLogger("lanemq.proxy.nameserver")
 

@@ -21,8 +21,8 @@ from lanemq.wire.logical import (
 )
 
 from ._chains import doubtful_segments, judge
-from ._logical_history import History
-from ._logical_view import PLAIN, Facts, Status, TopicView
+from ._history import History
+from ._view import PLAIN, Facts, Status, TopicView
 
 
 @dataclass(slots=True)
