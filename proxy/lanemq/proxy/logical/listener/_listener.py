@@ -124,9 +124,15 @@ class _Port:
 
     def __init__(self, listener: ListenerContext, broker: Broker) -> None:
         context, config = broker.context, broker.config
-        self.progress = progress = Progress.of(listener)
-        offsets, handlers = _offsets.Offsets.of(listener), Handlers()
-        number = listener.queues.number
+        brokers, queues, questions = listener.brokers, listener.queues, listener.questions
+        self.progress = progress = Progress(
+            brokers=brokers,
+            commit_own=context.commit_offset,
+            queues=queues,
+            questions=questions,
+        )
+        offsets = _offsets.Offsets(brokers=brokers, queues=queues, questions=questions)
+        number, handlers = queues.number, Handlers()
         add_encoders(
             handlers,
             config=config,
@@ -141,12 +147,10 @@ class _Port:
         _sends.register(handlers, listener)
         _pulls.register(handlers, listener, progress)
         _offsets.register(handlers, listener, offsets, progress)
-        messages = _messages.Messages.of(listener)
-        _messages.register(handlers, messages)
-        _direct.register(handlers, listener, messages)
-        _stats.register(handlers, _stats.Stats.of(listener, offsets, progress))
-        _resets.register(handlers, _resets.Resets.of(listener, offsets, progress))
-        _spans.register(handlers, _spans.Spans.of(listener, offsets, progress))
+        _direct.register(handlers, listener, _messages.register(handlers, listener))
+        _stats.register(handlers, listener, offsets, progress)
+        _resets.register(handlers, listener, offsets, progress)
+        _spans.register(handlers, listener, offsets, progress)
         numbered = "" if number is None else f" {number}"
         self.server = Server(
             handlers,

@@ -5,7 +5,8 @@ from, for as long as they are connected. One that comes with a place that no lis
 where the queue went on past a source, may have it from that source: the group's progress counts.
 """
 
-from typing import Final, Self, final
+from dataclasses import dataclass
+from typing import Final, final
 
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical import Chain, ReaderPositions
@@ -14,7 +15,6 @@ from lanemq.wire.message import is_stage_group
 from ....broker.handlers.pulls._pull_request import knows_logical_queues
 from ....broker.state._clients import ClientRegistry
 from ....net._session import Session
-from ..port._context import ListenerContext
 from ._progress import Progress
 
 PLACES_MAX: Final = 4096
@@ -39,17 +39,12 @@ def is_in_doubt(reader: Reader, offset: int, chain: Chain, session: Session) -> 
 
 
 @final
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Readers:
     """Decides where readers go on whose places the listener does not remember."""
 
-    def __init__(self, *, clients: ClientRegistry[Session], progress: Progress) -> None:
-        self._clients = clients
-        self._progress = progress
-
-    @classmethod
-    def of(cls, listener: ListenerContext, progress: Progress) -> Self:
-        """Return the decisions for one port's readers."""
-        return cls(clients=listener.broker.clients, progress=progress)
+    clients: ClientRegistry[Session]
+    progress: Progress
 
     async def goes_on_at(
         self, reader: Reader, offset: int, chain: Chain, session: Session
@@ -63,7 +58,7 @@ class Readers:
         if not is_in_doubt(reader, offset, chain, session):
             return None
         cut = chain.forced_before(offset)
-        kept = await self._progress.find(*reader)
+        kept = await self.progress.find(*reader)
         if cut is None or kept is None:
             return None
         begin = max(cut, kept)
@@ -84,5 +79,5 @@ class Readers:
             or is_stage_group(reader[0])
         ):
             return True
-        members = self._clients.consumer_group(reader[0])
+        members = self.clients.consumer_group(reader[0])
         return not frame.is_oneway and (members is None or session not in members.clients)

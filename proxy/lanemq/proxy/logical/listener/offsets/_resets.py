@@ -5,7 +5,8 @@ first broker's name is in both: a queue named as the operator knows it may be an
 """
 
 from collections.abc import Mapping
-from typing import Final, Self, final
+from dataclasses import dataclass
+from typing import Final, final
 
 from lanemq.wire import Refused, RequestCode, ResponseCode, Version
 from lanemq.wire.bodies import MessageQueue, ResetOffsetBody
@@ -64,44 +65,23 @@ def brokers_known_to(
 
 
 @final
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Resets:
     """The handler of one port."""
 
-    def __init__(
-        self,
-        *,
-        clients: ClientRegistry[Session],
-        groups: Groups,
-        offsets: Offsets,
-        progress: Progress,
-        queues: SeenQueues,
-        stages: GroupStages,
-    ) -> None:
-        self._clients = clients
-        self._groups = groups
-        self._offsets = offsets
-        self._progress = progress
-        self._queues = queues
-        self._stages = stages
-
-    @classmethod
-    def of(cls, listener: ListenerContext, offsets: Offsets, progress: Progress) -> Self:
-        """Return the handler of one port."""
-        return cls(
-            clients=listener.broker.clients,
-            groups=listener.broker.groups,
-            offsets=offsets,
-            progress=progress,
-            queues=listener.queues,
-            stages=listener.broker.stages,
-        )
+    clients: ClientRegistry[Session]
+    groups: Groups
+    offsets: Offsets
+    progress: Progress
+    queues: SeenQueues
+    stages: GroupStages
 
     async def reset(self, header: ResetOffset, frame: Frame, session: Session) -> Frame:
         """Tell the members of a group the offsets to continue at. Their commits then move the
         offsets."""
-        queues = self._queues
+        queues = self.queues
         view = await queues.view(header.topic)
-        group = self._clients.consumer_group(header.group)
+        group = self.clients.consumer_group(header.group)
         if group is None:
             remark = (
                 f"Consumer not online, so can not reset offset, Group: {header.group} "
@@ -125,17 +105,15 @@ class Resets:
         None for a queue that stays as it is: nobody knows whether the target is ahead.
         """
         place = header.topic, index
-        consumed = await self._progress.find(header.group, *place)
+        consumed = await self.progress.find(header.group, *place)
         if not header.is_force and consumed is None:
-            consumed = await self._progress.before_mapping(
-                header.group, *place, zero_if_young=False
-            )
+            consumed = await self.progress.before_mapping(header.group, *place, zero_if_young=False)
             if consumed is None:
                 return None
         if header.timestamp == END:
-            target = await self._offsets.max_offset(*place)
+            target = await self.offsets.max_offset(*place)
         else:
-            target = await self._offsets.offset_at(*place, header.timestamp, None)
+            target = await self.offsets.offset_at(*place, header.timestamp, None)
         if not header.is_force and consumed is not None:
             target = min(target, consumed)
         if target != consumed:
@@ -168,11 +146,11 @@ class Resets:
 
     async def _restart_stages(self, group: str, topic: str, index: int, offset: int) -> None:
         """Ask the brokers to count a group's stages anew from its new offsets."""
-        config = self._groups.get(group)
-        shadow = None if config is None else self._stages.shadow(config)
+        config = self.groups.get(group)
+        shadow = None if config is None else self.stages.shadow(config)
         if shadow is not None:
             record = StageRecord(offset, 0).pack()
-            await self._progress.put_everywhere(shadow, topic, index, record)
+            await self.progress.put_everywhere(shadow, topic, index, record)
 
 
 def _named(topic: str, index: int, brokers: int) -> MessageQueue:
@@ -180,6 +158,16 @@ def _named(topic: str, index: int, brokers: int) -> MessageQueue:
     return MessageQueue(topic, logical_broker(number), queue_id)
 
 
-def register(handlers: Handlers, resets: Resets) -> None:
+def register(
+    handlers: Handlers, listener: ListenerContext, offsets: Offsets, progress: Progress
+) -> None:
     """Register request 222."""
+    resets = Resets(
+        clients=listener.broker.clients,
+        groups=listener.broker.groups,
+        offsets=offsets,
+        progress=progress,
+        queues=listener.queues,
+        stages=listener.broker.stages,
+    )
     handlers.add(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, typed(ResetOffset, resets.reset))

@@ -1,6 +1,7 @@
 """Operators' questions about the progress of logical queues and their readers (202, 208)."""
 
-from typing import Self, final
+from dataclasses import dataclass
+from typing import final
 
 from lanemq.wire import Refused, RequestCode
 from lanemq.wire.bodies import (
@@ -28,58 +29,37 @@ from ._progress import Progress
 
 
 @final
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Stats:
     """The handlers of one port."""
 
-    def __init__(
-        self,
-        *,
-        brokers: Brokers,
-        clients: ClientRegistry[Session],
-        offsets: Offsets,
-        progress: Progress,
-        queues: SeenQueues,
-        questions: Questions,
-    ) -> None:
-        self._brokers = brokers
-        self._clients = clients
-        self._offsets = offsets
-        self._progress = progress
-        self._queues = queues
-        self._questions = questions
-
-    @classmethod
-    def of(cls, listener: ListenerContext, offsets: Offsets, progress: Progress) -> Self:
-        """Return the handlers of one port."""
-        return cls(
-            brokers=listener.brokers,
-            clients=listener.broker.clients,
-            offsets=offsets,
-            progress=progress,
-            queues=listener.queues,
-            questions=listener.questions,
-        )
+    brokers: Brokers
+    clients: ClientRegistry[Session]
+    offsets: Offsets
+    progress: Progress
+    queues: SeenQueues
+    questions: Questions
 
     async def topic(self, header: GetTopicStatsInfo) -> TopicStats:
         """Return the bounds of each logical queue, and the time of its last message."""
-        view = await self._queues.view(header.topic)
+        view = await self.queues.view(header.topic)
         last_ms = await self._last_times(header.topic, view)
         table = {}
-        for index in self._queues.seen(view):
+        for index in self.queues.seen(view):
             chain = view.queues[index]
-            first = await self._offsets.min_offset(header.topic, index)
-            end = await self._offsets.max_offset(header.topic, index)
-            queue = self._queues.queue_of(view, header.topic, index)
+            first = await self.offsets.min_offset(header.topic, index)
+            end = await self.offsets.max_offset(header.topic, index)
+            queue = self.queues.queue_of(view, header.topic, index)
             table[queue] = TopicOffset(first, end, _last(chain, last_ms))
         return TopicStats(TopicStatsTable(table, 0.0))
 
     async def _last_times(self, topic: str, view: TopicView) -> dict[MessageQueue, int]:
         """Ask brokers for physical queue -> time of its last message, as far as they tell."""
-        question, asked = self._questions.topic_stats, GetTopicStatsInfo(topic=topic)
+        question, asked = self.questions.topic_stats, GetTopicStatsInfo(topic=topic)
         times: dict[MessageQueue, int] = {}
         for name in {segment.broker_name for segment in view.queues.segments}:
             try:
-                told = await self._brokers.call(name, view.address(name), question, asked)
+                told = await self.brokers.call(name, view.address(name), question, asked)
             except Refused:
                 continue
             times |= {
@@ -90,23 +70,23 @@ class Stats:
 
     async def group(self, header: GetConsumeStats, frame: Frame, session: Session) -> Frame:
         """Answer the progress of a group in a topic, or in all it subscribes to."""
-        members = self._clients.consumer_group(header.consumer_group)
+        members = self.clients.consumer_group(header.consumer_group)
         topics = (
             [header.topic] if header.topic else sorted(members.subscriptions if members else ())
         )
         table: dict[MessageQueue, OffsetWrapper] = {}
         for topic in topics:
-            view = await self._queues.routes.find(topic)
+            view = await self.queues.routes.find(topic)
             if view is None:
                 continue
             last_ms = await self._last_times(topic, view)
-            for index in self._queues.seen(view):
+            for index in self.queues.seen(view):
                 chain = view.queues[index]
-                consumed = await self._progress.find(header.consumer_group, topic, index)
+                consumed = await self.progress.find(header.consumer_group, topic, index)
                 if consumed is None and not header.topic:
                     continue
-                end = await self._offsets.max_offset(topic, index)
-                table[self._queues.queue_of(view, topic, index)] = OffsetWrapper(
+                end = await self.offsets.max_offset(topic, index)
+                table[self.queues.queue_of(view, topic, index)] = OffsetWrapper(
                     end, consumed or 0, _last(chain, last_ms), consumed or 0
                 )
         return frame.reply(body=ConsumeStats(table).encode())
@@ -116,7 +96,17 @@ def _last(chain: Chain, last_ms: dict[MessageQueue, int]) -> int:
     return max((last_ms.get(segment.message_queue, 0) for segment in chain.placed), default=0)
 
 
-def register(handlers: Handlers, stats: Stats) -> None:
+def register(
+    handlers: Handlers, listener: ListenerContext, offsets: Offsets, progress: Progress
+) -> None:
     """Register requests 202 and 208."""
+    stats = Stats(
+        brokers=listener.brokers,
+        clients=listener.broker.clients,
+        offsets=offsets,
+        progress=progress,
+        queues=listener.queues,
+        questions=listener.questions,
+    )
     handlers.add(RequestCode.GET_TOPIC_STATS_INFO, by_header(GetTopicStatsInfo, stats.topic))
     handlers.add(RequestCode.GET_CONSUME_STATS, typed(GetConsumeStats, stats.group))

@@ -21,7 +21,7 @@ ROUNDS_MAX: Final = 4
 @final
 @dataclass(frozen=True, slots=True)
 class ListenerContext:
-    """The context of one port. Only ``of`` and ``register`` take it; others take its parts."""
+    """The context of one port. Only ``register`` and the port take it; others take its parts."""
 
     broker: BrokerContext
     """The context of this process's broker, which keeps the clients, their groups and their

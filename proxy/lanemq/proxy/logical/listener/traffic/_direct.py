@@ -3,6 +3,7 @@
 Source: RocketMQ 4.9.8, AdminBrokerProcessor.consumeMessageDirectly, callConsumer.
 """
 
+from dataclasses import dataclass
 from typing import Final, final
 
 from lanemq.wire import Refused, RemoteProtocolError, RequestCode, ResponseCode
@@ -21,22 +22,20 @@ CONSUMER_S: Final = 10.0
 
 
 @final
+@dataclass(frozen=True, kw_only=True, slots=True)
 class DirectConsumption:
     """The handler of one port."""
 
-    def __init__(
-        self, *, broker_name: str, clients: ClientRegistry[Session], messages: Messages
-    ) -> None:
-        self._broker_name = broker_name
-        self._clients = clients
-        self._messages = messages
+    broker_name: str
+    clients: ClientRegistry[Session]
+    messages: Messages
 
     async def consume(
         self, header: ConsumeMessageDirectly, frame: Frame, session: Session
     ) -> Frame:
         """Find the message, wherever it is, and answer the consumer's result."""
         name, client_id = header.consumer_group, header.client_id or ""
-        group = self._clients.consumer_group(name)
+        group = self.clients.consumer_group(name)
         client = group.find(client_id) if group is not None else None
         if client is None:
             remark = f"The Consumer <{name}> <{client_id}> not online"
@@ -45,11 +44,11 @@ class DirectConsumption:
             _, position = decode_offset_id(header.msg_id or "")
         except RemoteProtocolError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        record = await self._messages.record(position)
+        record = await self.messages.record(position)
         if record is None:
             remark = f"can not find message by the offset, {position}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        fields = {**frame.fields, "brokerName": self._broker_name}
+        fields = {**frame.fields, "brokerName": self.broker_name}
         try:
             answer = await client.session.request(
                 request(frame.code, fields, body=record), CONSUMER_S

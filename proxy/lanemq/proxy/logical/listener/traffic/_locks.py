@@ -6,7 +6,8 @@ listeners cannot lend one lock to two clients.
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Final, Self, final
+from dataclasses import dataclass
+from typing import Final, final
 
 import trio
 
@@ -34,28 +35,23 @@ AboutLocks = Question[LockBatch, Locked | Unlocked]
 
 
 @final
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Locks:
     """The handlers of one port."""
 
-    def __init__(self, *, brokers: Brokers, queues: SeenQueues, questions: Questions) -> None:
-        self._brokers = brokers
-        self._queues = queues
-        self._questions = questions
-
-    @classmethod
-    def of(cls, listener: ListenerContext) -> Self:
-        """Return the handlers of one port."""
-        return cls(brokers=listener.brokers, queues=listener.queues, questions=listener.questions)
+    brokers: Brokers
+    queues: SeenQueues
+    questions: Questions
 
     async def lock(self, frame: Frame, session: Session) -> Locked:
         """Answer the queues that the client holds now, leaving out those whose broker does not
         answer."""
-        held = await self._ask(self._questions.lock, LockBatch.decode(frame.body))
+        held = await self._ask(self.questions.lock, LockBatch.decode(frame.body))
         return Locked(tuple(sorted(held)))
 
     async def unlock(self, frame: Frame, session: Session) -> Unlocked:
         """Release the client's own locks."""
-        await self._ask(self._questions.unlock, LockBatch.decode(frame.body))
+        await self._ask(self.questions.unlock, LockBatch.decode(frame.body))
         return Unlocked()
 
     async def _ask(self, question: AboutLocks, body: LockBatch) -> set[MessageQueue]:
@@ -68,12 +64,12 @@ class Locks:
                 break
             await trio.sleep(PAUSE_S)
             for topic in {queue.topic for queue in moved}:
-                await self._queues.routes.refresh(topic)
+                await self.queues.routes.refresh(topic)
             left = {mine: theirs for mine, theirs in left.items() if mine in moved}
         return held
 
     async def _named(self, body: LockBatch) -> Named:
-        queues, named = self._queues, {}
+        queues, named = self.queues, {}
         for queue in body.mq_set:
             if logical_broker_number(queue.broker_name) != (queues.number or 0):
                 continue
@@ -87,7 +83,7 @@ class Locks:
 
     def _keeper(self, queue: MessageQueue) -> str | None:
         """Return the broker that the queue ends on."""
-        chain = self._queues.routes.chain(queue.topic, queue.queue_id)
+        chain = self.queues.routes.chain(queue.topic, queue.queue_id)
         last = chain.last if chain is not None else None
         return last.broker_name if last is not None else None
 
@@ -112,8 +108,8 @@ class Locks:
         async def ask(keeper: str, topic: str, asked: dict[MessageQueue, MessageQueue]) -> None:
             lock = LockBatch(body.consumer_group, body.client_id, tuple(asked))
             try:
-                view = await self._queues.view(topic)
-                told = await self._brokers.call(keeper, view.address(keeper), question, lock)
+                view = await self.queues.view(topic)
+                told = await self.brokers.call(keeper, view.address(keeper), question, lock)
             except RefusedThere:
                 return
             except Refused:  # the queue may have been moved away from a broker that is gone
@@ -132,6 +128,6 @@ class Locks:
 
 def register(handlers: Handlers, listener: ListenerContext) -> None:
     """Register requests 41 and 42."""
-    locks = Locks.of(listener)
+    locks = Locks(brokers=listener.brokers, queues=listener.queues, questions=listener.questions)
     handlers.add(RequestCode.LOCK_BATCH_MQ, locks.lock)
     handlers.add(RequestCode.UNLOCK_BATCH_MQ, locks.unlock)
