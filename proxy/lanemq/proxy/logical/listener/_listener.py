@@ -71,7 +71,7 @@ class LogicalListener:
         there is none it is the first and only one at ``address``."""
         self.routes = LogicalRoutes(client, config.name_servers)
         brokers = Brokers(
-            client,
+            client=client,
             own_name=config.broker_name,
             own_handlers=broker.handlers,
             own_pulls=broker.pulls,
