@@ -16,18 +16,11 @@ from ....broker._context import BrokerContext
 from ....broker.state._topics import Topics
 from ....net._dispatch import Handlers
 from ....net._session import Session
-from ...rules import (
-    Migration,
-    Move,
-    Phase,
-    TopicMapping,
-    begin_prepare,
-    committed,
-    notified,
-    prepared,
-    refusal,
-    rivals,
-)
+from ...rules._journal import Migration, Phase
+from ...rules._map_changes import refusal
+from ...rules._mapping import TopicMapping
+from ...rules._migration import Move, begin_prepare, committed, notified, prepared
+from ...rules._view import rivals
 from ..state._state import LogicalState
 from ..state._view import LogicalView
 from ..traffic._progress import LogicalProgress

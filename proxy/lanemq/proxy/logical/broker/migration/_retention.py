@@ -13,7 +13,8 @@ from lanemq.wire import Refused
 
 from ....broker._config import BrokerConfig
 from ....broker._context import BrokerContext
-from ...rules import TopicMapping, expired, swept
+from ...rules._mapping import TopicMapping
+from ...rules._retire import expired, swept
 from ..state._state import LogicalState
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")

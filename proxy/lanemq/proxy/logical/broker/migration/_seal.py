@@ -24,7 +24,8 @@ from ....broker._context import BrokerContext
 from ....broker.state._topics import Topics
 from ....net._dispatch import Handlers
 from ....net._session import Session
-from ...rules import IN_PROGRESS, refusal
+from ...rules._growth import IN_PROGRESS
+from ...rules._map_changes import refusal
 from ..state._state import LogicalState
 from ._requests import decoded, existing, require_no_partitions
 

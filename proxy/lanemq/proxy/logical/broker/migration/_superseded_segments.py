@@ -11,7 +11,8 @@ from lanemq.wire import Refused
 from lanemq.wire.logical import LogicalQueues, Segment
 
 from ....broker._context import BrokerContext
-from ...rules import TopicMapping, is_superseded, merged, superseded_end
+from ...rules._mapping import TopicMapping
+from ...rules._view import is_superseded, merged, superseded_end
 from ..state._state import LogicalState
 from ..state._view import LogicalView
 from ..traffic._progress import LogicalProgress

@@ -41,7 +41,9 @@ from ....broker._peers import Peers
 from ....broker.handlers.sends._undelivered import Undelivered
 from ....broker.handlers.sends._writer import Writer
 from ....broker.state._stats import BrokerStatistics
-from ...rules import BORN_HOST_FIELD, HOPS_FIELD, SegmentClosed, merged
+from ...rules._forwarding import BORN_HOST_FIELD, HOPS_FIELD
+from ...rules._gate import SegmentClosed
+from ...rules._view import merged
 from ..state._state import LogicalState
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")

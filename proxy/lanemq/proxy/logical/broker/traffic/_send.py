@@ -31,16 +31,9 @@ from ....broker._config import BrokerConfig
 from ....broker._peers import Peers
 from ....broker._results import Moved, Stored, is_redirect, redirect_in
 from ....net._session import Session
-from ...rules import (
-    SegmentClosed,
-    flags_field,
-    forwarded,
-    half_forbidden,
-    hops_of,
-    is_half,
-    merged,
-    relayed,
-)
+from ...rules._forwarding import flags_field, forwarded, half_forbidden, hops_of, is_half, relayed
+from ...rules._gate import SegmentClosed
+from ...rules._view import merged
 from ..state._state import LogicalState
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")

@@ -19,7 +19,7 @@ from lanemq.wire.message import StageRecord
 from ....broker._peers import Peers
 from ....broker.state._groups import Groups
 from ....broker.state._stages import SHADOW_PREFIX, GroupStages, Key, Part, stages_of
-from ...rules import TopicMapping
+from ...rules._mapping import TopicMapping
 from ..state._view import ASK_S
 from ._progress import LogicalProgress
 

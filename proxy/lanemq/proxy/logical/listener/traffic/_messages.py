@@ -22,7 +22,7 @@ from ....broker.handlers.pulls._query import NOT_FOUND
 from ....net._answers import Answer
 from ....net._dispatch import Handlers, by_header, typed
 from ....net._session import Session
-from ...rules import ORIGIN_ID_FIELD
+from ...rules._forwarding import ORIGIN_ID_FIELD
 from ...rules._positions import BrokerTags, untagged
 from ..brokers._brokers import Brokers, Unreachable, relayed
 from ..brokers._questions import Questions, Search

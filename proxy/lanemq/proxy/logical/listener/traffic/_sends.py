@@ -28,8 +28,16 @@ from ....broker.handlers.sends._send import Sends as BrokerSends
 from ....net._answers import Answer
 from ....net._dispatch import Handlers
 from ....net._session import Session
-from ...rules import SegmentClosed, TopicMapping, half_forbidden, is_half
-from ...rules._forwarding import BORN_HOST_FIELD, born_host_of, flags_field, queue_field
+from ...rules._forwarding import (
+    BORN_HOST_FIELD,
+    born_host_of,
+    flags_field,
+    half_forbidden,
+    is_half,
+    queue_field,
+)
+from ...rules._gate import SegmentClosed
+from ...rules._mapping import TopicMapping
 from ...rules._positions import broker_tag, tagged
 from ..brokers._brokers import Brokers, Unreachable
 from ..brokers._routes import TOPICS_MAX, LogicalRoutes, TopicView

@@ -2,7 +2,7 @@
 
 from lanemq.wire.logical import Chain, Segment
 
-from ...rules import TopicMapping
+from ...rules._mapping import TopicMapping
 from ..brokers._routes import TopicView
 
 
