@@ -33,6 +33,7 @@ from lanemq.proxy.logical.rules._reading import (
 )
 from lanemq.proxy.logical.rules._retire import expired, swept
 from lanemq.proxy.logical.rules._view import merged, reopened, superseded_end
+from lanemq.testkit.chains import check_change
 from lanemq.wire import (
     HostAddress,
     Refused,
@@ -47,7 +48,6 @@ from lanemq.wire.logical import (
     LogicalQueues,
     Segment,
     SegmentState,
-    check_change,
     check_queues,
 )
 

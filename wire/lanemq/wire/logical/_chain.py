@@ -237,44 +237,11 @@ class Chain:
             merged[segment.key] = segment
         return Chain(self.index, merged.values())
 
-    def replace(self, segment: Segment) -> "Chain":
-        """``put`` for a segment that has to be there. Raises ``KeyError`` if it is not."""
-        if self.find(segment.key) is None:
-            raise KeyError(segment.key)
-        return self.put(segment)
-
     def remove(self, key: SegmentKey) -> "Chain":
         """Return the chain without a segment. Raises ``KeyError`` if it is not there."""
         if self.find(key) is None:
             raise KeyError(key)
         return Chain(self.index, (s for s in self._segments if s.key != key))
-
-    def seal(
-        self,
-        key: SegmentKey,
-        offset_max: int,
-        *,
-        first_time_ms: int = 0,
-        last_time_ms: int = 0,
-        has_messages: bool = True,
-    ) -> "Chain":
-        """Return the chain with a segment sealed; one that is sealed already stays as it is.
-
-        Raises ``KeyError`` if it is not there, ``ValueError`` for an end before its begin.
-        """
-        segment = self.find(key)
-        if segment is None:
-            raise KeyError(key)
-        if segment.is_sealed:
-            return self
-        return self.put(
-            segment.sealed(
-                offset_max,
-                first_time_ms=first_time_ms,
-                last_time_ms=last_time_ms,
-                has_messages=has_messages,
-            )
-        )
 
 
 def by_offset(segments: Iterable[Segment]) -> tuple[Segment, ...]:
