@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from typing import Final, final
 
 import trio
@@ -103,14 +104,12 @@ def drop(awaitable: Awaitable[Late]) -> None:
 
 
 @final
+@dataclass(slots=True)
 class _Request:
     """A request that is handled beside the connection, described for the log."""
 
-    __slots__ = ("_frame", "_session")
-
-    def __init__(self, frame: Frame, session: Session) -> None:
-        self._frame = frame
-        self._session = session
+    frame: Frame
+    session: Session
 
     def __str__(self) -> str:
-        return f"request {self._frame.code} of {self._session.peer}"
+        return f"request {self.frame.code} of {self.session.peer}"
