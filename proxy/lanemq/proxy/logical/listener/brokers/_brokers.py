@@ -1,10 +1,10 @@
 """Calls to the brokers that hold segments: to this process's directly, to others over a link."""
 
 from collections.abc import Awaitable, Callable, Container
-from dataclasses import dataclass
 from typing import Final, final
 
 import trio
+from attrs import define
 
 from lanemq.sdk import BrokerUnreachable, LanemqError, RemotingClient
 from lanemq.wire import Refused, RequestCode, ResponseCode
@@ -45,19 +45,19 @@ class RefusedThere(Refused):
 
 
 @final
-@dataclass(frozen=True, kw_only=True, slots=True)
+@define(eq=False, kw_only=True, repr=False)
 class Brokers:
     """Calls to brokers by name, on behalf of clients of the listener."""
 
-    client: RemotingClient
-    own_name: str
-    own_handlers: Handlers
-    own_pulls: Pulls
-    commit_own: Callable[[], None]
+    _client: RemotingClient
+    _own_name: str
+    _own_handlers: Handlers
+    _own_pulls: Pulls
+    _commit_own: Callable[[], None]
 
     def is_own(self, broker_name: str) -> bool:
         """Return whether it is the broker of this process, which answers without a link."""
-        return broker_name == self.own_name
+        return broker_name == self._own_name
 
     def ask_own(self, frame: Frame, session: Session) -> Answer | Awaitable[Answer]:
         """Forward a request to this process's broker; its answer is there at once, unless it has to
@@ -68,7 +68,7 @@ class Brokers:
         """
         if frame.code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE):
             return self.pull_own(read_pull_request(frame), session)
-        handler = self.own_handlers.table.get(frame.code)
+        handler = self._own_handlers.table.get(frame.code)
         if handler is None:
             return unsupported(frame)
         answer = handler(frame, session)
@@ -79,7 +79,7 @@ class Brokers:
 
     def pull_own(self, asked: PullRequest, session: Session) -> Pulled | Awaitable[Pulled]:
         """Pull from this process's broker as ``ask_own``."""
-        result = self.own_pulls.read(asked, session)
+        result = self._own_pulls.read(asked, session)
         if isinstance(result, Awaitable):
             return self._pull_later(result, asked, session)
         return self._wait(result, asked, session) if isinstance(result, Parked) else result
@@ -93,7 +93,7 @@ class Brokers:
     def _wait(self, parked: Parked, asked: PullRequest, session: Session) -> Awaitable[Pulled]:
         """Park a pull now; its result comes later."""
         late = _Late()
-        self.own_pulls.park(parked, asked, session, late.deliver)
+        self._own_pulls.park(parked, asked, session, late.deliver)
         return late.wait()
 
     async def call(
@@ -111,7 +111,7 @@ class Brokers:
         """
         if self.is_own(broker_name):
             told = question.own(asked)
-            self.commit_own()  # there is no read of a connection that would do it
+            self._commit_own()  # there is no read of a connection that would do it
             return await told if isinstance(told, Awaitable) else told
         answer = await self._ask_other(broker_name, address, question.encode(asked), timeout_s)
         if answer.code not in question.codes:
@@ -135,7 +135,7 @@ class Brokers:
         """
         if self.is_own(broker_name):
             answer = self.ask_own(frame, session)
-            self.commit_own()
+            self._commit_own()
             return await answer if isinstance(answer, Awaitable) else answer
         return await self._ask_other(broker_name, address, frame, timeout_s)
 
@@ -146,9 +146,9 @@ class Brokers:
             raise Unreachable(broker_name, "no name server knows its address")
         try:
             if frame.flag & FLAG_ONEWAY:
-                await self.client.oneway(address, frame)
+                await self._client.oneway(address, frame)
                 return frame.reply()
-            return await self.client.call(address, frame, timeout_s, accept=ANY_CODE)
+            return await self._client.call(address, frame, timeout_s, accept=ANY_CODE)
         except BrokerUnreachable as error:
             raise Unreachable(broker_name, error) from error
         except LanemqError as error:

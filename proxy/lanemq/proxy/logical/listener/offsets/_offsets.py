@@ -1,8 +1,9 @@
 """Offsets of logical queues: those of groups (14, 15), and begin and end of queues (29 to 32)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, final
+
+from attrs import define
 
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import Frame
@@ -36,13 +37,13 @@ NOT_FOUND: Final = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot fi
 
 
 @final
-@dataclass(frozen=True, kw_only=True, slots=True)
+@define(eq=False, kw_only=True, repr=False)
 class Offsets:
     """Lookups of offsets, for handlers and other parts of a listener."""
 
-    brokers: Brokers
-    queues: SeenQueues
-    questions: Questions
+    _brokers: Brokers
+    _queues: SeenQueues
+    _questions: Questions
 
     async def max_offset(self, topic: str, index: int) -> int:
         """Return the logical offset that the next message will get, as far as can be told now."""
@@ -52,15 +53,15 @@ class Offsets:
             if segment is None or segment.is_sealed:
                 return chain.known_end
             asked = GetMaxOffset(topic, segment.queue_id, committed=True, logical_queue=True)
-            told = await self._ask(view, segment, self.questions.max_offset, asked)
+            told = await self._ask(view, segment, self._questions.max_offset, asked)
             if not told.is_continued:
                 return translate.end_of(segment, told.offset)
-            await self.queues.routes.refresh(topic)
+            await self._queues.routes.refresh(topic)
         raise Refused(ResponseCode.SYSTEM_ERROR, f"{topic}/{index} is being moved, try again")
 
     async def min_offset(self, topic: str, index: int) -> int:
         """Return the least logical offset with a message; the end where there is none."""
-        view, chain = await self.queues.chain(topic, index)
+        view, chain = await self._queues.chain(topic, index)
         for segment in chain.readable:
             found = await self._min_of(view, segment)
             if (first := translate.first_of(segment, found)) is not None:
@@ -69,7 +70,7 @@ class Offsets:
 
     async def _min_of(self, view: TopicView, segment: Segment) -> int:
         asked = GetMinOffset(segment.topic, segment.queue_id)
-        return max(0, (await self._ask(view, segment, self.questions.min_offset, asked)).offset)
+        return max(0, (await self._ask(view, segment, self._questions.min_offset, asked)).offset)
 
     async def offset_at(
         self, topic: str, index: int, timestamp_ms: int, boundary: str | None
@@ -100,28 +101,28 @@ class Offsets:
     ) -> int:
         """Search for the offset in the segment's message queue."""
         asked = SearchOffset(segment.topic, segment.queue_id, timestamp_ms, boundary)
-        told = await self._ask(view, segment, self.questions.offset_at, asked)
+        told = await self._ask(view, segment, self._questions.offset_at, asked)
         return translate.searched(segment, told.offset)
 
     async def earliest_time_ms(self, topic: str, index: int) -> int:
         """Return the store time of the first message of the queue; -1 without any."""
-        view, chain = await self.queues.chain(topic, index)
+        view, chain = await self._queues.chain(topic, index)
         for segment in chain.readable:
             if segment.is_sealed and segment.first_time_ms > 0:
                 least = segment.clamp_min(await self._min_of(view, segment))
                 if least == segment.offset_delta:
                     return segment.first_time_ms
             asked = GetEarliestMsgStoretime(topic, segment.queue_id)
-            return (await self._ask(view, segment, self.questions.earliest_time, asked)).time_ms
+            return (await self._ask(view, segment, self._questions.earliest_time, asked)).time_ms
         return -1
 
     async def _latest(self, topic: str, index: int) -> tuple[TopicView, Chain]:
         """Return the segments, asked for anew where the last one is closed, since another may
         follow it."""
-        view, chain = await self.queues.chain(topic, index)
+        view, chain = await self._queues.chain(topic, index)
         if chain.last is not None and chain.last.is_sealed:
-            await self.queues.routes.refresh(topic)
-            view, chain = await self.queues.chain(topic, index)
+            await self._queues.routes.refresh(topic)
+            view, chain = await self._queues.chain(topic, index)
         return view, chain
 
     async def _ask(
@@ -129,7 +130,7 @@ class Offsets:
     ) -> ToldT:
         """Ask the broker of a segment."""
         address = view.address(segment.broker_name)
-        return await self.brokers.call(segment.broker_name, address, question, asked)
+        return await self._brokers.call(segment.broker_name, address, question, asked)
 
 
 def _segment_at_time(readable: Sequence[Segment], timestamp_ms: int) -> int:
@@ -143,25 +144,25 @@ def _segment_at_time(readable: Sequence[Segment], timestamp_ms: int) -> int:
 
 
 @final
-@dataclass(frozen=True, kw_only=True, slots=True)
+@define(eq=False, kw_only=True, repr=False)
 class OffsetRequests:
     """The requests about offsets at one port."""
 
-    offsets: Offsets
-    progress: Progress
-    queues: SeenQueues
-    readers: Readers
+    _offsets: Offsets
+    _progress: Progress
+    _queues: SeenQueues
+    _readers: Readers
 
     async def query(
         self, header: QueryConsumerOffset, frame: Frame, session: Session
     ) -> GroupOffset:
         """Answer the logical offset at which a group goes on."""
         topic, group = header.topic, header.consumer_group
-        index = await self.queues.index(topic, header.queue_id)
-        offset = await self.progress.find(group, topic, index)
+        index = await self._queues.index(topic, header.queue_id)
+        offset = await self._progress.find(group, topic, index)
         if offset is None:
             zero_if_young = header.set_zero_if_not_found is not False
-            offset = await self.progress.before_mapping(
+            offset = await self._progress.before_mapping(
                 group, topic, index, zero_if_young=zero_if_young
             )
         if offset is None:
@@ -174,37 +175,37 @@ class OffsetRequests:
         (The answer is a frame because it has ext fields, if empty ones: that of ``Done`` has none.)
         """
         group, topic, offset = header.consumer_group, header.topic, header.commit_offset
-        index = await self.queues.index(topic, header.queue_id)
-        chain = self.queues.routes.chain(topic, index)
+        index = await self._queues.index(topic, header.queue_id)
+        chain = self._queues.routes.chain(topic, index)
         if chain is not None:
             reader = group, topic, index
-            if not self.readers.counts(reader, offset, chain, frame, session):
+            if not self._readers.counts(reader, offset, chain, frame, session):
                 return frame.reply()
             offset = places_of(session).committed(reader, offset, chain)
-        await self.progress.commit(group, topic, index, offset)
+        await self._progress.commit(group, topic, index, offset)
         return frame.reply()
 
     async def get_max(self, header: GetMaxOffset) -> QueueOffset:
         """Return the end of a logical queue."""
-        index = await self.queues.index(header.topic, header.queue_id)
-        return QueueOffset(await self.offsets.max_offset(header.topic, index))
+        index = await self._queues.index(header.topic, header.queue_id)
+        return QueueOffset(await self._offsets.max_offset(header.topic, index))
 
     async def get_min(self, header: GetMinOffset) -> QueueOffset:
         """Return the begin of a logical queue."""
-        index = await self.queues.index(header.topic, header.queue_id)
-        return QueueOffset(await self.offsets.min_offset(header.topic, index))
+        index = await self._queues.index(header.topic, header.queue_id)
+        return QueueOffset(await self._offsets.min_offset(header.topic, index))
 
     async def search(self, header: SearchOffset) -> QueueOffset:
         """Return the logical offset at a time."""
         topic, time_ms = header.topic, header.timestamp
-        index = await self.queues.index(topic, header.queue_id)
-        found = await self.offsets.offset_at(topic, index, time_ms, header.boundary_type)
+        index = await self._queues.index(topic, header.queue_id)
+        found = await self._offsets.offset_at(topic, index, time_ms, header.boundary_type)
         return QueueOffset(found)
 
     async def earliest(self, header: GetEarliestMsgStoretime) -> EarliestTime:
         """Return the store time of a logical queue's first message."""
-        index = await self.queues.index(header.topic, header.queue_id)
-        return EarliestTime(await self.offsets.earliest_time_ms(header.topic, index))
+        index = await self._queues.index(header.topic, header.queue_id)
+        return EarliestTime(await self._offsets.earliest_time_ms(header.topic, index))
 
 
 def register(

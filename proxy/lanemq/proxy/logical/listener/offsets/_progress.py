@@ -5,10 +5,10 @@ stay valid wherever the queue moves (see ``lanemq.wire.logical.progress_topic`` 
 """
 
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Final, final
 
 import trio
+from attrs import define, field
 
 from lanemq.wire import Refused, ResponseCode
 from lanemq.wire.headers import QueryConsumerOffset, UpdateConsumerOffset
@@ -30,22 +30,22 @@ Commit = tuple[str, str, int]
 
 
 @final
-@dataclass(kw_only=True, slots=True)
+@define(eq=False, kw_only=True, repr=False)
 class Progress:
     """Reads and writes of progress. Methods that wait may raise ``Refused``."""
 
-    brokers: Brokers
-    commit_own: CommitOffset
-    queues: SeenQueues
-    questions: Questions
-    _soon: dict[Commit, int] = field(default_factory=dict, init=False)
-    _wake: trio.Event = field(default_factory=trio.Event, init=False)
+    _brokers: Brokers
+    _commit_own: CommitOffset
+    _queues: SeenQueues
+    _questions: Questions
+    _soon: dict[Commit, int] = field(factory=dict, init=False)
+    _wake: trio.Event = field(factory=trio.Event, init=False)
 
     # Writing
 
     async def commit(self, group: str, topic: str, index: int, offset: int) -> None:
         """Keep a logical offset as given, backwards too."""
-        view, chain = await self.queues.chain(topic, index)
+        view, chain = await self._queues.chain(topic, index)
         refusal: Refused | None = None
         for segment in reversed(chain.placed):
             try:
@@ -58,7 +58,7 @@ class Progress:
 
     async def put_everywhere(self, group: str, topic: str, index: int, offset: int) -> None:
         """Keep an offset with the broker of every segment that answers."""
-        view, chain = await self.queues.chain(topic, index)
+        view, chain = await self._queues.chain(topic, index)
         for segment in chain.placed:
             with suppress(Refused):
                 await self._put(view, segment, group, offset)
@@ -68,7 +68,7 @@ class Progress:
         name = progress_topic(segment.topic, segment.delta)
         asked = UpdateConsumerOffset(group, name, segment.logical_index, offset)
         broker, address = segment.broker_name, view.address(segment.broker_name)
-        await self.brokers.call(broker, address, self.questions.commit, asked)
+        await self._brokers.call(broker, address, self._questions.commit, asked)
 
     def commit_soon(self, group: str, topic: str, index: int, offset: int) -> None:
         """Schedule a ``commit`` without waiting; a later one for the same queue takes its place.
@@ -76,13 +76,13 @@ class Progress:
         If the broker of this process keeps the offset, that happens at once.
         """
         key = group, topic, index
-        chain = self.queues.routes.chain(topic, index)
+        chain = self._queues.routes.chain(topic, index)
         # Not Chain.last: ``commit`` and ``find`` begin with the last segment that has a place,
         # expired or not, and while a destination behind it has none, ``commit`` asks its broker.
         last = chain[-1] if chain else None
-        if last is not None and last.delta >= 0 and self.brokers.is_own(last.broker_name):
+        if last is not None and last.delta >= 0 and self._brokers.is_own(last.broker_name):
             self._soon.pop(key, None)
-            self.commit_own(group, progress_topic(topic, last.delta), index, offset)
+            self._commit_own(group, progress_topic(topic, last.delta), index, offset)
             return
         if key not in self._soon and len(self._soon) >= QUEUED_MAX:
             del self._soon[next(iter(self._soon))]
@@ -110,7 +110,7 @@ class Progress:
         A group that has read the physical queue before it became this logical one goes on where
         it was: at that moment the offsets are the same.
         """
-        view, chain = await self.queues.chain(topic, index)
+        view, chain = await self._queues.chain(topic, index)
         zero: int | None = None
         for segment in reversed(chain.placed):
             key = progress_topic(topic, segment.delta)
@@ -135,7 +135,7 @@ class Progress:
 
         With ``zero_if_young`` that broker's rule for a group without one: 0 in a young queue.
         """
-        view, chain = await self.queues.chain(topic, index)
+        view, chain = await self._queues.chain(topic, index)
         first = chain.origin
         if first is None:
             return None
@@ -164,7 +164,7 @@ class Progress:
         )
         broker, address = segment.broker_name, view.address(segment.broker_name)
         try:
-            return await self.brokers.call(broker, address, self.questions.group_offset, asked)
+            return await self._brokers.call(broker, address, self._questions.group_offset, asked)
         except Refused as refused:
             if refused.code == ResponseCode.QUERY_NOT_FOUND:
                 return None

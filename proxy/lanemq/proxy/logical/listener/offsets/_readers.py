@@ -5,8 +5,9 @@ from, for as long as they are connected. One that comes with a place that no lis
 where the queue went on past a source, may have it from that source: the group's progress counts.
 """
 
-from dataclasses import dataclass
 from typing import Final, final
+
+from attrs import define
 
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical import Chain, ReaderPositions
@@ -39,12 +40,12 @@ def is_in_doubt(reader: Reader, offset: int, chain: Chain, session: Session) -> 
 
 
 @final
-@dataclass(frozen=True, kw_only=True, slots=True)
+@define(eq=False, kw_only=True, repr=False)
 class Readers:
     """Decides where readers go on whose places the listener does not remember."""
 
-    clients: ClientRegistry[Session]
-    progress: Progress
+    _clients: ClientRegistry[Session]
+    _progress: Progress
 
     async def goes_on_at(
         self, reader: Reader, offset: int, chain: Chain, session: Session
@@ -58,7 +59,7 @@ class Readers:
         if not is_in_doubt(reader, offset, chain, session):
             return None
         cut = chain.forced_before(offset)
-        kept = await self.progress.find(*reader)
+        kept = await self._progress.find(*reader)
         if cut is None or kept is None:
             return None
         begin = max(cut, kept)
@@ -79,5 +80,5 @@ class Readers:
             or is_stage_group(reader[0])
         ):
             return True
-        members = self.clients.consumer_group(reader[0])
+        members = self._clients.consumer_group(reader[0])
         return not frame.is_oneway and (members is None or session not in members.clients)

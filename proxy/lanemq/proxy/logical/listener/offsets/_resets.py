@@ -5,8 +5,9 @@ first broker's name is in both: a queue named as the operator knows it may be an
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, final
+
+from attrs import define
 
 from lanemq.wire import Refused, RequestCode, ResponseCode, Version
 from lanemq.wire.bodies import MessageQueue, ResetOffsetBody
@@ -65,23 +66,23 @@ def brokers_known_to(
 
 
 @final
-@dataclass(frozen=True, kw_only=True, slots=True)
+@define(eq=False, kw_only=True, repr=False)
 class Resets:
     """The handler of one port."""
 
-    clients: ClientRegistry[Session]
-    groups: Groups
-    offsets: Offsets
-    progress: Progress
-    queues: SeenQueues
-    stages: GroupStages
+    _clients: ClientRegistry[Session]
+    _groups: Groups
+    _offsets: Offsets
+    _progress: Progress
+    _queues: SeenQueues
+    _stages: GroupStages
 
     async def reset(self, header: ResetOffset, frame: Frame, session: Session) -> Frame:
         """Tell the members of a group the offsets to continue at. Their commits then move the
         offsets."""
-        queues = self.queues
+        queues = self._queues
         view = await queues.view(header.topic)
-        group = self.clients.consumer_group(header.group)
+        group = self._clients.consumer_group(header.group)
         if group is None:
             remark = (
                 f"Consumer not online, so can not reset offset, Group: {header.group} "
@@ -105,15 +106,17 @@ class Resets:
         None for a queue that stays as it is: nobody knows whether the target is ahead.
         """
         place = header.topic, index
-        consumed = await self.progress.find(header.group, *place)
+        consumed = await self._progress.find(header.group, *place)
         if not header.is_force and consumed is None:
-            consumed = await self.progress.before_mapping(header.group, *place, zero_if_young=False)
+            consumed = await self._progress.before_mapping(
+                header.group, *place, zero_if_young=False
+            )
             if consumed is None:
                 return None
         if header.timestamp == END:
-            target = await self.offsets.max_offset(*place)
+            target = await self._offsets.max_offset(*place)
         else:
-            target = await self.offsets.offset_at(*place, header.timestamp, None)
+            target = await self._offsets.offset_at(*place, header.timestamp, None)
         if not header.is_force and consumed is not None:
             target = min(target, consumed)
         if target != consumed:
@@ -146,11 +149,11 @@ class Resets:
 
     async def _restart_stages(self, group: str, topic: str, index: int, offset: int) -> None:
         """Ask the brokers to count a group's stages anew from its new offsets."""
-        config = self.groups.get(group)
-        shadow = None if config is None else self.stages.shadow(config)
+        config = self._groups.get(group)
+        shadow = None if config is None else self._stages.shadow(config)
         if shadow is not None:
             record = StageRecord(offset, 0).pack()
-            await self.progress.put_everywhere(shadow, topic, index, record)
+            await self._progress.put_everywhere(shadow, topic, index, record)
 
 
 def _named(topic: str, index: int, brokers: int) -> MessageQueue:

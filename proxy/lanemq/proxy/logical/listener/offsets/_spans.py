@@ -4,8 +4,9 @@ Source: RocketMQ 4.9.8, AdminBrokerProcessor.queryConsumeTimeSpan.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, final
+
+from attrs import define
 
 from lanemq.wire import PullSysFlag, Refused, RequestCode, ResponseCode, SystemGroup
 from lanemq.wire.bodies import QueryConsumeTimeSpanBody, QueueTimeSpan
@@ -29,40 +30,40 @@ UNKNOWN: Final = -1
 
 
 @final
-@dataclass(frozen=True, kw_only=True, slots=True)
+@define(eq=False, kw_only=True, repr=False)
 class Spans:
     """The handler of one port."""
 
-    brokers: Brokers
-    now_ms: Callable[[], int]
-    offsets: Offsets
-    progress: Progress
-    queues: SeenQueues
+    _brokers: Brokers
+    _now_ms: Callable[[], int]
+    _offsets: Offsets
+    _progress: Progress
+    _queues: SeenQueues
 
     async def answer(self, header: QueryConsumeTimeSpan, frame: Frame, session: Session) -> Frame:
         """Answer the store times of each logical queue's begin and end, and of the group's
         offset."""
-        view = await self.queues.view(header.topic)
+        view = await self._queues.view(header.topic)
         spans = [
             await self._span(view, header.group, header.topic, index, session)
-            for index in self.queues.seen(view)
+            for index in self._queues.seen(view)
         ]
         return frame.reply(body=QueryConsumeTimeSpanBody(tuple(spans)).encode())
 
     async def _span(
         self, view: TopicView, group: str, topic: str, index: int, session: Session
     ) -> QueueTimeSpan:
-        end = await self.offsets.max_offset(topic, index)
-        consumed = await self.progress.find(group, topic, index) or 0
-        first_ms = await self.offsets.earliest_time_ms(topic, index)
+        end = await self._offsets.max_offset(topic, index)
+        consumed = await self._progress.find(group, topic, index) or 0
+        first_ms = await self._offsets.earliest_time_ms(topic, index)
         consumed_ms, delay_ms = first_ms, 0
         if consumed > 0:
             consumed_ms = await self._time_ms(topic, index, consumed - 1, session)
         if consumed < end:
             next_ms = await self._time_ms(topic, index, consumed, session)
-            delay_ms = self.now_ms() - next_ms if next_ms > 0 else 0
+            delay_ms = self._now_ms() - next_ms if next_ms > 0 else 0
         return QueueTimeSpan(
-            message_queue=self.queues.queue_of(view, topic, index),
+            message_queue=self._queues.queue_of(view, topic, index),
             min_time_stamp=first_ms,
             max_time_stamp=await self._time_ms(topic, index, end - 1, session),
             consume_time_stamp=consumed_ms,
@@ -72,7 +73,7 @@ class Spans:
     async def _time_ms(self, topic: str, index: int, offset: int, session: Session) -> int:
         """Return the store time of the message at a logical offset, for which its broker has to
         send it."""
-        view, chain = await self.queues.chain(topic, index)
+        view, chain = await self._queues.chain(topic, index)
         located = chain.locate(offset) if offset >= 0 else None
         if located is None or not located.is_legal:
             return UNKNOWN
@@ -91,7 +92,7 @@ class Spans:
         fields = header.to_fields() | {READER_FIELD: "true"}
         asked, name = request(RequestCode.PULL_MESSAGE, fields), located.segment.broker_name
         try:
-            answer = await self.brokers.ask(name, view.address(name), asked, session)
+            answer = await self._brokers.ask(name, view.address(name), asked, session)
         except Refused:
             return UNKNOWN
         match answer:

@@ -1,7 +1,8 @@
 """Operators' questions about the progress of logical queues and their readers (202, 208)."""
 
-from dataclasses import dataclass
 from typing import final
+
+from attrs import define
 
 from lanemq.wire import Refused, RequestCode
 from lanemq.wire.bodies import (
@@ -29,37 +30,37 @@ from ._progress import Progress
 
 
 @final
-@dataclass(frozen=True, kw_only=True, slots=True)
+@define(eq=False, kw_only=True, repr=False)
 class Stats:
     """The handlers of one port."""
 
-    brokers: Brokers
-    clients: ClientRegistry[Session]
-    offsets: Offsets
-    progress: Progress
-    queues: SeenQueues
-    questions: Questions
+    _brokers: Brokers
+    _clients: ClientRegistry[Session]
+    _offsets: Offsets
+    _progress: Progress
+    _queues: SeenQueues
+    _questions: Questions
 
     async def topic(self, header: GetTopicStatsInfo) -> TopicStats:
         """Return the bounds of each logical queue, and the time of its last message."""
-        view = await self.queues.view(header.topic)
+        view = await self._queues.view(header.topic)
         last_ms = await self._last_times(header.topic, view)
         table = {}
-        for index in self.queues.seen(view):
+        for index in self._queues.seen(view):
             chain = view.queues[index]
-            first = await self.offsets.min_offset(header.topic, index)
-            end = await self.offsets.max_offset(header.topic, index)
-            queue = self.queues.queue_of(view, header.topic, index)
+            first = await self._offsets.min_offset(header.topic, index)
+            end = await self._offsets.max_offset(header.topic, index)
+            queue = self._queues.queue_of(view, header.topic, index)
             table[queue] = TopicOffset(first, end, _last(chain, last_ms))
         return TopicStats(TopicStatsTable(table, 0.0))
 
     async def _last_times(self, topic: str, view: TopicView) -> dict[MessageQueue, int]:
         """Ask brokers for physical queue -> time of its last message, as far as they tell."""
-        question, asked = self.questions.topic_stats, GetTopicStatsInfo(topic=topic)
+        question, asked = self._questions.topic_stats, GetTopicStatsInfo(topic=topic)
         times: dict[MessageQueue, int] = {}
         for name in {segment.broker_name for segment in view.queues.segments}:
             try:
-                told = await self.brokers.call(name, view.address(name), question, asked)
+                told = await self._brokers.call(name, view.address(name), question, asked)
             except Refused:
                 continue
             times |= {
@@ -70,23 +71,23 @@ class Stats:
 
     async def group(self, header: GetConsumeStats, frame: Frame, session: Session) -> Frame:
         """Answer the progress of a group in a topic, or in all it subscribes to."""
-        members = self.clients.consumer_group(header.consumer_group)
+        members = self._clients.consumer_group(header.consumer_group)
         topics = (
             [header.topic] if header.topic else sorted(members.subscriptions if members else ())
         )
         table: dict[MessageQueue, OffsetWrapper] = {}
         for topic in topics:
-            view = await self.queues.routes.find(topic)
+            view = await self._queues.routes.find(topic)
             if view is None:
                 continue
             last_ms = await self._last_times(topic, view)
-            for index in self.queues.seen(view):
+            for index in self._queues.seen(view):
                 chain = view.queues[index]
-                consumed = await self.progress.find(header.consumer_group, topic, index)
+                consumed = await self._progress.find(header.consumer_group, topic, index)
                 if consumed is None and not header.topic:
                     continue
-                end = await self.offsets.max_offset(topic, index)
-                table[self.queues.queue_of(view, topic, index)] = OffsetWrapper(
+                end = await self._offsets.max_offset(topic, index)
+                table[self._queues.queue_of(view, topic, index)] = OffsetWrapper(
                     end, consumed or 0, _last(chain, last_ms), consumed or 0
                 )
         return frame.reply(body=ConsumeStats(table).encode())

@@ -3,8 +3,9 @@
 Source: RocketMQ 4.9.8, AdminBrokerProcessor.consumeMessageDirectly, callConsumer.
 """
 
-from dataclasses import dataclass
 from typing import Final, final
+
+from attrs import define
 
 from lanemq.wire import Refused, RemoteProtocolError, RequestCode, ResponseCode
 from lanemq.wire.frame import Frame, request
@@ -22,20 +23,20 @@ CONSUMER_S: Final = 10.0
 
 
 @final
-@dataclass(frozen=True, kw_only=True, slots=True)
+@define(eq=False, kw_only=True, repr=False)
 class DirectConsumption:
     """The handler of one port."""
 
-    broker_name: str
-    clients: ClientRegistry[Session]
-    messages: Messages
+    _broker_name: str
+    _clients: ClientRegistry[Session]
+    _messages: Messages
 
     async def consume(
         self, header: ConsumeMessageDirectly, frame: Frame, session: Session
     ) -> Frame:
         """Find the message, wherever it is, and answer the consumer's result."""
         name, client_id = header.consumer_group, header.client_id or ""
-        group = self.clients.consumer_group(name)
+        group = self._clients.consumer_group(name)
         client = group.find(client_id) if group is not None else None
         if client is None:
             remark = f"The Consumer <{name}> <{client_id}> not online"
@@ -44,11 +45,11 @@ class DirectConsumption:
             _, position = decode_offset_id(header.msg_id or "")
         except RemoteProtocolError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        record = await self.messages.record(position)
+        record = await self._messages.record(position)
         if record is None:
             remark = f"can not find message by the offset, {position}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        fields = {**frame.fields, "brokerName": self.broker_name}
+        fields = {**frame.fields, "brokerName": self._broker_name}
         try:
             answer = await client.session.request(
                 request(frame.code, fields, body=record), CONSUMER_S

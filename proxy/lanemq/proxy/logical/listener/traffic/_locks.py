@@ -6,10 +6,10 @@ listeners cannot lend one lock to two clients.
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, final
 
 import trio
+from attrs import define
 
 from lanemq.wire import Refused, RequestCode
 from lanemq.wire.bodies import LockBatch, MessageQueue
@@ -35,23 +35,23 @@ AboutLocks = Question[LockBatch, Locked | Unlocked]
 
 
 @final
-@dataclass(frozen=True, kw_only=True, slots=True)
+@define(eq=False, kw_only=True, repr=False)
 class Locks:
     """The handlers of one port."""
 
-    brokers: Brokers
-    queues: SeenQueues
-    questions: Questions
+    _brokers: Brokers
+    _queues: SeenQueues
+    _questions: Questions
 
     async def lock(self, frame: Frame, session: Session) -> Locked:
         """Answer the queues that the client holds now, leaving out those whose broker does not
         answer."""
-        held = await self._ask(self.questions.lock, LockBatch.decode(frame.body))
+        held = await self._ask(self._questions.lock, LockBatch.decode(frame.body))
         return Locked(tuple(sorted(held)))
 
     async def unlock(self, frame: Frame, session: Session) -> Unlocked:
         """Release the client's own locks."""
-        await self._ask(self.questions.unlock, LockBatch.decode(frame.body))
+        await self._ask(self._questions.unlock, LockBatch.decode(frame.body))
         return Unlocked()
 
     async def _ask(self, question: AboutLocks, body: LockBatch) -> set[MessageQueue]:
@@ -64,12 +64,12 @@ class Locks:
                 break
             await trio.sleep(PAUSE_S)
             for topic in {queue.topic for queue in moved}:
-                await self.queues.routes.refresh(topic)
+                await self._queues.routes.refresh(topic)
             left = {mine: theirs for mine, theirs in left.items() if mine in moved}
         return held
 
     async def _named(self, body: LockBatch) -> Named:
-        queues, named = self.queues, {}
+        queues, named = self._queues, {}
         for queue in body.mq_set:
             if logical_broker_number(queue.broker_name) != (queues.number or 0):
                 continue
@@ -83,7 +83,7 @@ class Locks:
 
     def _keeper(self, queue: MessageQueue) -> str | None:
         """Return the broker that the queue ends on."""
-        chain = self.queues.routes.chain(queue.topic, queue.queue_id)
+        chain = self._queues.routes.chain(queue.topic, queue.queue_id)
         last = chain.last if chain is not None else None
         return last.broker_name if last is not None else None
 
@@ -108,8 +108,8 @@ class Locks:
         async def ask(keeper: str, topic: str, asked: dict[MessageQueue, MessageQueue]) -> None:
             lock = LockBatch(body.consumer_group, body.client_id, tuple(asked))
             try:
-                view = await self.queues.view(topic)
-                told = await self.brokers.call(keeper, view.address(keeper), question, lock)
+                view = await self._queues.view(topic)
+                told = await self._brokers.call(keeper, view.address(keeper), question, lock)
             except RefusedThere:
                 return
             except Refused:  # the queue may have been moved away from a broker that is gone

@@ -5,10 +5,10 @@ A position that a client gives carries the tag of its broker; see ``lanemq.proxy
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import final
 
 import trio
+from attrs import define
 from msgspec.structs import replace
 
 from lanemq.wire import Refused, RequestCode, ResponseCode
@@ -32,22 +32,22 @@ from ..port._records import SeenRecords
 
 
 @final
-@dataclass(frozen=True, kw_only=True, slots=True)
+@define(eq=False, kw_only=True, repr=False)
 class Messages:
     """The requests for single messages at one port; ``record`` is for others as well."""
 
-    brokers: Brokers
-    own_name: str
-    queues: SeenQueues
-    questions: Questions
-    records: SeenRecords
+    _brokers: Brokers
+    _own_name: str
+    _queues: SeenQueues
+    _questions: Questions
+    _records: SeenRecords
 
     async def _brokers_of(self, position: int) -> tuple[list[tuple[str, str | None]], int]:
         """Return the brokers, by name and address, that may have a position, and the place in their
         log."""
         tag, log_position = untagged(position)
-        own = self.own_name
-        addresses = await self.queues.routes.brokers()
+        own = self._own_name
+        addresses = await self._queues.routes.brokers()
         if tag == 0:  # of a client that has it from a broker itself, which it does not name
             names: Iterable[str] = (own, *sorted(addresses.keys() - {own}))
         else:
@@ -57,17 +57,17 @@ class Messages:
     async def record(self, position: int) -> bytes | None:
         """Find the record of a client's position, as clients see it; None if it is gone."""
         candidates, log_position = await self._brokers_of(position)
-        question, asked = self.questions.view, ViewMessage(log_position)
+        question, asked = self._questions.view, ViewMessage(log_position)
         for name, address in candidates:
             try:
-                body = (await self.brokers.call(name, address, question, asked)).body
+                body = (await self._brokers.call(name, address, question, asked)).body
             except Unreachable:
                 raise
             except Refused:
                 continue
             if body:
-                view = await self.queues.routes.find(decode_message(body).topic)
-                return self.records.records_from(body, name, view and view.queues)
+                view = await self._queues.routes.find(decode_message(body).topic)
+                return self._records.records_from(body, name, view and view.queues)
         return None
 
     async def view(self, header: ViewMessage) -> Viewed:
@@ -98,11 +98,11 @@ class Messages:
             fields = {
                 **frame.fields,
                 "offset": str(log_position),
-                ORIGIN_ID_FIELD: self.records.offset_id(name, log_position),
+                ORIGIN_ID_FIELD: self._records.offset_id(name, log_position),
             }
             asked = replace(frame, fields=fields)
             try:
-                answer = await self.brokers.ask(name, address, asked, session)
+                answer = await self._brokers.ask(name, address, asked, session)
             except Refused as refused:
                 refusal = refused
                 continue
@@ -115,9 +115,9 @@ class Messages:
         self, header: ConsumerSendMsgBack, name: str, address: str | None, log_position: int
     ) -> bool:
         """Return whether a broker has the message that is sent back at the stated place."""
-        question, asked = self.questions.view, ViewMessage(log_position)
+        question, asked = self._questions.view, ViewMessage(log_position)
         try:
-            body = (await self.brokers.call(name, address, question, asked)).body
+            body = (await self._brokers.call(name, address, question, asked)).body
         except Refused:
             return False
         if not body:
@@ -125,24 +125,24 @@ class Messages:
         message = decode_message(body)
         if header.origin_topic and message.topic != header.origin_topic:
             return False
-        ids = (message.unique_key, message.offset_id, self.records.offset_id(name, log_position))
+        ids = (message.unique_key, message.offset_id, self._records.offset_id(name, log_position))
         return not header.origin_msg_id or header.origin_msg_id in ids
 
     async def by_key(self, header: QueryMessage, frame: Frame, session: Session) -> Queried:
         """Answer the records with a key from all brokers that have a part of the topic."""
-        view = await self.queues.view(header.topic)
-        question, asked = self.questions.by_key, Search(header, frame)
+        view = await self._queues.view(header.topic)
+        question, asked = self._questions.by_key, Search(header, frame)
         answers: dict[str, Queried] = {}
 
         async def ask(name: str) -> None:
             with suppress(Refused):  # the others' messages are better than none
                 address = view.address(name)
-                answers[name] = await self.brokers.call(name, address, question, asked)
+                answers[name] = await self._brokers.call(name, address, question, asked)
 
         async with trio.open_nursery() as nursery:
             for name in {segment.broker_name for segment in view.queues.segments}:
                 nursery.start_soon(ask, name)
-        records = self.records
+        records = self._records
         found = [
             records.records_from(records.seen_records(told.body, name, view), name, view.queues)
             for name, told in sorted(answers.items())

@@ -7,10 +7,10 @@ until the queue goes on, and then sends the listener there.
 """
 
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from typing import Final, final
 
 import trio
+from attrs import define
 from msgspec.structs import replace
 
 from lanemq.wire import PullSysFlag, Refused, RequestCode, ResponseCode
@@ -52,46 +52,46 @@ Seen = Found | NotFound | Frame
 
 
 @final
-@dataclass(frozen=True, kw_only=True, slots=True)
+@define(eq=False, kw_only=True, repr=False)
 class Pulls:
     """The pull handler of one port."""
 
-    brokers: Brokers
-    clients: ClientRegistry[Session]
-    progress: Progress
-    queues: SeenQueues
-    readers: Readers
-    reads: Reads
-    records: SeenRecords
-    routes: LogicalRoutes
+    _brokers: Brokers
+    _clients: ClientRegistry[Session]
+    _progress: Progress
+    _queues: SeenQueues
+    _readers: Readers
+    _reads: Reads
+    _records: SeenRecords
+    _routes: LogicalRoutes
 
     def pull(self, frame: Frame, session: Session) -> Seen | Awaitable[Seen]:
         """Forward a pull; an answer that this process's broker has at once is sent at once."""
         asked = read_pull_request(frame)
         topic, offset = asked.topic, asked.offset
-        index = self.queues.known_index(topic, asked.queue_id)
+        index = self._queues.known_index(topic, asked.queue_id)
         if index is None:
             return self._find(topic, frame, session)
-        chain = self.routes.chain(topic, index)
+        chain = self._routes.chain(topic, index)
         reader, places = (asked.group, topic, index), places_of(session)
         if (committed := asked.commit_offset) is not None:  # logical: it means nothing to brokers
             counts = chain is None or not is_in_doubt(reader, committed, chain, session)
             if chain is not None:
                 committed = places.committed(reader, committed, chain)
             if counts:
-                self.progress.commit_soon(asked.group, topic, index, committed)
+                self._progress.commit_soon(asked.group, topic, index, committed)
         located = chain.locate(offset) if chain is not None else None
         if (
             chain is None
             or located is None
             or not located.is_legal
-            or not self.brokers.is_own(located.segment.broker_name)
+            or not self._brokers.is_own(located.segment.broker_name)
             or places.go_on_at(reader, offset, located.segment, chain) is not None
             or is_in_doubt(reader, offset, chain, session)
         ):
             return self._search(index, asked, frame, session)
         segment, place = located.segment, located.queue_offset
-        got = self.reads.of_open_segment(asked, session, segment, place)
+        got = self._reads.of_open_segment(asked, session, segment, place)
         if got is not None:  # nearly always, unless the consumer has caught up
             places.note(reader, segment, segment.to_logical(got.next_offset))
             numbers = Numbers(
@@ -100,7 +100,7 @@ class Pulls:
                 segment.to_logical(got.max_offset),
             )
             return self._found(b"".join(got.records), numbers, segment, _single(got.records))
-        answer = self.brokers.pull_own(_placed(asked, located), session)
+        answer = self._brokers.pull_own(_placed(asked, located), session)
         if isinstance(answer, Awaitable):
             return self._finish(answer, segment, chain, index, asked, frame, session)
         if is_redirect(answer):
@@ -109,7 +109,7 @@ class Pulls:
 
     async def _find(self, topic: str, frame: Frame, session: Session) -> Seen:
         """Pull from a topic that is not known yet. Raises ``Refused`` where nobody knows it."""
-        await self.queues.view(topic)
+        await self._queues.view(topic)
         answer = self.pull(frame, session)
         return await answer if isinstance(answer, Awaitable) else answer
 
@@ -136,7 +136,7 @@ class Pulls:
         frame: Frame,
         session: Session,
     ) -> Seen:
-        await self.routes.redirected(asked.topic, redirect_in(answer))
+        await self._routes.redirected(asked.topic, redirect_in(answer))
         return await self._search(index, asked, frame, session)
 
     async def _search(self, index: int, asked: PullRequest, frame: Frame, session: Session) -> Seen:
@@ -144,24 +144,24 @@ class Pulls:
         hold_s = min(asked.suspend_ms / 1000, HOLD_MAX_S) if asked.may_wait else 0.0
         is_told = False
         for _ in range(ROUNDS_MAX):
-            view, chain = await self.queues.chain(topic, index)
+            view, chain = await self._queues.chain(topic, index)
             located = chain.locate(offset)
             if located is None:  # all of it is gone, or nothing was ever there
                 return await _nothing_yet(offset, chain, hold_s)
             reader = asked.group, topic, index
             cut = places_of(session).go_on_at(reader, offset, located.segment, chain)
             if cut is None:
-                cut = await self.readers.goes_on_at(reader, offset, chain, session)
+                cut = await self._readers.goes_on_at(reader, offset, chain, session)
             if cut is not None:  # other messages are there now than those it would pass over
                 return NotFound(Code.PULL_OFFSET_MOVED, translate.nothing_at(cut, chain))
             if located.logical_offset > offset and not is_told:
-                is_told = await self.routes.confirm(topic)
+                is_told = await self._routes.confirm(topic)
                 if not is_told:
                     return await _nothing_yet(offset, chain, hold_s)
                 continue
             if not located.is_legal:
                 return NotFound(*translate.passed_over(located, offset, chain))
-            answer = await self.brokers.ask(
+            answer = await self._brokers.ask(
                 name := located.segment.broker_name,
                 view.address(name),
                 self._addressed(frame, located, asked),
@@ -170,7 +170,7 @@ class Pulls:
             )
             if not is_redirect(answer):
                 return self._seen(asked, answer, located.segment, chain, frame, session)
-            await self.routes.redirected(topic, redirect_in(answer))
+            await self._routes.redirected(topic, redirect_in(answer))
         return await _nothing_yet(offset, chain, hold_s)
 
     def _addressed(self, frame: Frame, located: Located, asked: PullRequest) -> Frame:
@@ -185,8 +185,10 @@ class Pulls:
             "commitOffset": "0",
             READER_FIELD: "true",
         }
-        if not sys_flag & PullSysFlag.SUBSCRIPTION and not self.brokers.is_own(segment.broker_name):
-            members = self.clients.consumer_group(asked.group)
+        if not sys_flag & PullSysFlag.SUBSCRIPTION and not self._brokers.is_own(
+            segment.broker_name
+        ):
+            members = self._clients.consumer_group(asked.group)
             wanted = members.subscriptions.get(segment.topic) if members is not None else None
             if wanted is None:
                 raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, NO_GROUP)
@@ -231,7 +233,7 @@ class Pulls:
     def _found(
         self, records: bytes, numbers: Numbers, segment: Segment, kept: bytes | None
     ) -> Found:
-        return Found(self.records.records_of(records, segment), numbers, kept)
+        return Found(self._records.records_of(records, segment), numbers, kept)
 
 
 async def _nothing_yet(offset: int, chain: Chain, hold_s: float) -> NotFound:

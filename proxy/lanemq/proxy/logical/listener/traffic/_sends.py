@@ -8,9 +8,10 @@ Source: the translation is lanemq's own; what brokers answer is 5.0.0-PREVIEW's.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, final
 
+from attrs import define, field
 from msgspec.structs import replace
 
 from lanemq.wire import HostAddress, Refused, RequestCode, ResponseCode
@@ -64,28 +65,28 @@ class _OpenEnds:
 
 
 @final
-@dataclass(frozen=True, kw_only=True, slots=True)
+@define(eq=False, kw_only=True, repr=False)
 class Sends:
     """The send handlers of one port."""
 
-    address: HostAddress
-    brokers: Brokers
-    count_failed: Callable[[], None]
-    mappings: Mapping[str, TopicMapping]
-    own_name: str
-    queues: SeenQueues
-    records: SeenRecords
-    routes: LogicalRoutes
-    sends: BrokerSends
-    _open_ends: dict[str, _OpenEnds] = field(default_factory=dict, init=False)
+    _address: HostAddress
+    _brokers: Brokers
+    _count_failed: Callable[[], None]
+    _mappings: Mapping[str, TopicMapping]
+    _own_name: str
+    _queues: SeenQueues
+    _records: SeenRecords
+    _routes: LogicalRoutes
+    _sends: BrokerSends
+    _open_ends: dict[str, _OpenEnds] = field(factory=dict, init=False)
 
     def handler(self, code: RequestCode) -> Callable[[Frame, Session], Seen | Awaitable[Seen]]:
         """Make the handler of one request code."""
-        pass_on, open_end, count_failed = self._pass_on, self._open_end, self.count_failed
-        append, flushed = self.sends.quick[code], self.sends.flushed
+        pass_on, open_end, count_failed = self._pass_on, self._open_end, self._count_failed
+        append, flushed = self._sends.quick[code], self._sends.flushed
         id_field = queue_field(code)
         topic_field = "b" if id_field == "e" else "topic"
-        tag_bits = tagged(broker_tag(self.own_name), 0)
+        tag_bits = tagged(broker_tag(self._own_name), 0)
 
         def send(frame: Frame, session: Session) -> Seen | Awaitable[Seen]:
             try:
@@ -116,7 +117,7 @@ class Sends:
 
     def _open_end(self, topic: str, queue_id: int) -> Segment | None:
         """Return the open end of a queue, if it is at this process's broker, and that agrees."""
-        view, mapping = self.routes.get(topic), self.mappings.get(topic)
+        view, mapping = self._routes.get(topic), self._mappings.get(topic)
         if view is None or mapping is None:
             return None
         known = self._open_ends.get(topic)
@@ -127,7 +128,7 @@ class Sends:
         try:
             return known.segments[queue_id]
         except KeyError:
-            index = self.queues.index_in(view, queue_id)
+            index = self._queues.index_in(view, queue_id)
             found = own_open_end(view, mapping, index)
             if view.chain(index) is not None:
                 known.segments[queue_id] = found
@@ -138,15 +139,15 @@ class Sends:
     ) -> Seen | Awaitable[Seen]:
         """Forward a send to its broker; this process's own may answer at once."""
         if is_half(frame):
-            raise half_forbidden(self.address.host)
-        index = self.queues.known_index(topic, queue_id)
+            raise half_forbidden(self._address.host)
+        index = self._queues.known_index(topic, queue_id)
         if index is None:
             return self._find(topic, queue_id, frame, session)
-        chain = self.routes.chain(topic, index)
+        chain = self._routes.chain(topic, index)
         segment = tail(chain) if chain is not None else None
-        if segment is None or segment.delta < 0 or not self.brokers.is_own(segment.broker_name):
+        if segment is None or segment.delta < 0 or not self._brokers.is_own(segment.broker_name):
             return self._search(topic, index, frame, session)
-        answer = self.brokers.ask_own(_addressed(frame, segment, session), session)
+        answer = self._brokers.ask_own(_addressed(frame, segment, session), session)
         if isinstance(answer, Awaitable):
             return self._finish(answer, segment, topic, index, frame, session)
         if is_redirect(answer):
@@ -154,7 +155,7 @@ class Sends:
         return self._seen(frame, answer, segment)
 
     async def _find(self, topic: str, queue_id: int, frame: Frame, session: Session) -> Seen:
-        index = await self.queues.index(topic, queue_id)
+        index = await self._queues.index(topic, queue_id)
         return await self._search(topic, index, frame, session)
 
     async def _finish(
@@ -174,19 +175,19 @@ class Sends:
     async def _redirected(
         self, answer: Answer, topic: str, index: int, frame: Frame, session: Session
     ) -> Seen:
-        await self.routes.redirected(topic, redirect_in(answer))
+        await self._routes.redirected(topic, redirect_in(answer))
         return await self._search(topic, index, frame, session)
 
     async def _search(self, topic: str, index: int, frame: Frame, session: Session) -> Seen:
         unreachable: set[str] = set()
         refusal: Refused | None = None
         for _ in range(ROUNDS_MAX):
-            view, chain = await self.queues.chain(topic, index)
+            view, chain = await self._queues.chain(topic, index)
             segment = reachable_tail(chain, unreachable)
             if segment is None:
                 break
             try:
-                answer = await self.brokers.ask(
+                answer = await self._brokers.ask(
                     name := segment.broker_name,
                     view.address(name),
                     _addressed(frame, segment, session),
@@ -196,13 +197,13 @@ class Sends:
                 # Nothing was stored: if the queue ends elsewhere by now, the message goes there.
                 refusal = error
                 unreachable.add(error.broker_name)
-                await self.routes.refresh(topic)
+                await self._routes.refresh(topic)
                 continue
             if not is_redirect(answer):
                 if segment.delta < 0:
                     segment = await self._placed(segment)
                 return self._seen(frame, answer, segment)
-            await self.routes.redirected(topic, redirect_in(answer))
+            await self._routes.redirected(topic, redirect_in(answer))
         if refusal is not None:
             raise refusal
         remark = f"topic[{topic}] queueId[{index}] takes no messages"
@@ -211,14 +212,14 @@ class Sends:
     async def _placed(self, segment: Segment) -> Segment:
         """Return a destination with its place, once known, after a write that came before."""
         topic = segment.topic
-        await self.routes.refresh(topic)
-        chain = self.routes.chain(topic, segment.logical_index)
+        await self._routes.refresh(topic)
+        chain = self._routes.chain(topic, segment.logical_index)
         found = chain.find(segment.key) if chain is not None else None
         return found or segment
 
     def _seen(self, asked: Frame, answer: Answer, segment: Segment) -> Seen:
         """Translate a broker's answer for the client of the listener."""
-        queue_id = self.queues.queue_id_of(segment)
+        queue_id = self._queues.queue_id_of(segment)
         if isinstance(answer, Stored):
             tag = broker_tag(segment.broker_name)
             return replace(
@@ -245,7 +246,7 @@ class Sends:
             position = int(offset_id[-POSITION_DIGITS:], 16)
         except ValueError:
             return offset_id  # whatever it is, it is no position
-        return self.records.offset_id(segment.broker_name, position)
+        return self._records.offset_id(segment.broker_name, position)
 
 
 def _addressed(frame: Frame, segment: Segment, session: Session) -> Frame:
