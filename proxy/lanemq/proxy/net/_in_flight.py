@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 import trio
+from attrs import define, field
 
 from lanemq.wire.frame import Frame, encode_frame
 
@@ -26,21 +27,19 @@ Late = Answer | None
 
 
 @final
+@define(eq=False, repr=False)
 class InFlight:
     """The waiting requests of one connection, within the bounds of the server."""
 
-    def __init__(
-        self, server: Exchange, *, session: Session, account: Account, outbox: Outbox
-    ) -> None:
-        self._server = server
-        self._session = session
-        self._account = account
-        self._outbox = outbox
-        self._count = 0
-        self._fewer: trio.Event | None = None
-        self.kept_bytes = 0
-        self.answered_s = trio.current_time()
-        """Time of the last answer among them."""
+    _server: Exchange
+    _session: Session
+    _account: Account
+    _outbox: Outbox
+    _count: int = 0
+    _fewer: trio.Event | None = None
+    kept_bytes: int = 0
+    answered_s: float = field(factory=trio.current_time)
+    """Time of the last answer among them."""
 
     def start(
         self,
