@@ -1,6 +1,6 @@
 """Calls to the brokers that hold segments: to this process's directly, to others over a link."""
 
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable
 from typing import Final, final
 
 import trio
@@ -10,6 +10,7 @@ from lanemq.sdk import BrokerUnreachable, LanemqError, RemotingClient
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import FLAG_ONEWAY, Frame
 
+from ....broker._peers import ANY_CODE
 from ....broker._results import Pulled
 from ....broker.handlers.pulls._parked import Parked
 from ....broker.handlers.pulls._pull import Pulls
@@ -21,15 +22,6 @@ from ._questions import AskedT, Question, ToldT
 
 CALL_S: Final = 5.0
 """Seconds that another broker may take for an answer that it does not have to wait for."""
-
-
-@final
-class _Any(Container[int]):
-    def __contains__(self, code: object) -> bool:
-        return True
-
-
-ANY_CODE: Final = _Any()
 
 
 class Unreachable(Refused):
