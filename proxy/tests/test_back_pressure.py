@@ -33,7 +33,7 @@ class Answering:
         handlers.add(WAIT, self.wait)
         handlers.add(LATER, self.later)
         limits = Limits(unsent_pause_bytes=PAUSE_BYTES)
-        self.server = Server(handlers, name="test", limits=limits, budget=budget)
+        self.server = Server(handlers, name="test", limits=limits, budget=budget or Budget())
 
     def big(self, frame: Frame, session: Session) -> Frame:
         self.handled += 1

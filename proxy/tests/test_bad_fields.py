@@ -17,7 +17,7 @@ from trio.testing import MockClock
 from lanemq.proxy.nameserver import NameServerConfig
 from lanemq.proxy.nameserver._handlers import NameServerHandlers
 from lanemq.proxy.nameserver._kv import KVConfig
-from lanemq.proxy.nameserver._routes import RouteTable
+from lanemq.proxy.nameserver.routes._table import RouteTable
 from lanemq.proxy.net._dispatch import Handlers, failure
 from lanemq.proxy.net._server import Server
 from lanemq.testkit.proxy.brokers import Client, open_test_broker

@@ -15,7 +15,8 @@ import trio
 from lanemq.proxy.broker import BrokerConfig
 from lanemq.proxy.broker.kv._fetching import StateFetcher
 from lanemq.proxy.broker.kv._leftovers import Leftovers
-from lanemq.proxy.logical.rules import TopicMapping, swept
+from lanemq.proxy.logical.rules._mapping import TopicMapping
+from lanemq.proxy.logical.rules._retire import swept
 from lanemq.proxy.nameserver import NameServerConfig, open_nameserver
 from lanemq.proxy.process import RunningBroker, open_broker
 from lanemq.sdk import RefusedByBroker, RemotingClient

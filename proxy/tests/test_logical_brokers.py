@@ -7,7 +7,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.proxy.nameserver._listeners import Listeners
+from lanemq.proxy.nameserver.logical._listeners import Listeners
 from lanemq.testkit.proxy.brokers import Client
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._logical import CLIENT_HOST, LogicalCluster, open_logical_cluster

@@ -9,39 +9,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from lanemq.proxy.logical.rules import (
-    Gate,
-    GoOn,
-    Journal,
-    Migration,
-    Move,
-    Phase,
-    Read,
-    SegmentClosed,
-    TopicMapping,
-    Wait,
-    begin_prepare,
+from lanemq.proxy.logical.rules._forwarding import (
     born_host_of,
-    committed,
-    expired,
     forwarded,
     hops_of,
-    map_queue,
-    merged,
-    new_segment,
-    notified,
-    plan_read,
-    prepared,
     queue_field,
+    relayed,
+)
+from lanemq.proxy.logical.rules._gate import Gate, SegmentClosed
+from lanemq.proxy.logical.rules._growth import new_segment
+from lanemq.proxy.logical.rules._journal import Journal, Migration, Phase
+from lanemq.proxy.logical.rules._map_changes import map_queue, unmap_queue
+from lanemq.proxy.logical.rules._mapping import TopicMapping
+from lanemq.proxy.logical.rules._migration import Move, begin_prepare, committed, notified, prepared
+from lanemq.proxy.logical.rules._reading import (
+    GoOn,
+    Read,
+    Wait,
+    plan_read,
     queue_max,
     queue_min,
     redirect_from,
-    relayed,
-    reopened,
-    superseded_end,
-    swept,
-    unmap_queue,
 )
+from lanemq.proxy.logical.rules._retire import expired, swept
+from lanemq.proxy.logical.rules._view import merged, reopened, superseded_end
+from lanemq.testkit.chains import check_change
 from lanemq.wire import (
     HostAddress,
     Refused,
@@ -56,7 +48,6 @@ from lanemq.wire.logical import (
     LogicalQueues,
     Segment,
     SegmentState,
-    check_change,
     check_queues,
 )
 

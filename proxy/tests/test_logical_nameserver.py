@@ -8,10 +8,11 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from lanemq.proxy.nameserver import NameServerConfig, RouteTable, _logical
+from lanemq.proxy.nameserver import NameServerConfig, RouteTable
 from lanemq.proxy.nameserver._handlers import NameServerHandlers
 from lanemq.proxy.nameserver._kv import KVConfig
 from lanemq.proxy.nameserver._requests import MEMORY_PER_BYTE
+from lanemq.proxy.nameserver.logical import _routes as logical_routes
 from lanemq.proxy.net._dispatch import Handlers
 from lanemq.proxy.net._server import Server
 from lanemq.testkit.proxy.peers import Connect, Peer
@@ -287,7 +288,7 @@ async def test_logical_queues_of_brokers_that_never_stay_are_bounded(
     connect: Connect, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     size_bytes = MEMORY_PER_BYTE * len(PREVIEW_REGISTRATION)
-    monkeypatch.setattr(_logical, "KEPT_MAX_BYTES", 3 * size_bytes + 100)
+    monkeypatch.setattr(logical_routes, "KEPT_MAX_BYTES", 3 * size_bytes + 100)
     name_server = NameServer()
     for number in range(1, 6):
         peer = connect(name_server.server)

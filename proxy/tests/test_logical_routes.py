@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from lanemq.proxy.nameserver import Registration, RouteTable
-from lanemq.proxy.nameserver._logical import Asker, LogicalRegistration, LogicalRoutes
-from lanemq.proxy.nameserver._logical_view import Status
+from lanemq.proxy.nameserver.logical._routes import Asker, LogicalRegistration, LogicalRoutes
+from lanemq.proxy.nameserver.logical._view import Status
 from lanemq.wire.bodies import DataVersion, MessageQueue, RouteData, TopicConfig
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_BROKER,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from lanemq.proxy.nameserver import Registration, RouteTable
-from lanemq.proxy.nameserver._logical import Asker, LogicalRegistration, LogicalRoutes
+from lanemq.proxy.nameserver.logical._routes import Asker, LogicalRegistration, LogicalRoutes
 from lanemq.wire.bodies import DataVersion, MessageQueue, RouteData, TopicConfig
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_BROKER,

@@ -11,7 +11,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.proxy.logical.rules import TopicMapping, born_host_of, forwarded
+from lanemq.proxy.logical.rules._forwarding import born_host_of, forwarded
+from lanemq.proxy.logical.rules._mapping import TopicMapping
 from lanemq.testkit.proxy.brokers import Client, send_header
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._logical import (

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from lanemq.proxy.nameserver import MasterAddresses, Registration, RouteTable
-from lanemq.proxy.nameserver._registration import is_changed
+from lanemq.proxy.nameserver.routes._registration import is_changed
 from lanemq.testkit.proxy.routes import check_invariants
 from lanemq.wire.bodies import DataVersion, TopicConfig
 

@@ -70,7 +70,7 @@ def serving(tls: ServerTls, budget: Budget | None = None, **limits: float) -> Se
     handlers.add(ECHO, echo)
     handlers.add(BIG, lambda frame, session: frame.reply(body=bytes(BIG_BYTES)))
     bounds = Limits(**limits)  # type: ignore[arg-type]
-    return Server(handlers, name="test", tls=tls, limits=bounds, budget=budget)
+    return Server(handlers, name="test", tls=tls, limits=bounds, budget=budget or Budget())
 
 
 Secure = Callable[..., Peer]

@@ -175,7 +175,7 @@ class Broker:
             limits=config.limits(),
             budget=self.context.budget,
             guard=self.context.guard,
-            tls=tls,
+            tls=tls or ServerTls(),
         )
 
     def _register_access(self, access_control: AccessControl | None) -> None:

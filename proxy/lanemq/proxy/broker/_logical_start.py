@@ -18,7 +18,7 @@ import trio
 from lanemq.wire.logical import Segment
 
 from ..logical.broker.state._state import LogicalState
-from ..logical.rules import Key
+from ..logical.rules._gate import Key
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
 

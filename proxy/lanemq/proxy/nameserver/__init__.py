@@ -2,8 +2,8 @@
 
 from ._config import NameServerConfig
 from ._open import NameServer, open_nameserver, run_nameserver
-from ._registration import MasterAddresses, Registration
-from ._routes import RouteTable
+from .routes._registration import MasterAddresses, Registration
+from .routes._table import RouteTable
 
 __all__ = [
     "MasterAddresses",

@@ -36,10 +36,10 @@ from ._config import BLOCKED_KEYS, NameServerConfig
 from ._known import KnownBrokers
 from ._kv import ORDER_TOPIC_CONFIG, KVConfig, write_whole
 from ._kv_requests import KVRequests
-from ._logical import Asker, LogicalRoutes
-from ._registration import Registration, is_changed
 from ._requests import RegistrationRead, asker, is_compressed, registration, wanted_indices
-from ._routes import RouteTable
+from .logical._routes import Asker, LogicalRoutes
+from .routes._registration import Registration, is_changed
+from .routes._table import RouteTable
 
 LOGGER = logging.getLogger("lanemq.proxy.nameserver")
 

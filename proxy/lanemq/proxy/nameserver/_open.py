@@ -25,7 +25,7 @@ from ._config import NameServerConfig
 from ._handlers import NameServerHandlers
 from ._known import KnownBrokers
 from ._kv import KVConfig
-from ._routes import RouteTable
+from .routes._table import RouteTable
 
 KNOWN_BROKERS: Final = "knownBrokers.json"
 """File beside the key-value configuration."""

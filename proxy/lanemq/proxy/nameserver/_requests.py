@@ -15,7 +15,7 @@ from lanemq.wire.logical import (
     logical_queues_by_topic,
 )
 
-from ._logical import Asker, LogicalRegistration
+from .logical._routes import Asker, LogicalRegistration
 
 LOGGER = logging.getLogger("lanemq.proxy.nameserver")
 
@@ -39,9 +39,16 @@ def registration(header: RegisterBroker, frame: Frame) -> RegistrationRead:
         LOGGER.warning("the registration of %s is damaged", header.broker_addr)
         raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
     body, is_packed = registration_body(header, frame), is_compressed(header, frame)
-    said = logical_registration(
-        header,
-        body.topic_config_wrapper,
+    wrapper = body.topic_config_wrapper
+    said = LogicalRegistration(
+        cluster=header.cluster_name,
+        broker_name=header.broker_name,
+        broker_id=header.broker_id,
+        address=header.broker_addr,
+        data_version=wrapper.data_version,
+        topics=wrapper.topic_config_table.keys(),
+        queues=logical_queues_by_topic(wrapper.extra),
+        report=LogicalQueueReport.of(wrapper.extra),
         size_bytes=MEMORY_PER_BYTE * len(frame.body),
         is_compressed=is_packed,
     )
@@ -65,31 +72,6 @@ def is_compressed(header: RegisterBroker, frame: Frame) -> bool:
     # refuses it. No JSON begins as a zlib stream does.
     is_young = frame.version >= Version.V3_0_11
     return bool(frame.body) and is_young and (header.compressed or frame.body[:1] == ZLIB_MARK)
-
-
-def logical_registration(
-    header: RegisterBroker,
-    wrapper: TopicConfigWrapper,
-    *,
-    size_bytes: int = 0,
-    is_compressed: bool = False,
-) -> LogicalRegistration:
-    """Return the part of a registration about logical queues.
-
-    Raises ``RemoteProtocolError`` if that is not to be understood.
-    """
-    return LogicalRegistration(
-        cluster=header.cluster_name,
-        broker_name=header.broker_name,
-        broker_id=header.broker_id,
-        address=header.broker_addr,
-        data_version=wrapper.data_version,
-        topics=wrapper.topic_config_table.keys(),
-        queues=logical_queues_by_topic(wrapper.extra),
-        report=LogicalQueueReport.of(wrapper.extra),
-        size_bytes=size_bytes,
-        is_compressed=is_compressed,
-    )
 
 
 def asker(header: GetRouteInfo, frame: Frame) -> Asker:

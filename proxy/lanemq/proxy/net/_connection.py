@@ -66,7 +66,7 @@ class ServerConnection:
         self._last: Frame | None = None
         self.encoded = server.encoded
         self.account = server.budget.open(self._relieve)
-        self.session = Session(self, session_id=session_id, peer=peer, local_port=local_port)
+        self.session = Session(self, session_id, peer, local_port)
         self.outbox = Outbox(server, transport, peer=peer, account=self.account, give_up=self.abort)
         self.in_flight = InFlight(
             server, session=self.session, account=self.account, outbox=self.outbox

@@ -1,7 +1,8 @@
 """The state that all connections of a server share: handlers, hooks, limits, answers to be sent."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import InitVar, dataclass, field
 from typing import Protocol
 
 import trio
@@ -26,6 +27,7 @@ class Answering(Protocol):
         """Send the answers that wait."""
 
 
+@dataclass(eq=False, kw_only=True, repr=False)
 class Exchange:
     """The part of a server that its connections share.
 
@@ -36,35 +38,26 @@ class Exchange:
     before its handler, also where there is none; all handlers are registered by then.
     """
 
-    def __init__(
-        self,
-        handlers: Handlers,
-        *,
-        name: str,
-        after_batch: Sequence[Callable[[], None]],
-        after_replies: Sequence[Callable[[], None]],
-        limits: Limits,
-        budget: Budget,
-        guard: Guard | None,
-        tls: ServerTls,
-    ) -> None:
-        self.handlers = handlers
-        self.table: Mapping[int, Handler] = handlers.table
+    handlers: Handlers = field(kw_only=False)
+    name: str
+    after_batch: list[Callable[[], None]] = field(default_factory=list)
+    after_replies: list[Callable[[], None]] = field(default_factory=list)
+    limits: Limits = field(default_factory=Limits)
+    budget: Budget = field(default_factory=Budget)
+    """The budget charged for the peers; all servers of a process share one."""
+    guard: InitVar[Guard | None] = None
+    tls: ServerTls = field(default_factory=ServerTls)
+
+    def __post_init__(self, guard: Guard | None) -> None:
+        self.table: Mapping[int, Handler] = self.handlers.table
         """The handlers of requests that come in here, by code; handlers within the process that
         ask each other do so without the guard."""
         self.unsupported: Handler = handle_unsupported
         """The handler of any other code."""
         if guard is not None:
-            self.table = {code: guarded(one, guard) for code, one in handlers.table.items()}
+            self.table = {code: guarded(one, guard) for code, one in self.table.items()}
             self.unsupported = guarded(handle_unsupported, guard)
-        self.name = name
-        self.after_batch = list(after_batch)
-        self.after_replies = list(after_replies)
-        self.limits = limits
-        self.tls = tls
         self.watch = loop_watch()
-        self.budget = budget
-        """The budget charged for the peers; all servers of a process share one."""
         self.in_flight = 0
         """Number of requests whose handlers are waiting, over all connections."""
         self.in_batch = False

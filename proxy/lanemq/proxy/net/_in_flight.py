@@ -2,9 +2,11 @@
 
 import inspect
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from typing import Final, final
 
 import trio
+from attrs import define, field
 
 from lanemq.wire.frame import Frame, encode_frame
 
@@ -25,21 +27,19 @@ Late = Answer | None
 
 
 @final
+@define(eq=False, repr=False)
 class InFlight:
     """The waiting requests of one connection, within the bounds of the server."""
 
-    def __init__(
-        self, server: Exchange, *, session: Session, account: Account, outbox: Outbox
-    ) -> None:
-        self._server = server
-        self._session = session
-        self._account = account
-        self._outbox = outbox
-        self._count = 0
-        self._fewer: trio.Event | None = None
-        self.kept_bytes = 0
-        self.answered_s = trio.current_time()
-        """Time of the last answer among them."""
+    _server: Exchange
+    _session: Session
+    _account: Account
+    _outbox: Outbox
+    _count: int = 0
+    _fewer: trio.Event | None = None
+    kept_bytes: int = 0
+    answered_s: float = field(factory=trio.current_time)
+    """Time of the last answer among them."""
 
     def start(
         self,
@@ -103,14 +103,12 @@ def drop(awaitable: Awaitable[Late]) -> None:
 
 
 @final
+@dataclass(slots=True)
 class _Request:
     """A request that is handled beside the connection, described for the log."""
 
-    __slots__ = ("_frame", "_session")
-
-    def __init__(self, frame: Frame, session: Session) -> None:
-        self._frame = frame
-        self._session = session
+    frame: Frame
+    session: Session
 
     def __str__(self) -> str:
-        return f"request {self._frame.code} of {self._session.peer}"
+        return f"request {self.frame.code} of {self.session.peer}"

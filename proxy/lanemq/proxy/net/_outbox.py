@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import final
 
 import trio
+from attrs import define, field
 
 from lanemq.wire import HostAddress
 
@@ -22,36 +23,28 @@ LOGGER = logging.getLogger("lanemq.proxy.connection")
 
 
 @final
+@define(eq=False, repr=False)
 class Outbox:
     """The unsent answers of one connection; nothing is sent but between ``open`` and ``close``."""
 
-    def __init__(
-        self,
-        server: Exchange,
-        transport: Transport,
-        *,
-        peer: HostAddress,
-        account: Account,
-        give_up: Callable[[], None],
-    ) -> None:
-        self._server = server
-        self.transport = transport
-        """The sender of the answers; it is replaced before there are any."""
-        self._peer = peer
-        self._account = account
-        self._give_up = give_up
-        self._nursery: trio.Nursery | None = None
-        self._pieces: list[Encoded | memoryview] = []
-        self._later: deque[Callable[[], None]] = deque()
-        self._stored_bytes = 0  # of the unsent, what is in the log only
-        self._charged_bytes = 0
-        self._dirty = False
-        self._drained: trio.Event | None = None
-        self.unsent_bytes = 0
-        self.is_writing = False
-        """True while a task sends what the peer did not take at once."""
-        self.wrote_s = trio.current_time()
-        """Time of the peer's last read of bytes that it did not take at once."""
+    _server: Exchange
+    transport: Transport
+    """The sender of the answers; it is replaced before there are any."""
+    _peer: HostAddress
+    _account: Account
+    _give_up: Callable[[], None]
+    _nursery: trio.Nursery | None = None
+    _pieces: list[Encoded | memoryview] = field(factory=list)
+    _later: deque[Callable[[], None]] = field(factory=deque)
+    _stored_bytes: int = 0  # of the unsent, what is in the log only
+    _charged_bytes: int = 0
+    _dirty: bool = False
+    _drained: trio.Event | None = None
+    unsent_bytes: int = 0
+    is_writing: bool = False
+    """True while a task sends what the peer did not take at once."""
+    wrote_s: float = field(factory=trio.current_time)
+    """Time of the peer's last read of bytes that it did not take at once."""
 
     def open(self, nursery: trio.Nursery) -> None:
         """Begin to send; tasks that do run in ``nursery``."""

@@ -10,7 +10,7 @@ import errno
 import logging
 import math
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import final
 
 import trio
@@ -18,11 +18,8 @@ import trio
 from lanemq.wire import HostAddress
 
 from ._connection import ServerConnection
-from ._dispatch import Guard, Handlers
+from ._dispatch import Guard
 from ._exchange import Exchange
-from .limits._budget import Budget
-from .limits._limits import Limits
-from .transport._tls import ServerTls
 from .transport._transport import SocketTransport, StreamTransport, Transport
 
 LOGGER = logging.getLogger("lanemq.proxy.server")
@@ -40,28 +37,8 @@ class Server(Exchange):
     Hooks, limits, the budget, the guard and TLS are those of ``Exchange``.
     """
 
-    def __init__(
-        self,
-        handlers: Handlers,
-        *,
-        name: str,
-        after_batch: Sequence[Callable[[], None]] = (),
-        after_replies: Sequence[Callable[[], None]] = (),
-        limits: Limits | None = None,
-        budget: Budget | None = None,
-        guard: Guard | None = None,
-        tls: ServerTls | None = None,
-    ) -> None:
-        super().__init__(
-            handlers,
-            name=name,
-            after_batch=after_batch,
-            after_replies=after_replies,
-            limits=limits if limits is not None else Limits(),
-            budget=budget if budget is not None else Budget(),
-            guard=guard,
-            tls=tls if tls is not None else ServerTls(),
-        )
+    def __post_init__(self, guard: Guard | None) -> None:
+        super().__post_init__(guard)
         self.connections: set[ServerConnection] = set()
         self._sessions_opened = 0
         self._refusals = 0

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
 import trio
@@ -45,48 +46,40 @@ class PeerConnection(Protocol):
         """End the connection at once."""
 
 
+@dataclass(slots=True)
+class _Answer:
+    frame: Frame | None = None
+    ready: trio.Event = field(default_factory=trio.Event)
+
+
 @final
+@dataclass(eq=False, repr=False, slots=True)
 class Session:
     """A peer's connection. All methods belong to the trio thread; only ``request`` waits."""
 
-    __slots__ = (
-        "_connection",
-        "_next_opaque",
-        "_waiting",
-        "attributes",
-        "born_host",
-        "closed",
-        "id",
-        "language",
-        "local_port",
-        "on_close",
-        "peer",
-        "version",
-    )
+    _connection: PeerConnection
+    id: int
+    """Number of the connection in its process, from 1."""
+    peer: HostAddress
+    """The peer's address; an IPv4 address that came through an IPv6 socket is unwrapped."""
+    local_port: int
+    """The port at which the peer came in (the main or the VIP port)."""
+    born_host: bytes = field(init=False)
+    """The packed address of the peer, as records of its messages have it."""
+    version: int = 0
+    """The protocol version of its last request."""
+    language: str = ""
+    """The language named in its last request."""
+    closed: bool = False
+    on_close: list[Callable[["Session"], None]] = field(default_factory=list)
+    """Callbacks for the end of the connection, called once, in order."""
+    attributes: dict[str, Any] = field(default_factory=dict)
+    """Values that registries remember about this peer."""
+    _next_opaque: int = 0
+    _waiting: dict[int, _Answer] = field(default_factory=dict)
 
-    def __init__(
-        self, connection: PeerConnection, *, session_id: int, peer: HostAddress, local_port: int
-    ) -> None:
-        self._connection = connection
-        self._next_opaque = 0
-        self._waiting: dict[int, _Answer] = {}
-        self.id = session_id
-        """Number of the connection in its process, from 1."""
-        self.peer = peer
-        """The peer's address; an IPv4 address that came through an IPv6 socket is unwrapped."""
-        self.born_host = peer.packed
-        """The packed address of the peer, as records of its messages have it."""
-        self.local_port = local_port
-        """The port at which the peer came in (the main or the VIP port)."""
-        self.version = 0
-        """The protocol version of its last request."""
-        self.language = ""
-        """The language named in its last request."""
-        self.closed = False
-        self.on_close: list[Callable[[Session], None]] = []
-        """Callbacks for the end of the connection, called once, in order."""
-        self.attributes: dict[str, Any] = {}
-        """Values that registries remember about this peer."""
+    def __post_init__(self) -> None:
+        self.born_host = self.peer.packed
 
     def __repr__(self) -> str:
         return f"<Session {self.id} {self.peer}>"
@@ -180,11 +173,3 @@ class Session:
             remark=frame.remark,
             serialize=SerializeType.JSON,
         )
-
-
-class _Answer:
-    __slots__ = ("frame", "ready")
-
-    def __init__(self) -> None:
-        self.frame: Frame | None = None
-        self.ready = trio.Event()

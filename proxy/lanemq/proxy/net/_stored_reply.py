@@ -6,6 +6,7 @@ are read in pieces, when the peer takes them.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final, final
 
 LARGE_BYTES: Final = 128 << 10
@@ -25,17 +26,15 @@ class RecordGone(Exception):  # noqa: N818 - says what happened
 
 
 @final
+@dataclass(eq=False, repr=False, slots=True)
 class StoredReply:
     """An encoded answer whose ``len`` counts all of its bytes, wherever they are."""
 
-    __slots__ = ("_head", "_position", "_read", "stored_bytes")
-
-    def __init__(self, head: bytes, read: ReadLog, position: int, stored_bytes: int) -> None:
-        self._head = head
-        self._read = read
-        self._position = position
-        self.stored_bytes = stored_bytes
-        """Number of bytes that are in the log only."""
+    _head: bytes
+    _read: ReadLog
+    _position: int
+    stored_bytes: int
+    """Number of bytes that are in the log only."""
 
     def __len__(self) -> int:
         return len(self._head) + self.stored_bytes

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from lanemq.proxy.nameserver import RouteTable
-from lanemq.proxy.nameserver._routes import ROW_BYTES
+from lanemq.proxy.nameserver.routes._table import ROW_BYTES
 
 
 def check_invariants(table: RouteTable) -> None:

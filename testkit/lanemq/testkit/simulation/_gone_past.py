@@ -13,7 +13,7 @@ from typing import Final, final
 import trio
 
 from lanemq.proxy.logical.broker._metrics import logical_info
-from lanemq.proxy.logical.rules import (
+from lanemq.proxy.logical.rules._superseded import (
     ORIGIN_PROPERTY,
     SUPERSEDED_FILE,
     Superseded,

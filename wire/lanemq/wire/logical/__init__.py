@@ -20,7 +20,6 @@ from ._invariants import (
     Finding,
     Invariant,
     check_chain,
-    check_change,
     check_physical_queue,
     check_queues,
 )
@@ -118,7 +117,6 @@ __all__ = [
     "UpdateLogicalQueueMapping",
     "by_offset",
     "check_chain",
-    "check_change",
     "check_physical_queue",
     "check_queues",
     "gaps_beside",

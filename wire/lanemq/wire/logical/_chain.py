@@ -33,46 +33,39 @@ class Located:
 class Chain:
     """The segments of one logical queue, sorted. Immutable: changes give another chain."""
 
-    __slots__ = ("_forced", "_placed", "_readable", "_segments", "index")
+    __slots__ = ("_forced", "index", "placed", "readable", "segments")
 
     def __init__(self, index: int, segments: Iterable[Segment] = ()) -> None:
         self.index = index
-        self._segments = tuple(sorted(segments, key=sort_key))
-        # Every send and every pull asks for them.
-        self._placed = tuple(s for s in self._segments if s.delta >= 0)
-        self._readable = tuple(s for s in self._placed if s.is_readable)
-        self._forced = tuple(s.delta for s in self._placed if s.is_forced)
-
-    @property
-    def segments(self) -> Sequence[Segment]:
-        return self._segments
+        self.segments = tuple(sorted(segments, key=sort_key))
+        # Every send and every pull asks for these.
+        self.placed = tuple(s for s in self.segments if s.delta >= 0)
+        """The segments whose place in the queue is known."""
+        self.readable = tuple(s for s in self.placed if s.is_readable)
+        """The segments that can be read and whose place is known."""
+        self._forced = tuple(s.delta for s in self.placed if s.is_forced)
 
     def __iter__(self) -> Iterator[Segment]:
-        return iter(self._segments)
+        return iter(self.segments)
 
     def __len__(self) -> int:
-        return len(self._segments)
+        return len(self.segments)
 
     def __getitem__(self, at: int) -> Segment:
-        return self._segments[at]
+        return self.segments[at]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Chain):
             return NotImplemented
-        return self.index == other.index and self._segments == other._segments
+        return self.index == other.index and self.segments == other.segments
 
     def __hash__(self) -> int:
-        return hash((self.index, self._segments))
+        return hash((self.index, self.segments))
 
     def __repr__(self) -> str:
-        return f"Chain({self.index}, [{', '.join(map(str, self._segments))}])"
+        return f"Chain({self.index}, [{', '.join(map(str, self.segments))}])"
 
     # Places
-
-    @property
-    def placed(self) -> tuple[Segment, ...]:
-        """The segments whose place in the queue is known."""
-        return self._placed
 
     @property
     def last(self) -> Segment | None:
@@ -81,7 +74,7 @@ class Chain:
         An expired one counts only where there is no other: what is left of a migration that was
         called off may stand behind the open end.
         """
-        placed = self._placed
+        placed = self.placed
         lasting = (s for s in reversed(placed) if s.state is not SegmentState.EXPIRED)
         return next(lasting, placed[-1] if placed else None)
 
@@ -98,11 +91,6 @@ class Chain:
         return writable
 
     # Reading
-
-    @property
-    def readable(self) -> tuple[Segment, ...]:
-        """The segments that can be read and whose place is known."""
-        return self._readable
 
     def locate(self, logical_offset: int) -> Located | None:
         """Return the segment and offset for a pull at ``logical_offset``; None without any message.
@@ -144,7 +132,7 @@ class Chain:
         further on there may be segments that it was never told of.
         """
         place, end, is_beside = sort_key(after), after.end_offset, True
-        for segment in self._placed:
+        for segment in self.placed:
             if sort_key(segment) <= place:
                 continue
             if not is_beside and end is not None and segment.delta > end:
@@ -163,7 +151,7 @@ class Chain:
         Remains of migrations that were called off are passed over: they never had a message,
         and may stand before what has.
         """
-        first = next((s for s in self._segments if not s.is_empty), None)
+        first = next((s for s in self.segments if not s.is_empty), None)
         return first if first is not None and not first.delta and not first.offset_delta else None
 
     @property
@@ -175,24 +163,24 @@ class Chain:
     @property
     def end_offset(self) -> int | None:
         """The logical offset behind the last message; None while the last segment is open."""
-        return self._placed[-1].end_offset if self._placed else 0
+        return self.placed[-1].end_offset if self.placed else 0
 
     @property
     def known_end(self) -> int:
         """The least logical offset that a successor may begin at, as far as this chain tells."""
-        return max((s.next_delta for s in self._placed), default=0)
+        return max((s.next_delta for s in self.placed), default=0)
 
     @property
     def last_migration(self) -> int:
         """The greatest number that a migration of the queue had, as far as this chain tells."""
-        return max((segment.migration or 0 for segment in self._segments), default=0)
+        return max((segment.migration or 0 for segment in self.segments), default=0)
 
     # Writing
 
     @property
     def writable(self) -> Segment | None:
         """The segment for a send: the last one that takes messages, as clients choose it."""
-        return next((s for s in reversed(self._segments) if s.is_writable), None)
+        return next((s for s in reversed(self.segments) if s.is_writable), None)
 
     @property
     def normal(self) -> Segment | None:
@@ -206,21 +194,21 @@ class Chain:
 
     def all_of(self, state: SegmentState) -> tuple[Segment, ...]:
         """Return the segments in a state."""
-        return tuple(s for s in self._segments if s.state is state)
+        return tuple(s for s in self.segments if s.state is state)
 
     def _last(self, state: SegmentState) -> Segment | None:
-        return next((s for s in reversed(self._segments) if s.state is state), None)
+        return next((s for s in reversed(self.segments) if s.state is state), None)
 
     # By identity and by physical queue
 
     def find(self, key: SegmentKey) -> Segment | None:
         """Return the segment of this identity."""
-        return next((segment for segment in self._segments if segment.key == key), None)
+        return next((segment for segment in self.segments if segment.key == key), None)
 
     def on_queue(self, broker_name: str, queue_id: int) -> tuple[Segment, ...]:
         """Return the segments on one physical queue, by their first offset."""
         return by_offset(
-            s for s in self._segments if s.queue_id == queue_id and s.broker_name == broker_name
+            s for s in self.segments if s.queue_id == queue_id and s.broker_name == broker_name
         )
 
     # Changes
@@ -230,51 +218,18 @@ class Chain:
 
         They take the index of the chain.
         """
-        merged = {segment.key: segment for segment in self._segments}
+        merged = {segment.key: segment for segment in self.segments}
         for segment in segments:
             if segment.logical_index != self.index:
                 segment = replace(segment, logical_index=self.index)
             merged[segment.key] = segment
         return Chain(self.index, merged.values())
 
-    def replace(self, segment: Segment) -> "Chain":
-        """``put`` for a segment that has to be there. Raises ``KeyError`` if it is not."""
-        if self.find(segment.key) is None:
-            raise KeyError(segment.key)
-        return self.put(segment)
-
     def remove(self, key: SegmentKey) -> "Chain":
         """Return the chain without a segment. Raises ``KeyError`` if it is not there."""
         if self.find(key) is None:
             raise KeyError(key)
-        return Chain(self.index, (s for s in self._segments if s.key != key))
-
-    def seal(
-        self,
-        key: SegmentKey,
-        offset_max: int,
-        *,
-        first_time_ms: int = 0,
-        last_time_ms: int = 0,
-        has_messages: bool = True,
-    ) -> "Chain":
-        """Return the chain with a segment sealed; one that is sealed already stays as it is.
-
-        Raises ``KeyError`` if it is not there, ``ValueError`` for an end before its begin.
-        """
-        segment = self.find(key)
-        if segment is None:
-            raise KeyError(key)
-        if segment.is_sealed:
-            return self
-        return self.put(
-            segment.sealed(
-                offset_max,
-                first_time_ms=first_time_ms,
-                last_time_ms=last_time_ms,
-                has_messages=has_messages,
-            )
-        )
+        return Chain(self.index, (s for s in self.segments if s.key != key))
 
 
 def by_offset(segments: Iterable[Segment]) -> tuple[Segment, ...]:

@@ -1,6 +1,7 @@
 """The invariants of logical queues, and a checker that names each violation.
 
-The names I1 to I8 are used throughout: in findings, tests and documentation.
+The names I1 to I8 are used throughout: in findings, tests and documentation. The functions here
+check one state; I6 and I7 compare two, which tests of histories do.
 
 - I1 every segment knows its first logical offset, but for a last one that is WriteOnly
 - I2 segments follow each other without overlapping; a gap is a finding of its own kind
@@ -87,28 +88,6 @@ def check_physical_queue(segments: Iterable[Segment]) -> list[Finding]:
     return findings
 
 
-def check_change(before: LogicalQueues, after: LogicalQueues) -> list[Finding]:
-    """Findings I6 and I7: what a later state says otherwise than an earlier one did.
-
-    A segment that was sealed without any message may come back: its queue, used again, gives
-    the new one the same identity, and nobody was told an offset in it.
-    """
-    findings = []
-    for index, chain in before.items():
-        later = after.get(index)
-        for segment in chain:
-            if segment.is_empty:
-                continue
-            now = None if later is None else later.find(segment.key)
-            if now is not None and segment.is_sealed and now.offset_max != segment.offset_max:
-                findings.append(Finding(Invariant.END, f"{segment} now ends at {now.offset_max}"))
-            if now is not None and segment.delta >= 0 and now.delta != segment.delta:
-                findings.append(Finding(Invariant.MEANING, f"{segment} now begins at {now.delta}"))
-        if later is not None:
-            findings += _reused(chain, later)
-    return findings
-
-
 def _index(chain: Chain) -> list[Finding]:
     findings = []
     if chain.index < 0:
@@ -162,21 +141,4 @@ def _writable(chain: Chain) -> list[Finding]:
         last = chain[-1]
         if last.is_writable and last.is_sealed:
             findings.append(Finding(Invariant.ONE_NORMAL, f"{last} is sealed"))
-    return findings
-
-
-def _reused(before: Chain, after: Chain) -> list[Finding]:
-    """Messages of one state that stand elsewhere in the other, by another segment."""
-    findings = []
-    for segment in before:
-        if segment.delta < 0 or not segment.count:
-            continue
-        for other in after:
-            if other.key == segment.key or other.delta < 0:
-                continue
-            end = other.end_offset
-            begins_before_end = other.delta < segment.next_delta
-            if begins_before_end and (end is None or end > segment.delta):
-                text = f"offsets of {segment} now are those of {other}"
-                findings.append(Finding(Invariant.MEANING, text))
     return findings

@@ -71,11 +71,6 @@ class LogicalQueues(Mapping[int, Chain]):
         """All segments, by index and place in the chain."""
         return tuple(segment for chain in self._chains.values() for segment in chain)
 
-    @property
-    def lowest_free_index(self) -> int:
-        """The index for one more logical queue."""
-        return next(index for index in range(len(self) + 1) if index not in self._chains)
-
     # Views
 
     def of_broker(self, broker_name: str) -> "LogicalQueues":

@@ -32,7 +32,8 @@ from lanemq.wire.logical import LogicalQueues, with_logical_queues
 from lanemq.wire.message import is_stage_group
 
 from ...logical.broker.state._state import LogicalState
-from ...logical.rules import IN_PROGRESS, mapped_queues
+from ...logical.rules._growth import IN_PROGRESS
+from ...logical.rules._map_changes import mapped_queues
 from ...net._dispatch import Handlers, by_header, typed
 from ...net._session import Session
 from .._context import BrokerContext

@@ -15,7 +15,8 @@ from lanemq.wire.headers import KvWrite
 from lanemq.wire.kv import Moved, encode_answer, kv_topic, parse_partition, partition_name
 from lanemq.wire.logical import Segment, SegmentState
 
-from ...logical.rules import Gate, TopicMapping
+from ...logical.rules._gate import Gate
+from ...logical.rules._mapping import TopicMapping
 
 LOST = (
     "the keys of namespace {} are lost: bring back the directory kv of the store from a copy, or "

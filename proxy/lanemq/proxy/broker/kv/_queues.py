@@ -13,7 +13,8 @@ from lanemq.wire.logical import Segment, SegmentState
 
 from ...logical.broker.state._state import LogicalState
 from ...logical.broker.state._view import LogicalView
-from ...logical.rules import TopicMapping, map_queue
+from ...logical.rules._map_changes import map_queue
+from ...logical.rules._mapping import TopicMapping
 from ..state._topics import Topics
 
 FIRST_QUEUE: Final = 0

@@ -5,7 +5,7 @@ from operator import attrgetter
 from lanemq.storage.kv import KvMeta
 from lanemq.wire.logical import Segment
 
-from ...logical.rules import TopicMapping
+from ...logical.rules._mapping import TopicMapping
 
 
 def state_sources(mapping: TopicMapping, end: Segment) -> list[Segment]:

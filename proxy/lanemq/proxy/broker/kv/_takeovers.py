@@ -19,7 +19,7 @@ from lanemq.wire.kv import kv_namespace, kv_topic, parse_partition, partition_na
 from lanemq.wire.logical import Segment
 
 from ...logical.broker.state._state import LogicalState
-from ...logical.rules import TopicMapping
+from ...logical.rules._mapping import TopicMapping
 from .._peers import Peers
 from ._fetching import StateFetcher
 from ._leftovers import Leftovers

@@ -24,7 +24,7 @@ from lanemq.wire.kv import (
     parse_partition,
 )
 
-from ...logical.rules import SegmentClosed
+from ...logical.rules._gate import SegmentClosed
 from ...net._answers import Result
 from ...net._dispatch import Handlers
 from ...net._reply_template import ReplyTemplate

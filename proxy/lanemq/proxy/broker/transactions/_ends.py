@@ -19,7 +19,7 @@ from lanemq.wire.headers import EndTransaction, ResumeCheckHalfMessage
 from lanemq.wire.message import Property, StoredMessage, decode_offset_id
 
 from ...logical.broker.traffic._delivery import Deliveries
-from ...logical.rules import SegmentClosed
+from ...logical.rules._gate import SegmentClosed
 from ...net._dispatch import Handlers, typed
 from ...net._session import Session
 from .._context import BrokerContext

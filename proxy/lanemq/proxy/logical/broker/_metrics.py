@@ -7,7 +7,7 @@ from collections import Counter
 
 from lanemq.wire.logical import Segment, SegmentState
 
-from ..rules import Phase
+from ..rules._journal import Phase
 from .state._state import LogicalState
 
 

@@ -16,14 +16,15 @@ from ...broker import Broker
 from ...broker._results import add_encoders
 from ...net._dispatch import Handlers
 from ...net._server import Server
-from . import _direct, _locks, _messages, _offsets, _pulls, _resets, _sends, _spans, _stats
-from ._brokers import Brokers
-from ._context import ListenerContext
-from ._progress import Progress
-from ._questions import Questions
-from ._queues import SeenQueues
-from ._records import SeenRecords
-from ._routes import LogicalRoutes
+from .brokers._brokers import Brokers
+from .brokers._questions import Questions
+from .brokers._routes import LogicalRoutes
+from .offsets import _offsets, _resets, _spans, _stats
+from .offsets._progress import Progress
+from .port._context import ListenerContext
+from .port._queues import SeenQueues
+from .port._records import SeenRecords
+from .traffic import _direct, _locks, _messages, _pulls, _sends
 
 Code = RequestCode
 SHARED: Final = (
@@ -70,7 +71,7 @@ class LogicalListener:
         there is none it is the first and only one at ``address``."""
         self.routes = LogicalRoutes(client, config.name_servers)
         brokers = Brokers(
-            client,
+            client=client,
             own_name=config.broker_name,
             own_handlers=broker.handlers,
             own_pulls=broker.pulls,
@@ -123,9 +124,15 @@ class _Port:
 
     def __init__(self, listener: ListenerContext, broker: Broker) -> None:
         context, config = broker.context, broker.config
-        self.progress = progress = Progress.of(listener)
-        offsets, handlers = _offsets.Offsets.of(listener), Handlers()
-        number = listener.queues.number
+        brokers, queues, questions = listener.brokers, listener.queues, listener.questions
+        self.progress = progress = Progress(
+            brokers=brokers,
+            commit_own=context.commit_offset,
+            queues=queues,
+            questions=questions,
+        )
+        offsets = _offsets.Offsets(brokers=brokers, queues=queues, questions=questions)
+        number, handlers = queues.number, Handlers()
         add_encoders(
             handlers,
             config=config,
@@ -140,12 +147,10 @@ class _Port:
         _sends.register(handlers, listener)
         _pulls.register(handlers, listener, progress)
         _offsets.register(handlers, listener, offsets, progress)
-        messages = _messages.Messages.of(listener)
-        _messages.register(handlers, messages)
-        _direct.register(handlers, listener, messages)
-        _stats.register(handlers, _stats.Stats.of(listener, offsets, progress))
-        _resets.register(handlers, _resets.Resets.of(listener, offsets, progress))
-        _spans.register(handlers, _spans.Spans.of(listener, offsets, progress))
+        _direct.register(handlers, listener, _messages.register(handlers, listener))
+        _stats.register(handlers, listener, offsets, progress)
+        _resets.register(handlers, listener, offsets, progress)
+        _spans.register(handlers, listener, offsets, progress)
         numbered = "" if number is None else f" {number}"
         self.server = Server(
             handlers,

@@ -11,7 +11,7 @@ from typing import Final, final
 from lanemq.wire import RemoteProtocolError
 from lanemq.wire.logical import Segment
 
-FILE_NAME: Final = "logicalQueueMigration.json"
+JOURNAL_FILE: Final = "logicalQueueMigration.json"
 MEMBER: Final = "migrations"
 
 

@@ -10,8 +10,8 @@ from typing import Final, Self, final
 from lanemq.wire import RemoteProtocolError
 from lanemq.wire.logical import Segment, SegmentKey
 
-FILE_NAME: Final = "logicalQueueSuperseded.json"
-MEMBER: Final = "superseded"
+SUPERSEDED_FILE: Final = "logicalQueueSuperseded.json"
+SUPERSEDED_MEMBER: Final = "superseded"
 ORIGIN_PROPERTY: Final = "LANEMQ_SUPERSEDED"
 """Property of a message that was appended again: its first place as ``broker:queue:offset``."""
 
@@ -71,7 +71,7 @@ class Superseded:
 
 def superseded_entries(members: dict[str, object]) -> dict[SegmentKey, Superseded]:
     """Parse the kept entries. Raises ``RemoteProtocolError``."""
-    values = members.get(MEMBER) or []
+    values = members.get(SUPERSEDED_MEMBER) or []
     if not isinstance(values, list):
-        raise RemoteProtocolError(f"{MEMBER} is no array")
+        raise RemoteProtocolError(f"{SUPERSEDED_MEMBER} is no array")
     return {entry.segment.key: entry for entry in map(Superseded.from_json, values)}

@@ -10,6 +10,7 @@ Pure: it knows no sockets, and what it closes is told by a callback.
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, final
 
 from ._descriptors import peers_max
@@ -29,16 +30,14 @@ def default_limit_bytes() -> int:
 
 
 @final
+@dataclass(eq=False, repr=False, slots=True)
 class Account:
     """The bytes kept for one peer; made by ``Budget.open``."""
 
-    __slots__ = ("_budget", "is_open", "kept_bytes", "relieve")
-
-    def __init__(self, budget: "Budget", relieve: Callable[[], None]) -> None:
-        self._budget = budget
-        self.relieve = relieve
-        self.kept_bytes = 0
-        self.is_open = True
+    _budget: "Budget"
+    relieve: Callable[[], None]
+    kept_bytes: int = 0
+    is_open: bool = True
 
     def add(self, size_bytes: int) -> None:
         """Charge more bytes, or fewer; it may close a peer, perhaps this one."""

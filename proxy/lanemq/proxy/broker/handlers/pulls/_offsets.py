@@ -21,7 +21,9 @@ from lanemq.wire.logical import PROGRESS_PREFIX
 
 from ....logical.broker.traffic._progress import LogicalProgress
 from ....logical.broker.traffic._stages import StageCounts
-from ....logical.rules import TopicMapping, hops_of, is_continued, queue_max, queue_min
+from ....logical.rules._forwarding import hops_of
+from ....logical.rules._mapping import TopicMapping
+from ....logical.rules._reading import is_continued, queue_max, queue_min
 from ....net._dispatch import Handlers, by_header, typed
 from ....net._session import Session
 from ..._context import BrokerContext

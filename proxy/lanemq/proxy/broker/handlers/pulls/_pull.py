@@ -20,7 +20,8 @@ from lanemq.wire.logical.translate import Numbers
 from ....logical.broker.state._state import waiting_queue
 from ....logical.broker.traffic._pull import InSegment, answer_without_read
 from ....logical.broker.traffic._stages import AskFirst, LogicalStages
-from ....logical.rules import TopicMapping, Wait
+from ....logical.rules._mapping import TopicMapping
+from ....logical.rules._reading import Wait
 from ....net._dispatch import Handlers
 from ....net._session import Session
 from ....net._stored_reply import LARGE_BYTES

@@ -17,7 +17,7 @@ from lanemq.wire.message import record_properties
 
 from ....logical.broker.state._state import LogicalState
 from ....logical.broker.traffic._pull import LogicalReads
-from ....logical.rules import gone_on_at
+from ....logical.rules._reading import gone_on_at
 from ....net._loop_watch import loop_watch
 from ....net._session import Session
 from ..._config import BrokerConfig

@@ -8,7 +8,7 @@ from lanemq.wire import ProtocolError, Refused, ResponseCode
 from lanemq.wire.message import StoredMessage
 
 from ....logical.broker.traffic._delivery import Deliveries
-from ....logical.rules import SegmentClosed
+from ....logical.rules._gate import SegmentClosed
 from ..._context import BrokerContext
 from ...state._stats import BrokerStatistics
 from ...state._stored_again import stored_again

@@ -7,7 +7,8 @@ from lanemq.storage import NewMessage, Put
 from lanemq.wire import SystemTopic
 from lanemq.wire.frame import Frame
 
-from ....logical.rules import BORN_HOST_FIELD, TopicMapping, born_host_of
+from ....logical.rules._forwarding import BORN_HOST_FIELD, born_host_of
+from ....logical.rules._mapping import TopicMapping
 from ....net._session import Session
 from ..._config import BrokerConfig
 from ..._results import Stored

@@ -16,7 +16,9 @@ from lanemq.wire.frame import FLAG_ONEWAY, Frame, request
 from lanemq.wire.headers import ReplyMessage, SendMessage, SendMessageResponse
 from lanemq.wire.message import Property, decode_properties, encode_properties
 
-from ....logical.rules import SegmentClosed, TopicMapping, born_host_of
+from ....logical.rules._forwarding import born_host_of
+from ....logical.rules._gate import SegmentClosed
+from ....logical.rules._mapping import TopicMapping
 from ....net._dispatch import Handlers
 from ....net._session import PeerTimedOut, Session, SessionClosed
 from ..._config import BrokerConfig

@@ -17,7 +17,8 @@ from lanemq.wire.headers import SendMessage
 from lanemq.wire.logical import SEGMENT_FIELD
 
 from ....logical.broker.traffic._send import MovedSends
-from ....logical.rules import SegmentClosed, born_host_of
+from ....logical.rules._forwarding import born_host_of
+from ....logical.rules._gate import SegmentClosed
 from ....net._dispatch import Handlers
 from ....net._session import Session
 from ..._context import BrokerContext

@@ -26,7 +26,7 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.headers import ConsumerSendMsgBack
 from lanemq.wire.message import Property, StoredMessage, get_property, set_property
 
-from ....logical.rules import ORIGIN_ID_FIELD
+from ....logical.rules._forwarding import ORIGIN_ID_FIELD
 from ....net._dispatch import Handlers, typed
 from ....net._session import Session
 from ..._config import BrokerConfig

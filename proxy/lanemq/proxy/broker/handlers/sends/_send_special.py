@@ -25,7 +25,8 @@ from lanemq.wire.headers import SendMessage
 from lanemq.wire.logical import LOGICAL_QUEUE_FLAG
 from lanemq.wire.message import Property, decode_batch, decode_properties
 
-from ....logical.rules import TopicMapping, half_forbidden
+from ....logical.rules._forwarding import half_forbidden
+from ....logical.rules._mapping import TopicMapping
 from ..._config import BrokerConfig
 from ..._results import Stored
 from ...state._groups import Groups

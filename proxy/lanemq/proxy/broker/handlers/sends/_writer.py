@@ -24,7 +24,8 @@ from lanemq.storage import (
 from lanemq.wire import Refused, ResponseCode, SysFlag, SystemTopic
 from lanemq.wire.message import Property, remove_property, set_property
 
-from ....logical.rules import Gate, Key, TopicMapping
+from ....logical.rules._gate import Gate, Key
+from ....logical.rules._mapping import TopicMapping
 
 _DELAY = Property.DELAY.encode()
 _REAL_TOPIC = Property.REAL_TOPIC.encode()

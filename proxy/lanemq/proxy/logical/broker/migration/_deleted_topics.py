@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, Self, final
 
 import trio
+from attrs import define, field
 
 from lanemq.wire import ProtocolError, Refused, RequestCode
 from lanemq.wire.frame import request
@@ -27,25 +28,17 @@ ASK_S: Final = 2.0
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class DeletedTopics:
     """Finds the topics of this broker that were deleted elsewhere, and removes them here."""
 
-    def __init__(
-        self,
-        *,
-        broker_name: str,
-        delete_topic: Callable[[str], None],
-        indices: LogicalIndices,
-        logical: LogicalState,
-        peers: Peers,
-    ) -> None:
-        self._broker_name = broker_name
-        self._delete_topic = delete_topic
-        self._indices = indices
-        self._logical = logical
-        self._peers = peers
-        self._alive: set[str] = set()
-        """Topics of which another broker has said that they are alive."""
+    _broker_name: str
+    _delete_topic: Callable[[str], None]
+    _indices: LogicalIndices
+    _logical: LogicalState
+    _peers: Peers
+    _alive: set[str] = field(factory=set, init=False)
+    """Topics of which another broker has said that they are alive."""
 
     @classmethod
     def of(cls, broker: BrokerContext, indices: LogicalIndices) -> Self:

@@ -25,7 +25,9 @@ from ....broker._context import BrokerContext
 from ....broker.state._topics import Topics
 from ....net._dispatch import Handlers
 from ....net._session import Session
-from ...rules import TopicMapping, check_reusable, check_state, new_segment, refusal
+from ...rules._growth import check_reusable, check_state, new_segment
+from ...rules._map_changes import refusal
+from ...rules._mapping import TopicMapping
 from ..state._state import LogicalState
 from ..state._view import LogicalView
 from ._requests import decoded, require_no_partitions, require_ordinary

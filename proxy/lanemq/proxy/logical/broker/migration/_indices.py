@@ -18,7 +18,7 @@ from lanemq.wire.logical import ClaimedLogicalIndices, ClaimLogicalIndices
 from ....broker._context import BrokerContext
 from ....net._dispatch import Handlers
 from ....net._session import Session
-from ...rules import refusal
+from ...rules._map_changes import refusal
 from ..state._state import LogicalState
 from ._requests import decoded
 

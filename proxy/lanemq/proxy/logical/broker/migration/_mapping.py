@@ -15,14 +15,8 @@ from lanemq.wire.logical import SegmentState, UpdateLogicalQueueMapping
 from ....broker._context import BrokerContext
 from ....net._dispatch import Handlers, typed
 from ....net._session import Session
-from ...rules import (
-    DELETED,
-    TopicMapping,
-    check_deletable,
-    map_queue,
-    refusal,
-    unmap_queue,
-)
+from ...rules._map_changes import DELETED, check_deletable, map_queue, refusal, unmap_queue
+from ...rules._mapping import TopicMapping
 from ._requests import decoded, existing, require_no_partitions, require_ordinary
 from ._seal import SealingRequests
 

@@ -8,6 +8,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Self, final
 
+from attrs import define
+
 from lanemq.wire import RequestCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical import LogicalQueues, MigrateLogicalQueue, Segment, SegmentState
@@ -16,18 +18,11 @@ from ....broker._context import BrokerContext
 from ....broker.state._topics import Topics
 from ....net._dispatch import Handlers
 from ....net._session import Session
-from ...rules import (
-    Migration,
-    Move,
-    Phase,
-    TopicMapping,
-    begin_prepare,
-    committed,
-    notified,
-    prepared,
-    refusal,
-    rivals,
-)
+from ...rules._journal import Migration, Phase
+from ...rules._map_changes import refusal
+from ...rules._mapping import TopicMapping
+from ...rules._migration import Move, begin_prepare, committed, notified, prepared
+from ...rules._view import rivals
 from ..state._state import LogicalState
 from ..state._view import LogicalView
 from ..traffic._progress import LogicalProgress
@@ -41,25 +36,16 @@ NOT_ENABLED = "topic not enable logical queue"
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Migrations:
     """The steps of migrations from and to one broker."""
 
-    def __init__(
-        self,
-        *,
-        logical: LogicalState,
-        logical_progress: LogicalProgress,
-        now_ms: Callable[[], int],
-        seals: Seals,
-        sources: Sources,
-        view: LogicalView,
-    ) -> None:
-        self._logical = logical
-        self._logical_progress = logical_progress
-        self._now_ms = now_ms
-        self._seals = seals
-        self._sources = sources
-        self._view = view
+    _logical: LogicalState
+    _logical_progress: LogicalProgress
+    _now_ms: Callable[[], int]
+    _seals: Seals
+    _sources: Sources
+    _view: LogicalView
 
     @classmethod
     def of(cls, broker: BrokerContext) -> Self:
@@ -173,23 +159,15 @@ class Migrations:
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class MigrationRequests:
     """The steps as tools ask for them."""
 
-    def __init__(
-        self,
-        *,
-        announced: Callable[[], Awaitable[None]],
-        logical: LogicalState,
-        logical_progress: LogicalProgress,
-        migrations: Migrations,
-        topics: Topics,
-    ) -> None:
-        self._announced = announced
-        self._logical = logical
-        self._logical_progress = logical_progress
-        self._migrations = migrations
-        self._topics = topics
+    _announced: Callable[[], Awaitable[None]]
+    _logical: LogicalState
+    _logical_progress: LogicalProgress
+    _migrations: Migrations
+    _topics: Topics
 
     async def prepare(self, frame: Frame, session: Session) -> Frame:
         asked = _decoded_move(frame)

@@ -31,18 +31,11 @@ from lanemq.wire.logical import (
 from ....broker._config import BrokerConfig
 from ....broker._context import BrokerContext
 from ....broker._logical_start import Heard
-from ...rules import (
-    Key,
-    Move,
-    Phase,
-    TopicMapping,
-    destinations,
-    merged,
-    reopened,
-    rivals,
-    took_place,
-    without_forgotten,
-)
+from ...rules._gate import Key
+from ...rules._journal import Phase
+from ...rules._mapping import TopicMapping
+from ...rules._migration import Move, took_place
+from ...rules._view import destinations, merged, reopened, rivals, without_forgotten
 from ..state._state import LogicalState
 from ..state._view import LogicalView, hosts
 from ..traffic._progress import LogicalProgress

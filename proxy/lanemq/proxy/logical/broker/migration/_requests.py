@@ -11,7 +11,7 @@ from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.frame import Frame
 
 from ....broker.state._topics import Topics
-from ...rules import refusal
+from ...rules._map_changes import refusal
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
 

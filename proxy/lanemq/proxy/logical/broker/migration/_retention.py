@@ -8,34 +8,29 @@ from collections.abc import Callable
 from typing import Self, final
 
 import trio
+from attrs import define
 
 from lanemq.wire import Refused
 
 from ....broker._config import BrokerConfig
 from ....broker._context import BrokerContext
-from ...rules import TopicMapping, expired, swept
+from ...rules._mapping import TopicMapping
+from ...rules._retire import expired, swept
 from ..state._state import LogicalState
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class LogicalRetention:
     """The retention of one broker's segments, which follows the cleaning of its log; ``run`` is its
     task."""
 
-    def __init__(
-        self,
-        *,
-        clean_interval_s: float,
-        config: BrokerConfig,
-        logical: LogicalState,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._clean_interval_s = clean_interval_s
-        self._config = config
-        self._logical = logical
-        self._now_ms = now_ms
+    _clean_interval_s: float
+    _config: BrokerConfig
+    _logical: LogicalState
+    _now_ms: Callable[[], int]
 
     @classmethod
     def of(cls, broker: BrokerContext) -> Self:

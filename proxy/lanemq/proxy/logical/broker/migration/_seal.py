@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final, Self, final
 
 import trio
+from attrs import define
 
 from lanemq.storage import Store, StoreUnwritable
 from lanemq.wire import RequestCode
@@ -24,7 +25,8 @@ from ....broker._context import BrokerContext
 from ....broker.state._topics import Topics
 from ....net._dispatch import Handlers
 from ....net._session import Session
-from ...rules import IN_PROGRESS, refusal
+from ...rules._growth import IN_PROGRESS
+from ...rules._map_changes import refusal
 from ..state._state import LogicalState
 from ._requests import decoded, existing, require_no_partitions
 
@@ -118,21 +120,14 @@ class Seals:
         return sealed
 
 
+@define(eq=False, kw_only=True, repr=False)
 class SealingRequests:
     """The base of requests that may close segments, and tell the name servers of it."""
 
-    def __init__(
-        self,
-        *,
-        announced: Callable[[], Awaitable[None]],
-        logical: LogicalState,
-        seals: Seals,
-        topics: Topics,
-    ) -> None:
-        self._announced = announced
-        self._logical = logical
-        self._seals = seals
-        self._topics = topics
+    _announced: Callable[[], Awaitable[None]]
+    _logical: LogicalState
+    _seals: Seals
+    _topics: Topics
 
     @classmethod
     def of(cls, broker: BrokerContext) -> Self:

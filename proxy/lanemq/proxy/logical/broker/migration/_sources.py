@@ -13,7 +13,8 @@ from lanemq.wire.logical import Chain, MigrateLogicalQueue, Segment
 
 from ....broker._context import BrokerContext
 from ....broker._peers import Peers
-from ...rules import TopicMapping, refusal
+from ...rules._map_changes import refusal
+from ...rules._mapping import TopicMapping
 from ..state._view import LogicalView
 from ..traffic._progress import LogicalProgress
 

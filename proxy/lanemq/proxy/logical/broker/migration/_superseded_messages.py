@@ -28,12 +28,12 @@ from ....broker._peers import Peers
 from ....broker.state._stored_again import stored_again
 from ....net._dispatch import Handlers
 from ....net._session import Session
-from ...rules import (
+from ...rules._map_changes import refusal
+from ...rules._superseded import (
     ORIGIN_PROPERTY,
     SUPERSEDED_FILE,
     SUPERSEDED_MEMBER,
     Superseded,
-    refusal,
     superseded_entries,
 )
 from ..state._state import LogicalState

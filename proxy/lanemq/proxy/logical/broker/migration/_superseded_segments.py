@@ -7,11 +7,14 @@ with a segment that is as open as it was, and learns from the other one what bec
 import logging
 from typing import Self, final
 
+from attrs import define
+
 from lanemq.wire import Refused
 from lanemq.wire.logical import LogicalQueues, Segment
 
 from ....broker._context import BrokerContext
-from ...rules import TopicMapping, is_superseded, merged, superseded_end
+from ...rules._mapping import TopicMapping
+from ...rules._view import is_superseded, merged, superseded_end
 from ..state._state import LogicalState
 from ..state._view import LogicalView
 from ..traffic._progress import LogicalProgress
@@ -22,23 +25,15 @@ LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class SupersededSegments:
     """Closes own open segments whose logical queues went on at other brokers meanwhile."""
 
-    def __init__(
-        self,
-        *,
-        logical: LogicalState,
-        logical_progress: LogicalProgress,
-        seals: Seals,
-        superseded: SupersededMessages,
-        view: LogicalView,
-    ) -> None:
-        self._logical = logical
-        self._logical_progress = logical_progress
-        self._seals = seals
-        self._superseded = superseded
-        self._view = view
+    _logical: LogicalState
+    _logical_progress: LogicalProgress
+    _seals: Seals
+    _superseded: SupersededMessages
+    _view: LogicalView
 
     @classmethod
     def of(cls, broker: BrokerContext, superseded: SupersededMessages) -> Self:

@@ -6,7 +6,8 @@ from typing import final
 
 import trio
 
-from ...rules import IN_PROGRESS, refusal
+from ...rules._growth import IN_PROGRESS
+from ...rules._map_changes import refusal
 
 
 @final

@@ -8,7 +8,7 @@ from typing import Final, final
 
 from lanemq.wire.logical import Segment, SegmentKey, SegmentState
 
-from ...rules import TopicMapping
+from ...rules._mapping import TopicMapping
 
 CLOSED_MANY: Final = 1000
 CLOSED_MS: Final = 60_000

@@ -21,17 +21,11 @@ from lanemq.wire.logical import (
     SegmentState,
 )
 
-from ...rules import (
-    JOURNAL_FILE,
-    Gate,
-    Journal,
-    Migration,
-    Move,
-    Phase,
-    TopicMapping,
-    refusal,
-    touched,
-)
+from ...rules._gate import Gate
+from ...rules._journal import JOURNAL_FILE, Journal, Migration, Phase
+from ...rules._map_changes import refusal
+from ...rules._mapping import TopicMapping, touched
+from ...rules._migration import Move
 from ._counters import LogicalCounters
 from ._operations import Operations
 from ._segment_times import SegmentTimes

@@ -21,7 +21,8 @@ from lanemq.wire.logical import (
 
 from ....broker._context import BrokerContext
 from ....broker._peers import Peers
-from ...rules import TopicMapping, progress
+from ...rules._mapping import TopicMapping
+from ...rules._view import progress
 from ._state import LogicalState
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Self, final
 
 import trio
+from attrs import define
 from msgspec.structs import replace
 
 from lanemq.storage import NewMessage, Store
@@ -41,7 +42,9 @@ from ....broker._peers import Peers
 from ....broker.handlers.sends._undelivered import Undelivered
 from ....broker.handlers.sends._writer import Writer
 from ....broker.state._stats import BrokerStatistics
-from ...rules import BORN_HOST_FIELD, HOPS_FIELD, SegmentClosed, merged
+from ...rules._forwarding import BORN_HOST_FIELD, HOPS_FIELD
+from ...rules._gate import SegmentClosed
+from ...rules._view import merged
 from ..state._state import LogicalState
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
@@ -55,29 +58,18 @@ ATTEMPTS: Final = 2
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Deliveries:
     """The delivery of messages that their own queues did not take."""
 
-    def __init__(
-        self,
-        *,
-        commit: Callable[[], None],
-        config: BrokerConfig,
-        logical: LogicalState,
-        peers: Peers,
-        statistics: BrokerStatistics,
-        store: Store,
-        undelivered: Undelivered,
-        writer: Writer,
-    ) -> None:
-        self._commit = commit
-        self._config = config
-        self._logical = logical
-        self._peers = peers
-        self._statistics = statistics
-        self._store = store
-        self._writer = writer
-        self._undelivered = undelivered
+    _commit: Callable[[], None]
+    _config: BrokerConfig
+    _logical: LogicalState
+    _peers: Peers
+    _statistics: BrokerStatistics
+    _store: Store
+    _writer: Writer
+    _undelivered: Undelivered
 
     @classmethod
     def of(cls, broker: BrokerContext) -> Self:

@@ -19,7 +19,8 @@ from lanemq.wire.logical import LOCK_FIELD, LOGICAL_QUEUE_BROKER, Segment, Segme
 
 from ....broker._peers import Peers
 from ....broker.handlers._locks import QueueLocks
-from ...rules import TopicMapping, refusal
+from ...rules._map_changes import refusal
+from ...rules._mapping import TopicMapping
 from ..state._state import LogicalState
 from ..state._view import ASK_S
 

@@ -30,7 +30,9 @@ from lanemq.wire.logical import (
 from lanemq.wire.message import is_stage_group
 
 from ....broker._peers import Peers
-from ...rules import HOPS_FIELD, HOPS_MAX, TopicMapping, refusal
+from ...rules._forwarding import HOPS_FIELD, HOPS_MAX
+from ...rules._map_changes import refusal
+from ...rules._mapping import TopicMapping
 from ..state._state import LogicalState
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")

@@ -15,16 +15,8 @@ from lanemq.wire.logical import Redirect, Segment, SegmentState, translate
 from lanemq.wire.logical.translate import Numbers
 
 from ....broker._results import Moved, NotFound
-from ...rules import (
-    REMOVED,
-    GoOn,
-    Read,
-    TopicMapping,
-    Wait,
-    plan_read,
-    redirect_from,
-    to_the_end,
-)
+from ...rules._mapping import TopicMapping
+from ...rules._reading import REMOVED, GoOn, Read, Wait, plan_read, redirect_from, to_the_end
 from ..state._state import LogicalState
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")

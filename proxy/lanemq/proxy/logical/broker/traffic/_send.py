@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, final
 
 import trio
+from attrs import define
 from msgspec.structs import replace
 
 from lanemq.wire import HostAddress, Refused, ResponseCode
@@ -31,16 +32,9 @@ from ....broker._config import BrokerConfig
 from ....broker._peers import Peers
 from ....broker._results import Moved, Stored, is_redirect, redirect_in
 from ....net._session import Session
-from ...rules import (
-    SegmentClosed,
-    flags_field,
-    forwarded,
-    half_forbidden,
-    hops_of,
-    is_half,
-    merged,
-    relayed,
-)
+from ...rules._forwarding import flags_field, forwarded, half_forbidden, hops_of, is_half, relayed
+from ...rules._gate import SegmentClosed
+from ...rules._view import merged
 from ..state._state import LogicalState
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
@@ -59,23 +53,15 @@ Send = Callable[[Frame, Session], Sent | Awaitable[Sent]]
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class MovedSends:
     """The sends to queues of one broker whose logical queue has moved: redirected or forwarded."""
 
-    def __init__(
-        self,
-        *,
-        address: HostAddress,
-        commit: Callable[[], None],
-        config: BrokerConfig,
-        logical: LogicalState,
-        peers: Peers,
-    ) -> None:
-        self._address = address
-        self._commit = commit
-        self._config = config
-        self._logical = logical
-        self._peers = peers
+    _address: HostAddress
+    _commit: Callable[[], None]
+    _config: BrokerConfig
+    _logical: LogicalState
+    _peers: Peers
 
     def check_meant(self, frame: Frame, topic_field: str, id_field: str) -> None:
         """Check the segment that the sender means. Raises ``SegmentClosed`` if it is not (any more)

@@ -8,6 +8,8 @@ broker of the one before how far the group was counted there.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Self, final
 
+from attrs import define, field
+
 from lanemq.storage import OffsetTable
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.bodies import SubscriptionGroupConfig
@@ -19,7 +21,7 @@ from lanemq.wire.message import StageRecord
 from ....broker._peers import Peers
 from ....broker.state._groups import Groups
 from ....broker.state._stages import SHADOW_PREFIX, GroupStages, Key, Part, stages_of
-from ...rules import TopicMapping
+from ...rules._mapping import TopicMapping
 from ..state._view import ASK_S
 from ._progress import LogicalProgress
 
@@ -41,15 +43,13 @@ class AskFirst(Exception):  # noqa: N818 - what it is, not a fault
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class StageCounts:
     """The counts of groups with stages, up to the ends of sealed segments."""
 
-    def __init__(
-        self, *, groups: Groups, mappings: Mapping[str, TopicMapping], stages: GroupStages
-    ) -> None:
-        self._groups = groups
-        self._mappings = mappings
-        self._stages = stages
+    _groups: Groups
+    _mappings: Mapping[str, TopicMapping]
+    _stages: GroupStages
 
     @classmethod
     def of(cls, broker: "BrokerContext") -> Self:
@@ -75,28 +75,18 @@ class StageCounts:
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class LogicalStages:
     """One broker's knowledge of groups with stages in logical queues."""
 
-    def __init__(
-        self,
-        *,
-        broker_name: str,
-        counts: StageCounts,
-        logical_progress: LogicalProgress,
-        mappings: Mapping[str, TopicMapping],
-        offsets: OffsetTable,
-        peers: Peers,
-        stages: GroupStages,
-    ) -> None:
-        self._broker_name = broker_name
-        self._counts = counts
-        self._logical_progress = logical_progress
-        self._mappings = mappings
-        self._offsets = offsets
-        self._peers = peers
-        self._stages = stages
-        self._committed: dict[Key, int | None] = {}
+    _broker_name: str
+    _counts: StageCounts
+    _logical_progress: LogicalProgress
+    _mappings: Mapping[str, TopicMapping]
+    _offsets: OffsetTable
+    _peers: Peers
+    _stages: GroupStages
+    _committed: dict[Key, int | None] = field(factory=dict, init=False)
 
     @classmethod
     def of(cls, broker: "BrokerContext") -> Self:

@@ -1,6 +1,8 @@
 """Operators' questions about the progress of logical queues and their readers (202, 208)."""
 
-from typing import Self, final
+from typing import final
+
+from attrs import define
 
 from lanemq.wire import Refused, RequestCode
 from lanemq.wire.bodies import (
@@ -14,51 +16,30 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.headers import GetConsumeStats, GetTopicStatsInfo
 from lanemq.wire.logical import Chain
 
-from ...broker._framed import TopicStats
-from ...broker.state._clients import ClientRegistry
-from ...net._dispatch import Handlers, by_header, typed
-from ...net._session import Session
-from ._brokers import Brokers
-from ._context import ListenerContext
+from ....broker._framed import TopicStats
+from ....broker.state._clients import ClientRegistry
+from ....net._dispatch import Handlers, by_header, typed
+from ....net._session import Session
+from ..brokers._brokers import Brokers
+from ..brokers._questions import Questions
+from ..brokers._routes import TopicView
+from ..port._context import ListenerContext
+from ..port._queues import SeenQueues
 from ._offsets import Offsets
 from ._progress import Progress
-from ._questions import Questions
-from ._queues import SeenQueues
-from ._routes import TopicView
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Stats:
     """The handlers of one port."""
 
-    def __init__(
-        self,
-        *,
-        brokers: Brokers,
-        clients: ClientRegistry[Session],
-        offsets: Offsets,
-        progress: Progress,
-        queues: SeenQueues,
-        questions: Questions,
-    ) -> None:
-        self._brokers = brokers
-        self._clients = clients
-        self._offsets = offsets
-        self._progress = progress
-        self._queues = queues
-        self._questions = questions
-
-    @classmethod
-    def of(cls, listener: ListenerContext, offsets: Offsets, progress: Progress) -> Self:
-        """Return the handlers of one port."""
-        return cls(
-            brokers=listener.brokers,
-            clients=listener.broker.clients,
-            offsets=offsets,
-            progress=progress,
-            queues=listener.queues,
-            questions=listener.questions,
-        )
+    _brokers: Brokers
+    _clients: ClientRegistry[Session]
+    _offsets: Offsets
+    _progress: Progress
+    _queues: SeenQueues
+    _questions: Questions
 
     async def topic(self, header: GetTopicStatsInfo) -> TopicStats:
         """Return the bounds of each logical queue, and the time of its last message."""
@@ -116,7 +97,17 @@ def _last(chain: Chain, last_ms: dict[MessageQueue, int]) -> int:
     return max((last_ms.get(segment.message_queue, 0) for segment in chain.placed), default=0)
 
 
-def register(handlers: Handlers, stats: Stats) -> None:
+def register(
+    handlers: Handlers, listener: ListenerContext, offsets: Offsets, progress: Progress
+) -> None:
     """Register requests 202 and 208."""
+    stats = Stats(
+        brokers=listener.brokers,
+        clients=listener.broker.clients,
+        offsets=offsets,
+        progress=progress,
+        queues=listener.queues,
+        questions=listener.questions,
+    )
     handlers.add(RequestCode.GET_TOPIC_STATS_INFO, by_header(GetTopicStatsInfo, stats.topic))
     handlers.add(RequestCode.GET_CONSUME_STATS, typed(GetConsumeStats, stats.group))

@@ -5,9 +5,10 @@ A position that a client gives carries the tag of its broker; see ``lanemq.proxy
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Self, final
+from typing import final
 
 import trio
+from attrs import define
 from msgspec.structs import replace
 
 from lanemq.wire import Refused, RequestCode, ResponseCode
@@ -15,50 +16,31 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.headers import ConsumerSendMsgBack, QueryMessage, ViewMessage
 from lanemq.wire.message import decode_message
 
-from ...broker._framed import Queried
-from ...broker._results import Viewed
-from ...broker.handlers.pulls._query import NOT_FOUND
-from ...net._answers import Answer
-from ...net._dispatch import Handlers, by_header, typed
-from ...net._session import Session
-from ..rules import ORIGIN_ID_FIELD
-from ..rules._positions import BrokerTags, untagged
-from ._brokers import Brokers, Unreachable, relayed
-from ._context import ListenerContext
-from ._questions import Questions, Search
-from ._queues import SeenQueues
-from ._records import SeenRecords
+from ....broker._framed import Queried
+from ....broker._results import Viewed
+from ....broker.handlers.pulls._query import NOT_FOUND
+from ....net._answers import Answer
+from ....net._dispatch import Handlers, by_header, typed
+from ....net._session import Session
+from ...rules._forwarding import ORIGIN_ID_FIELD
+from ...rules._positions import BrokerTags, untagged
+from ..brokers._brokers import Brokers, Unreachable, relayed
+from ..brokers._questions import Questions, Search
+from ..port._context import ListenerContext
+from ..port._queues import SeenQueues
+from ..port._records import SeenRecords
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Messages:
     """The requests for single messages at one port; ``record`` is for others as well."""
 
-    def __init__(
-        self,
-        *,
-        brokers: Brokers,
-        own_name: str,
-        queues: SeenQueues,
-        questions: Questions,
-        records: SeenRecords,
-    ) -> None:
-        self._brokers = brokers
-        self._own_name = own_name
-        self._queues = queues
-        self._questions = questions
-        self._records = records
-
-    @classmethod
-    def of(cls, listener: ListenerContext) -> Self:
-        """Return the handlers of one port."""
-        return cls(
-            brokers=listener.brokers,
-            own_name=listener.broker.config.broker_name,
-            queues=listener.queues,
-            questions=listener.questions,
-            records=listener.records,
-        )
+    _brokers: Brokers
+    _own_name: str
+    _queues: SeenQueues
+    _questions: Questions
+    _records: SeenRecords
 
     async def _brokers_of(self, position: int) -> tuple[list[tuple[str, str | None]], int]:
         """Return the brokers, by name and address, that may have a position, and the place in their
@@ -172,8 +154,16 @@ class Messages:
         return Queried(b"".join(found), last_time_ms, last_position, not_found)
 
 
-def register(handlers: Handlers, messages: Messages) -> None:
+def register(handlers: Handlers, listener: ListenerContext) -> Messages:
     """Register requests 12, 33 and 36."""
+    messages = Messages(
+        brokers=listener.brokers,
+        own_name=listener.broker.config.broker_name,
+        queues=listener.queues,
+        questions=listener.questions,
+        records=listener.records,
+    )
     handlers.add(RequestCode.QUERY_MESSAGE, typed(QueryMessage, messages.by_key))
     handlers.add(RequestCode.VIEW_MESSAGE_BY_ID, by_header(ViewMessage, messages.view))
     handlers.add(RequestCode.CONSUMER_SEND_MSG_BACK, typed(ConsumerSendMsgBack, messages.send_back))
+    return messages

@@ -5,22 +5,22 @@ stay valid wherever the queue moves (see ``lanemq.wire.logical.progress_topic`` 
 """
 
 from contextlib import suppress
-from typing import Final, Self, final
+from typing import Final, final
 
 import trio
+from attrs import define, field
 
 from lanemq.wire import Refused, ResponseCode
 from lanemq.wire.headers import QueryConsumerOffset, UpdateConsumerOffset
 from lanemq.wire.logical import Segment, progress_topic
 from lanemq.wire.message import is_stage_group
 
-from ...broker._framed import GroupOffset
-from ...broker.handlers.pulls._offsets import CommitOffset
-from ._brokers import Brokers, Unreachable
-from ._context import ListenerContext
-from ._questions import Questions
-from ._queues import SeenQueues
-from ._routes import TopicView
+from ....broker._framed import GroupOffset
+from ....broker.handlers.pulls._offsets import CommitOffset
+from ..brokers._brokers import Brokers, Unreachable
+from ..brokers._questions import Questions
+from ..brokers._routes import TopicView
+from ..port._queues import SeenQueues
 
 QUEUED_MAX: Final = 10_000
 """Most commits without an answer that wait for their turn; beyond it the oldest are dropped."""
@@ -30,33 +30,16 @@ Commit = tuple[str, str, int]
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Progress:
     """Reads and writes of progress. Methods that wait may raise ``Refused``."""
 
-    def __init__(
-        self,
-        *,
-        brokers: Brokers,
-        commit_own: CommitOffset,
-        queues: SeenQueues,
-        questions: Questions,
-    ) -> None:
-        self._brokers = brokers
-        self._commit_own = commit_own
-        self._queues = queues
-        self._questions = questions
-        self._soon: dict[Commit, int] = {}
-        self._wake = trio.Event()
-
-    @classmethod
-    def of(cls, listener: ListenerContext) -> Self:
-        """Return the progress as clients of one port have it."""
-        return cls(
-            brokers=listener.brokers,
-            commit_own=listener.broker.commit_offset,
-            queues=listener.queues,
-            questions=listener.questions,
-        )
+    _brokers: Brokers
+    _commit_own: CommitOffset
+    _queues: SeenQueues
+    _questions: Questions
+    _soon: dict[Commit, int] = field(factory=dict, init=False)
+    _wake: trio.Event = field(factory=trio.Event, init=False)
 
     # Writing
 

@@ -2,8 +2,8 @@
 
 from lanemq.wire.logical import Chain, Segment
 
-from ..rules import TopicMapping
-from ._routes import TopicView
+from ...rules._mapping import TopicMapping
+from ..brokers._routes import TopicView
 
 
 def own_open_end(view: TopicView, mapping: TopicMapping, index: int) -> Segment | None:

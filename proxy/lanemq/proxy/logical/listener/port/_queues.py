@@ -2,22 +2,24 @@
 
 from typing import final
 
+from attrs import define
+
 from lanemq.wire import Refused, ResponseCode
 from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.logical import Chain, Segment, index_of, logical_broker
 
-from ._routes import LogicalRoutes, TopicView
+from ..brokers._routes import LogicalRoutes, TopicView
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class SeenQueues:
     """The queues at one port, with their places as far as the routes have them."""
 
-    def __init__(self, *, number: int | None, routes: LogicalRoutes) -> None:
-        self.number = number
-        """Number of the broker, of those that older clients see, that the port stands for. None:
-        for all queues of all topics at once, by logical index."""
-        self.routes = routes
+    number: int | None
+    """Number of the broker, of those that older clients see, that the port stands for. None: for
+    all queues of all topics at once, by logical index."""
+    routes: LogicalRoutes
 
     # Names
 

@@ -5,7 +5,9 @@ first broker's name is in both: a queue named as the operator knows it may be an
 """
 
 from collections.abc import Mapping
-from typing import Final, Self, final
+from typing import Final, final
+
+from attrs import define
 
 from lanemq.wire import Refused, RequestCode, ResponseCode, Version
 from lanemq.wire.bodies import MessageQueue, ResetOffsetBody
@@ -14,16 +16,16 @@ from lanemq.wire.headers import ResetOffset
 from lanemq.wire.logical import logical_broker, place_of
 from lanemq.wire.message import StageRecord
 
-from ...broker.state._clients import ClientRegistry
-from ...broker.state._groups import Groups
-from ...broker.state._members import Client, ConsumerGroup
-from ...broker.state._stages import GroupStages
-from ...net._dispatch import Handler, Handlers, Outcome, typed
-from ...net._session import Session
-from ._context import ListenerContext
+from ....broker.state._clients import ClientRegistry
+from ....broker.state._groups import Groups
+from ....broker.state._members import Client, ConsumerGroup
+from ....broker.state._stages import GroupStages
+from ....net._dispatch import Handler, Handlers, Outcome, typed
+from ....net._session import Session
+from ..port._context import ListenerContext
+from ..port._queues import SeenQueues
 from ._offsets import Offsets
 from ._progress import Progress
-from ._queues import SeenQueues
 
 END: Final = -1
 """The time that means "behind everything"."""
@@ -64,37 +66,16 @@ def brokers_known_to(
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Resets:
     """The handler of one port."""
 
-    def __init__(
-        self,
-        *,
-        clients: ClientRegistry[Session],
-        groups: Groups,
-        offsets: Offsets,
-        progress: Progress,
-        queues: SeenQueues,
-        stages: GroupStages,
-    ) -> None:
-        self._clients = clients
-        self._groups = groups
-        self._offsets = offsets
-        self._progress = progress
-        self._queues = queues
-        self._stages = stages
-
-    @classmethod
-    def of(cls, listener: ListenerContext, offsets: Offsets, progress: Progress) -> Self:
-        """Return the handler of one port."""
-        return cls(
-            clients=listener.broker.clients,
-            groups=listener.broker.groups,
-            offsets=offsets,
-            progress=progress,
-            queues=listener.queues,
-            stages=listener.broker.stages,
-        )
+    _clients: ClientRegistry[Session]
+    _groups: Groups
+    _offsets: Offsets
+    _progress: Progress
+    _queues: SeenQueues
+    _stages: GroupStages
 
     async def reset(self, header: ResetOffset, frame: Frame, session: Session) -> Frame:
         """Tell the members of a group the offsets to continue at. Their commits then move the
@@ -180,6 +161,16 @@ def _named(topic: str, index: int, brokers: int) -> MessageQueue:
     return MessageQueue(topic, logical_broker(number), queue_id)
 
 
-def register(handlers: Handlers, resets: Resets) -> None:
+def register(
+    handlers: Handlers, listener: ListenerContext, offsets: Offsets, progress: Progress
+) -> None:
     """Register request 222."""
+    resets = Resets(
+        clients=listener.broker.clients,
+        groups=listener.broker.groups,
+        offsets=offsets,
+        progress=progress,
+        queues=listener.queues,
+        stages=listener.broker.stages,
+    )
     handlers.add(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, typed(ResetOffset, resets.reset))

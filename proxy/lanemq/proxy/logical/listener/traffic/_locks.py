@@ -6,22 +6,23 @@ listeners cannot lend one lock to two clients.
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Final, Self, final
+from typing import Final, final
 
 import trio
+from attrs import define
 
 from lanemq.wire import Refused, RequestCode
 from lanemq.wire.bodies import LockBatch, MessageQueue
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, logical_broker_number
 
-from ...broker._framed import Locked, Unlocked
-from ...net._dispatch import Handlers
-from ...net._session import Session
-from ._brokers import Brokers, RefusedThere
-from ._context import ListenerContext
-from ._questions import Question, Questions
-from ._queues import SeenQueues
+from ....broker._framed import Locked, Unlocked
+from ....net._dispatch import Handlers
+from ....net._session import Session
+from ..brokers._brokers import Brokers, RefusedThere
+from ..brokers._questions import Question, Questions
+from ..port._context import ListenerContext
+from ..port._queues import SeenQueues
 
 TRIES: Final = 5
 PAUSE_S: Final = 0.2
@@ -34,18 +35,13 @@ AboutLocks = Question[LockBatch, Locked | Unlocked]
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Locks:
     """The handlers of one port."""
 
-    def __init__(self, *, brokers: Brokers, queues: SeenQueues, questions: Questions) -> None:
-        self._brokers = brokers
-        self._queues = queues
-        self._questions = questions
-
-    @classmethod
-    def of(cls, listener: ListenerContext) -> Self:
-        """Return the handlers of one port."""
-        return cls(brokers=listener.brokers, queues=listener.queues, questions=listener.questions)
+    _brokers: Brokers
+    _queues: SeenQueues
+    _questions: Questions
 
     async def lock(self, frame: Frame, session: Session) -> Locked:
         """Answer the queues that the client holds now, leaving out those whose broker does not
@@ -132,6 +128,6 @@ class Locks:
 
 def register(handlers: Handlers, listener: ListenerContext) -> None:
     """Register requests 41 and 42."""
-    locks = Locks.of(listener)
+    locks = Locks(brokers=listener.brokers, queues=listener.queues, questions=listener.questions)
     handlers.add(RequestCode.LOCK_BATCH_MQ, locks.lock)
     handlers.add(RequestCode.UNLOCK_BATCH_MQ, locks.unlock)

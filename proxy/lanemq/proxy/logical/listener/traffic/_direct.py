@@ -5,31 +5,31 @@ Source: RocketMQ 4.9.8, AdminBrokerProcessor.consumeMessageDirectly, callConsume
 
 from typing import Final, final
 
+from attrs import define
+
 from lanemq.wire import Refused, RemoteProtocolError, RequestCode, ResponseCode
 from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import ConsumeMessageDirectly
 from lanemq.wire.message import decode_offset_id
 
-from ...broker.state._clients import ClientRegistry
-from ...net._dispatch import Handlers, typed
-from ...net._session import PeerTimedOut, Session, SessionClosed
-from ._brokers import relayed
-from ._context import ListenerContext
+from ....broker.state._clients import ClientRegistry
+from ....net._dispatch import Handlers, typed
+from ....net._session import PeerTimedOut, Session, SessionClosed
+from ..brokers._brokers import relayed
+from ..port._context import ListenerContext
 from ._messages import Messages
 
 CONSUMER_S: Final = 10.0
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class DirectConsumption:
     """The handler of one port."""
 
-    def __init__(
-        self, *, broker_name: str, clients: ClientRegistry[Session], messages: Messages
-    ) -> None:
-        self._broker_name = broker_name
-        self._clients = clients
-        self._messages = messages
+    _broker_name: str
+    _clients: ClientRegistry[Session]
+    _messages: Messages
 
     async def consume(
         self, header: ConsumeMessageDirectly, frame: Frame, session: Session

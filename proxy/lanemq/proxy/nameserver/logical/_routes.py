@@ -12,12 +12,12 @@ from typing import Final, final
 from lanemq.wire.bodies import MASTER_ID, DataVersion, RouteData
 from lanemq.wire.logical import ClientView, LogicalQueueReport, LogicalQueues, serves_java
 
+from ..routes._registration import is_changed
+from ..routes._table import RouteTable
 from ._listeners import ListenerAddress, Listeners
-from ._logical_routes import RouteMaker
-from ._logical_topic import LogicalTopic
-from ._logical_view import PLAIN, Facts, Status, TopicView
-from ._registration import is_changed
-from ._routes import RouteTable
+from ._route_maker import RouteMaker
+from ._topic import LogicalTopic
+from ._view import PLAIN, Facts, Status, TopicView
 
 KEPT_MAX_BYTES: Final = 64 << 20
 """The most that all brokers' logical queues take; those of further brokers are left out.

@@ -25,7 +25,7 @@ from lanemq.wire.headers import (
 )
 from lanemq.wire.logical import LOCK_FIELD
 
-from ...broker._framed import (
+from ....broker._framed import (
     EarliestTime,
     GroupOffset,
     Locked,
@@ -34,8 +34,8 @@ from ...broker._framed import (
     TopicStats,
     Unlocked,
 )
-from ...broker._results import DONE, Done, Viewed
-from ...broker._typed_handlers import TypedHandlers
+from ....broker._results import DONE, Done, Viewed
+from ....broker._typed_handlers import TypedHandlers
 
 Code = RequestCode
 AskedT = TypeVar("AskedT")

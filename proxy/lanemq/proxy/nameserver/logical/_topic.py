@@ -21,8 +21,8 @@ from lanemq.wire.logical import (
 )
 
 from ._chains import doubtful_segments, judge
-from ._logical_history import History
-from ._logical_view import PLAIN, Facts, Status, TopicView
+from ._history import History
+from ._view import PLAIN, Facts, Status, TopicView
 
 
 @dataclass(slots=True)
@@ -160,7 +160,7 @@ class LogicalTopic:
             # A broker that could report the missing segments has had the time to.
             self._wait_until_s, self._takes_gaps_as_found = None, True
             self._arrived |= self._reported.keys()
-        live = self._live()
+        live = LogicalQueues.of(s for r in self._reported.values() for s in r.queues.segments)
         if self._takes_gaps_as_found:
             self._takes_gaps_as_found = False
             self._history.take_as_found(live.values())
@@ -180,13 +180,6 @@ class LogicalTopic:
         else:
             self._shown = {i: chains.get(i) or self._left_of(i, live) for i in self._shown}
         return TopicView(Status.LOGICAL, self._addressed(facts), found)
-
-    def _live(self) -> dict[int, Chain]:
-        found: dict[int, list[Segment]] = {}
-        for reported in self._reported.values():
-            for segment in reported.queues.segments:
-                found.setdefault(segment.logical_index, []).append(segment)
-        return {index: Chain(index, found[index]) for index in sorted(found)}
 
     def _judged(
         self, live: Mapping[int, Chain], facts: Facts

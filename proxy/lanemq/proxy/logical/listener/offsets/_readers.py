@@ -5,16 +5,17 @@ from, for as long as they are connected. One that comes with a place that no lis
 where the queue went on past a source, may have it from that source: the group's progress counts.
 """
 
-from typing import Final, Self, final
+from typing import Final, final
+
+from attrs import define
 
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical import Chain, ReaderPositions
 from lanemq.wire.message import is_stage_group
 
-from ...broker.handlers.pulls._pull_request import knows_logical_queues
-from ...broker.state._clients import ClientRegistry
-from ...net._session import Session
-from ._context import ListenerContext
+from ....broker.handlers.pulls._pull_request import knows_logical_queues
+from ....broker.state._clients import ClientRegistry
+from ....net._session import Session
 from ._progress import Progress
 
 PLACES_MAX: Final = 4096
@@ -39,17 +40,12 @@ def is_in_doubt(reader: Reader, offset: int, chain: Chain, session: Session) -> 
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Readers:
     """Decides where readers go on whose places the listener does not remember."""
 
-    def __init__(self, *, clients: ClientRegistry[Session], progress: Progress) -> None:
-        self._clients = clients
-        self._progress = progress
-
-    @classmethod
-    def of(cls, listener: ListenerContext, progress: Progress) -> Self:
-        """Return the decisions for one port's readers."""
-        return cls(clients=listener.broker.clients, progress=progress)
+    _clients: ClientRegistry[Session]
+    _progress: Progress
 
     async def goes_on_at(
         self, reader: Reader, offset: int, chain: Chain, session: Session

@@ -9,8 +9,9 @@ Source: the translation is lanemq's own; what brokers answer is 5.0.0-PREVIEW's.
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Self, final
+from typing import Final, final
 
+from attrs import define, field
 from msgspec.structs import replace
 
 from lanemq.wire import HostAddress, Refused, RequestCode, ResponseCode
@@ -23,19 +24,27 @@ from lanemq.wire.logical import (
     translate,
 )
 
-from ...broker._results import Stored, is_redirect, redirect_in
-from ...broker.handlers.sends._send import Sends as BrokerSends
-from ...net._answers import Answer
-from ...net._dispatch import Handlers
-from ...net._session import Session
-from ..rules import SegmentClosed, TopicMapping, half_forbidden, is_half
-from ..rules._forwarding import BORN_HOST_FIELD, born_host_of, flags_field, queue_field
-from ..rules._positions import broker_tag, tagged
-from ._brokers import Brokers, Unreachable
-from ._context import ROUNDS_MAX, ListenerContext
-from ._queues import SeenQueues
-from ._records import SeenRecords
-from ._routes import TOPICS_MAX, TopicView
+from ....broker._results import Stored, is_redirect, redirect_in
+from ....broker.handlers.sends._send import Sends as BrokerSends
+from ....net._answers import Answer
+from ....net._dispatch import Handlers
+from ....net._session import Session
+from ...rules._forwarding import (
+    BORN_HOST_FIELD,
+    born_host_of,
+    flags_field,
+    half_forbidden,
+    is_half,
+    queue_field,
+)
+from ...rules._gate import SegmentClosed
+from ...rules._mapping import TopicMapping
+from ...rules._positions import broker_tag, tagged
+from ..brokers._brokers import Brokers, Unreachable
+from ..brokers._routes import TOPICS_MAX, LogicalRoutes, TopicView
+from ..port._context import ROUNDS_MAX, ListenerContext
+from ..port._queues import SeenQueues
+from ..port._records import SeenRecords
 from ._tails import own_open_end, reachable_tail, tail
 
 POSITION_DIGITS: Final = 16
@@ -56,46 +65,20 @@ class _OpenEnds:
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Sends:
     """The send handlers of one port."""
 
-    def __init__(
-        self,
-        *,
-        address: HostAddress,
-        brokers: Brokers,
-        count_failed: Callable[[], None],
-        mappings: Mapping[str, TopicMapping],
-        own_name: str,
-        queues: SeenQueues,
-        records: SeenRecords,
-        sends: BrokerSends,
-    ) -> None:
-        self._address = address
-        self._brokers = brokers
-        self._count_failed = count_failed
-        self._mappings = mappings
-        self._own_name = own_name
-        self._queues = queues
-        self._records = records
-        self._routes = queues.routes
-        self._sends = sends
-        self._open_ends: dict[str, _OpenEnds] = {}
-
-    @classmethod
-    def of(cls, listener: ListenerContext) -> Self:
-        """Return the handlers of one port."""
-        broker = listener.broker
-        return cls(
-            address=listener.address,
-            brokers=listener.brokers,
-            count_failed=broker.statistics.put_failed,
-            mappings=broker.logical.mappings,
-            own_name=broker.config.broker_name,
-            queues=listener.queues,
-            records=listener.records,
-            sends=listener.sends,
-        )
+    _address: HostAddress
+    _brokers: Brokers
+    _count_failed: Callable[[], None]
+    _mappings: Mapping[str, TopicMapping]
+    _own_name: str
+    _queues: SeenQueues
+    _records: SeenRecords
+    _routes: LogicalRoutes
+    _sends: BrokerSends
+    _open_ends: dict[str, _OpenEnds] = field(factory=dict, init=False)
 
     def handler(self, code: RequestCode) -> Callable[[Frame, Session], Seen | Awaitable[Seen]]:
         """Make the handler of one request code."""
@@ -283,7 +266,18 @@ def _addressed(frame: Frame, segment: Segment, session: Session) -> Frame:
 
 def register(handlers: Handlers, listener: ListenerContext) -> None:
     """Register sends of a message or a batch, in both forms of the header."""
-    sends = Sends.of(listener)
+    broker = listener.broker
+    sends = Sends(
+        address=listener.address,
+        brokers=listener.brokers,
+        count_failed=broker.statistics.put_failed,
+        mappings=broker.logical.mappings,
+        own_name=broker.config.broker_name,
+        queues=listener.queues,
+        records=listener.records,
+        routes=listener.queues.routes,
+        sends=listener.sends,
+    )
     for code in (
         RequestCode.SEND_MESSAGE,
         RequestCode.SEND_MESSAGE_V2,

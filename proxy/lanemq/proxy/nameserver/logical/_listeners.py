@@ -68,13 +68,21 @@ class Listeners:
         self, clusters: Collection[str], is_registered: Callable[[str], bool]
     ) -> ListenerAddress | None:
         """Find the listener that serves all queues of topics of ``clusters`` by logical index, the
-        one that has been listening longest; None if there has been none.
+        one that has been listening longest; one that is gone comes last. None if there has been
+        none.
 
         ``is_registered`` tells of a broker's address whether it is.
         """
-        for one in self._in_order(clusters, is_registered):
-            return ListenerAddress(one.cluster, one.said.address)
-        return None
+        oldest = min(
+            (one for one in self._by_broker.values() if one.cluster in clusters),
+            key=lambda one: (
+                not is_registered(one.broker_address),
+                one.said.since_ms,
+                one.said.address,
+            ),
+            default=None,
+        )
+        return None if oldest is None else ListenerAddress(oldest.cluster, oldest.said.address)
 
     def numbered(
         self,
@@ -103,16 +111,3 @@ class Listeners:
         if live and one not in live:
             one = live[(round_number + at_home) % len(live)]
         return ListenerAddress(one.cluster, one.said.address_of(number) or one.said.address)
-
-    def _in_order(
-        self, clusters: Collection[str], is_registered: Callable[[str], bool]
-    ) -> list[Listener]:
-        """Return the present listeners, then the others, each from the oldest on."""
-        return sorted(
-            (one for one in self._by_broker.values() if one.cluster in clusters),
-            key=lambda one: (
-                not is_registered(one.broker_address),
-                one.said.since_ms,
-                one.said.address,
-            ),
-        )

@@ -6,10 +6,10 @@ from lanemq.wire import HostAddress
 from lanemq.wire.logical import LogicalQueues, Segment, segment_at
 from lanemq.wire.message import encode_offset_id
 
-from ..rules._positions import broker_tag, tagged
-from ..rules._records import chosen_records, rewrite_records, shift_records
+from ...rules._positions import broker_tag, tagged
+from ...rules._records import chosen_records, rewrite_records, shift_records
+from ..brokers._routes import TopicView
 from ._queues import SeenQueues
-from ._routes import TopicView
 
 
 @final

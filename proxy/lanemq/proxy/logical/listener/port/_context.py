@@ -5,14 +5,14 @@ from typing import Final, final
 
 from lanemq.wire import HostAddress
 
-from ...broker._context import BrokerContext
-from ...broker.handlers.pulls._reads import Reads
-from ...broker.handlers.sends._send import Sends
-from ._brokers import Brokers
-from ._questions import Questions
+from ....broker._context import BrokerContext
+from ....broker.handlers.pulls._reads import Reads
+from ....broker.handlers.sends._send import Sends
+from ..brokers._brokers import Brokers
+from ..brokers._questions import Questions
+from ..brokers._routes import LogicalRoutes
 from ._queues import SeenQueues
 from ._records import SeenRecords
-from ._routes import LogicalRoutes
 
 ROUNDS_MAX: Final = 4
 """Most attempts of one request at brokers, redirects included."""
@@ -21,7 +21,7 @@ ROUNDS_MAX: Final = 4
 @final
 @dataclass(frozen=True, slots=True)
 class ListenerContext:
-    """The context of one port. Only ``of`` and ``register`` take it; others take its parts."""
+    """The context of one port. Only ``register`` and the port take it; others take its parts."""
 
     broker: BrokerContext
     """The context of this process's broker, which keeps the clients, their groups and their

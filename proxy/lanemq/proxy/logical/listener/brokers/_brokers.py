@@ -1,34 +1,27 @@
 """Calls to the brokers that hold segments: to this process's directly, to others over a link."""
 
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable
 from typing import Final, final
 
 import trio
+from attrs import define
 
 from lanemq.sdk import BrokerUnreachable, LanemqError, RemotingClient
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import FLAG_ONEWAY, Frame
 
-from ...broker._results import Pulled
-from ...broker.handlers.pulls._parked import Parked
-from ...broker.handlers.pulls._pull import Pulls
-from ...broker.handlers.pulls._pull_request import PullRequest, read_pull_request
-from ...net._answers import Answer
-from ...net._dispatch import Handlers, unsupported
-from ...net._session import Session
+from ....broker._peers import ANY_CODE
+from ....broker._results import Pulled
+from ....broker.handlers.pulls._parked import Parked
+from ....broker.handlers.pulls._pull import Pulls
+from ....broker.handlers.pulls._pull_request import PullRequest, read_pull_request
+from ....net._answers import Answer
+from ....net._dispatch import Handlers, unsupported
+from ....net._session import Session
 from ._questions import AskedT, Question, ToldT
 
 CALL_S: Final = 5.0
 """Seconds that another broker may take for an answer that it does not have to wait for."""
-
-
-@final
-class _Any(Container[int]):
-    def __contains__(self, code: object) -> bool:
-        return True
-
-
-ANY_CODE: Final = _Any()
 
 
 class Unreachable(Refused):
@@ -44,23 +37,15 @@ class RefusedThere(Refused):
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Brokers:
     """Calls to brokers by name, on behalf of clients of the listener."""
 
-    def __init__(
-        self,
-        client: RemotingClient,
-        *,
-        own_name: str,
-        own_handlers: Handlers,
-        own_pulls: Pulls,
-        commit_own: Callable[[], None],
-    ) -> None:
-        self._client = client
-        self._commit_own = commit_own
-        self._own_name = own_name
-        self._own = own_handlers
-        self._own_pulls = own_pulls
+    _client: RemotingClient
+    _own_name: str
+    _own_handlers: Handlers
+    _own_pulls: Pulls
+    _commit_own: Callable[[], None]
 
     def is_own(self, broker_name: str) -> bool:
         """Return whether it is the broker of this process, which answers without a link."""
@@ -75,7 +60,7 @@ class Brokers:
         """
         if frame.code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE):
             return self.pull_own(read_pull_request(frame), session)
-        handler = self._own.table.get(frame.code)
+        handler = self._own_handlers.table.get(frame.code)
         if handler is None:
             return unsupported(frame)
         answer = handler(frame, session)

@@ -1,7 +1,9 @@
 """Offsets of logical queues: those of groups (14, 15), and begin and end of queues (29 to 32)."""
 
 from collections.abc import Sequence
-from typing import Final, Self, final
+from typing import Final, final
+
+from attrs import define
 
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import Frame
@@ -15,16 +17,16 @@ from lanemq.wire.headers import (
 )
 from lanemq.wire.logical import Chain, Segment, translate
 
-from ...broker._framed import EarliestTime, GroupOffset, QueueOffset
-from ...net._dispatch import Handlers, by_header, typed
-from ...net._session import Session
-from ._brokers import Brokers
-from ._context import ROUNDS_MAX, ListenerContext
+from ....broker._framed import EarliestTime, GroupOffset, QueueOffset
+from ....net._dispatch import Handlers, by_header, typed
+from ....net._session import Session
+from ..brokers._brokers import Brokers
+from ..brokers._questions import AskedT, Question, Questions, ToldT
+from ..brokers._routes import TopicView
+from ..port._context import ROUNDS_MAX, ListenerContext
+from ..port._queues import SeenQueues
 from ._progress import Progress
-from ._questions import AskedT, Question, Questions, ToldT
-from ._queues import SeenQueues
 from ._readers import Readers, places_of
-from ._routes import TopicView
 
 LOWER: Final = "LOWER"
 UPPER: Final = "UPPER"
@@ -35,18 +37,13 @@ NOT_FOUND: Final = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot fi
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Offsets:
     """Lookups of offsets, for handlers and other parts of a listener."""
 
-    def __init__(self, *, brokers: Brokers, queues: SeenQueues, questions: Questions) -> None:
-        self._brokers = brokers
-        self._queues = queues
-        self._questions = questions
-
-    @classmethod
-    def of(cls, listener: ListenerContext) -> Self:
-        """Return the lookups of one port."""
-        return cls(brokers=listener.brokers, queues=listener.queues, questions=listener.questions)
+    _brokers: Brokers
+    _queues: SeenQueues
+    _questions: Questions
 
     async def max_offset(self, topic: str, index: int) -> int:
         """Return the logical offset that the next message will get, as far as can be told now."""
@@ -147,16 +144,14 @@ def _segment_at_time(readable: Sequence[Segment], timestamp_ms: int) -> int:
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class OffsetRequests:
     """The requests about offsets at one port."""
 
-    def __init__(
-        self, *, offsets: Offsets, progress: Progress, queues: SeenQueues, readers: Readers
-    ) -> None:
-        self._offsets = offsets
-        self._progress = progress
-        self._queues = queues
-        self._readers = readers
+    _offsets: Offsets
+    _progress: Progress
+    _queues: SeenQueues
+    _readers: Readers
 
     async def query(
         self, header: QueryConsumerOffset, frame: Frame, session: Session
@@ -221,7 +216,7 @@ def register(
         offsets=offsets,
         progress=progress,
         queues=listener.queues,
-        readers=Readers.of(listener, progress),
+        readers=Readers(clients=listener.broker.clients, progress=progress),
     )
     handlers.add(RequestCode.QUERY_CONSUMER_OFFSET, typed(QueryConsumerOffset, requests.query))
     handlers.add(RequestCode.UPDATE_CONSUMER_OFFSET, typed(UpdateConsumerOffset, requests.update))

@@ -4,7 +4,9 @@ Source: RocketMQ 4.9.8, AdminBrokerProcessor.queryConsumeTimeSpan.
 """
 
 from collections.abc import Callable
-from typing import Final, Self, final
+from typing import Final, final
+
+from attrs import define
 
 from lanemq.wire import PullSysFlag, Refused, RequestCode, ResponseCode, SystemGroup
 from lanemq.wire.bodies import QueryConsumeTimeSpanBody, QueueTimeSpan
@@ -13,49 +15,30 @@ from lanemq.wire.headers import PullMessage, QueryConsumeTimeSpan
 from lanemq.wire.logical import READER_FIELD
 from lanemq.wire.message import decode_messages
 
-from ...broker._results import Found
-from ...net._dispatch import Handlers, typed
-from ...net._session import Session
-from ._brokers import Brokers
-from ._context import ListenerContext
+from ....broker._results import Found
+from ....net._dispatch import Handlers, typed
+from ....net._session import Session
+from ..brokers._brokers import Brokers
+from ..brokers._routes import TopicView
+from ..port._context import ListenerContext
+from ..port._queues import SeenQueues
 from ._offsets import Offsets
 from ._progress import Progress
-from ._queues import SeenQueues
-from ._routes import TopicView
 
 UNKNOWN: Final = -1
 """The time of a message that is not there."""
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Spans:
     """The handler of one port."""
 
-    def __init__(
-        self,
-        *,
-        brokers: Brokers,
-        now_ms: Callable[[], int],
-        offsets: Offsets,
-        progress: Progress,
-        queues: SeenQueues,
-    ) -> None:
-        self._brokers = brokers
-        self._now_ms = now_ms
-        self._offsets = offsets
-        self._progress = progress
-        self._queues = queues
-
-    @classmethod
-    def of(cls, listener: ListenerContext, offsets: Offsets, progress: Progress) -> Self:
-        """Return the handler of one port."""
-        return cls(
-            brokers=listener.brokers,
-            now_ms=listener.broker.now_ms,
-            offsets=offsets,
-            progress=progress,
-            queues=listener.queues,
-        )
+    _brokers: Brokers
+    _now_ms: Callable[[], int]
+    _offsets: Offsets
+    _progress: Progress
+    _queues: SeenQueues
 
     async def answer(self, header: QueryConsumeTimeSpan, frame: Frame, session: Session) -> Frame:
         """Answer the store times of each logical queue's begin and end, and of the group's
@@ -121,6 +104,15 @@ class Spans:
         return message.store_timestamp_ms if is_it else UNKNOWN
 
 
-def register(handlers: Handlers, spans: Spans) -> None:
+def register(
+    handlers: Handlers, listener: ListenerContext, offsets: Offsets, progress: Progress
+) -> None:
     """Register request 303."""
+    spans = Spans(
+        brokers=listener.brokers,
+        now_ms=listener.broker.now_ms,
+        offsets=offsets,
+        progress=progress,
+        queues=listener.queues,
+    )
     handlers.add(RequestCode.QUERY_CONSUME_TIME_SPAN, typed(QueryConsumeTimeSpan, spans.answer))

@@ -7,9 +7,10 @@ until the queue goes on, and then sends the listener there.
 """
 
 from collections.abc import Awaitable
-from typing import Final, Self, final
+from typing import Final, final
 
 import trio
+from attrs import define
 from msgspec.structs import replace
 
 from lanemq.wire import PullSysFlag, Refused, RequestCode, ResponseCode
@@ -17,20 +18,21 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.logical import READER_FIELD, Chain, Located, Segment, translate
 from lanemq.wire.logical.translate import Numbers
 
-from ...broker._results import PULL_FIELDS, Found, NotFound, Pulled, is_redirect, redirect_in
-from ...broker.handlers.pulls._pull_request import PullRequest, read_pull_request
-from ...broker.handlers.pulls._reads import Reads
-from ...broker.state._clients import ClientRegistry
-from ...net._answers import Answer
-from ...net._dispatch import Handlers
-from ...net._session import Session
-from ...net._stored_reply import LARGE_BYTES
-from ._brokers import Brokers, relayed
-from ._context import ROUNDS_MAX, ListenerContext
-from ._progress import Progress
-from ._queues import SeenQueues
-from ._readers import Readers, is_in_doubt, places_of
-from ._records import SeenRecords
+from ....broker._results import PULL_FIELDS, Found, NotFound, Pulled, is_redirect, redirect_in
+from ....broker.handlers.pulls._pull_request import PullRequest, read_pull_request
+from ....broker.handlers.pulls._reads import Reads
+from ....broker.state._clients import ClientRegistry
+from ....net._answers import Answer
+from ....net._dispatch import Handlers
+from ....net._session import Session
+from ....net._stored_reply import LARGE_BYTES
+from ..brokers._brokers import Brokers, relayed
+from ..brokers._routes import LogicalRoutes
+from ..offsets._progress import Progress
+from ..offsets._readers import Readers, is_in_doubt, places_of
+from ..port._context import ROUNDS_MAX, ListenerContext
+from ..port._queues import SeenQueues
+from ..port._records import SeenRecords
 
 HOLD_MAX_S: Final = 300.0
 ANSWER_S: Final = 10.0
@@ -50,41 +52,18 @@ Seen = Found | NotFound | Frame
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Pulls:
     """The pull handler of one port."""
 
-    def __init__(
-        self,
-        *,
-        brokers: Brokers,
-        clients: ClientRegistry[Session],
-        progress: Progress,
-        queues: SeenQueues,
-        readers: Readers,
-        reads: Reads,
-        records: SeenRecords,
-    ) -> None:
-        self._brokers = brokers
-        self._clients = clients
-        self._progress = progress
-        self._queues = queues
-        self._readers = readers
-        self._reads = reads
-        self._records = records
-        self._routes = queues.routes
-
-    @classmethod
-    def of(cls, listener: ListenerContext, progress: Progress) -> Self:
-        """Return the handler of one port."""
-        return cls(
-            brokers=listener.brokers,
-            clients=listener.broker.clients,
-            progress=progress,
-            queues=listener.queues,
-            readers=Readers.of(listener, progress),
-            reads=listener.reads,
-            records=listener.records,
-        )
+    _brokers: Brokers
+    _clients: ClientRegistry[Session]
+    _progress: Progress
+    _queues: SeenQueues
+    _readers: Readers
+    _reads: Reads
+    _records: SeenRecords
+    _routes: LogicalRoutes
 
     def pull(self, frame: Frame, session: Session) -> Seen | Awaitable[Seen]:
         """Forward a pull; an answer that this process's broker has at once is sent at once."""
@@ -291,6 +270,16 @@ def _told(answer: Frame) -> Numbers:
 
 def register(handlers: Handlers, listener: ListenerContext, progress: Progress) -> None:
     """Register both pull codes."""
-    pulls = Pulls.of(listener, progress)
+    clients = listener.broker.clients
+    pulls = Pulls(
+        brokers=listener.brokers,
+        clients=clients,
+        progress=progress,
+        queues=listener.queues,
+        readers=Readers(clients=clients, progress=progress),
+        reads=listener.reads,
+        records=listener.records,
+        routes=listener.queues.routes,
+    )
     handlers.add(RequestCode.PULL_MESSAGE, pulls.pull)
     handlers.add(RequestCode.LITE_PULL_MESSAGE, pulls.pull)

@@ -1,0 +1,1 @@
+"""What clients see at one port: its queues, its records, the context of its handlers."""

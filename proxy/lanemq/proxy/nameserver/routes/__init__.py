@@ -1,0 +1,1 @@
+"""The brokers that are registered, and the routes of their topics."""
