@@ -104,7 +104,7 @@ ITERATION: Final = {"__aiter__": "__iter__", "__anext__": "__next__"}
 
 LISTENER_IMPORTS: Final = {
     "CoreHandle": "from .._listener import Handle as CoreHandle",
-    "CoreStore": "from ..consumer.ordered._stage_stores import StageOffsetStore as CoreStore",
+    "CoreStore": "from .._ordered_listeners import StageOffsetStore as CoreStore",
     "check_plain": "from ._callables import check_plain",
     "no_handle": "from ._callables import no_handle",
 }

@@ -39,6 +39,7 @@ from ._ordered_listeners import (
     LockLoss,
     OrderlyListener,
     StagedConcurrentListener,
+    StageOffsetStore,
 )
 from ._producer import Producer, open_producer
 from ._push_consumer import PushConsumer, open_push_consumer
@@ -65,7 +66,6 @@ from .consumer.ordered._stage_stores import (
     BrokerStageOffsets,
     LocalStageOffsets,
     MemoryStageOffsets,
-    StageOffsetStore,
 )
 from .consumer.pulls._flow import FlowLimits
 from .net._acl import Credentials

@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, Protocol
 
-from lanemq.wire.message import Stages
+from lanemq.wire.bodies import MessageQueue
+from lanemq.wire.message import StageRecord, Stages
 
 from ._listener import Handle
 from ._messages import ReceivedMessage
 from .consumer.ordered._stage_counter import StageCounter
-from .consumer.ordered._stage_stores import StageOffsetStore
 
 _STRATEGY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -29,6 +29,19 @@ class LockLoss(Enum):
     """Handlers run to their end."""
     CANCEL = "cancel"
     """Handlers are cancelled."""
+
+
+class StageOffsetStore(Protocol):
+    """Keeps one record for each queue, and one for each of its strategies, if there are any.
+
+    Both methods raise ``LanemqError`` when they cannot.
+    """
+
+    async def load(self, queue: MessageQueue, strategy: str = "") -> StageRecord | None:
+        """Return the record that was saved last, or None if none was."""
+
+    async def save(self, queue: MessageQueue, record: StageRecord, strategy: str = "") -> None:
+        """Keep ``record``; it lasts on return."""
 
 
 def _check(listener: "OrderlyListener | StagedConcurrentListener") -> None:

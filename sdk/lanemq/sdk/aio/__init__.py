@@ -33,7 +33,13 @@ from .._options import (
     ProducerOptions,
     PushOptions,
 )
-from .._ordered_listeners import AbandonMessage, LockLoss, OrderlyListener, StagedConcurrentListener
+from .._ordered_listeners import (
+    AbandonMessage,
+    LockLoss,
+    OrderlyListener,
+    StagedConcurrentListener,
+    StageOffsetStore,
+)
 from .._transactions import TransactionResult, TransactionState
 from ..consumer._allocation import (
     Allocate,
@@ -51,7 +57,6 @@ from ..consumer.ordered._stage_stores import (
     BrokerStageOffsets,
     LocalStageOffsets,
     MemoryStageOffsets,
-    StageOffsetStore,
 )
 from ..consumer.pulls._flow import FlowLimits
 from ..net._acl import Credentials

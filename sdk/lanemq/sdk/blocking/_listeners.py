@@ -8,8 +8,8 @@ from .. import _ordered_listeners as _core_ordered_listeners
 from .._listener import Handle as CoreHandle
 from .._messages import ReceivedMessage
 from .._ordered_listeners import LockLoss
+from .._ordered_listeners import StageOffsetStore as CoreStore
 from ..consumer.ordered._stage_counter import StageCounter
-from ..consumer.ordered._stage_stores import StageOffsetStore as CoreStore
 from ._callables import Handle, StageOffsetStore, check_plain, no_handle
 
 

@@ -16,12 +16,12 @@ from .._listener import Handle
 from .._listener_context import like
 from .._messages import Outcome, ReceivedMessage, Retry
 from .._options import ConsumerOptions, LitePullOptions, ProducerOptions, PushOptions
+from .._ordered_listeners import StageOffsetStore
 from .._push_consumer import PushConsumer
 from ..consumer.ordered._stage_stores import (
     BrokerStageOffsets,
     LocalStageOffsets,
     MemoryStageOffsets,
-    StageOffsetStore,
 )
 from ..kv import KvOffsetStore
 from ..observe._consume_hooks import ConsumeHook
