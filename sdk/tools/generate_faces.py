@@ -50,11 +50,8 @@ FUNCTIONS: Final = {
 """Coroutine functions that take such a client first."""
 
 LISTENERS: Final = (
-    ("_listener.py", ["ConcurrentListener"]),
-    (
-        "_ordered_listeners.py",
-        ["OrderlyListener", "StagedConcurrentListener"],
-    ),
+    ("listeners/_listener.py", ["ConcurrentListener"]),
+    ("listeners/_ordered_listeners.py", ["OrderlyListener", "StagedConcurrentListener"]),
 )
 """Listeners; those of the blocking face have functions that are not async."""
 
@@ -103,8 +100,8 @@ PLAIN_TYPES: Final = {"Execute", "Handle", "StageOffsetStore"}  # blocking has i
 ITERATION: Final = {"__aiter__": "__iter__", "__anext__": "__next__"}
 
 LISTENER_IMPORTS: Final = {
-    "CoreHandle": "from .._listener import Handle as CoreHandle",
-    "CoreStore": "from .._ordered_listeners import StageOffsetStore as CoreStore",
+    "CoreHandle": "from ..listeners._listener import Handle as CoreHandle",
+    "CoreStore": "from ..listeners._ordered_listeners import StageOffsetStore as CoreStore",
     "check_plain": "from ._callables import check_plain",
     "no_handle": "from ._callables import no_handle",
 }
@@ -211,7 +208,7 @@ class Output:
     @property
     def up(self) -> str:
         """The SDK's package, seen from the written module."""
-        return "..." if "/" in self.source else ".."
+        return "..." if self.source.startswith(("admin/", "kv/")) else ".."
 
     def expression(self, node: ast.expr) -> str:
         """Return the text of an annotation or default value; notes which names it has."""
@@ -514,8 +511,9 @@ def write_listeners() -> str:
         for statement in output.tree.body:
             if isinstance(statement, ast.ClassDef) and statement.name in names:
                 write_listener(output, statement)
-        module = "_core_" + source.removesuffix(".py").lstrip("_")
-        lines.append(f"from .. import {source.removesuffix('.py')} as {module}")
+        folder, name = Path(source).parent.name, Path(source).stem
+        module = "_core" + name
+        lines.append(f"from ..{folder} import {name} as {module}")
         lines += [line for line in imports(output) if "Bridge" not in line]
         bodies += [body.replace("_core.", f"{module}.") for body in output.body]
     return "\n".join([header("lanemq.sdk's listeners"), *lines, *bodies])
@@ -530,6 +528,8 @@ def write_settings() -> str:
         text = (SDK / source).read_text()
         for statement in ast.parse(text).body:
             if isinstance(statement, ast.ImportFrom | ast.Import) and source == "_options.py":
+                if isinstance(statement, ast.ImportFrom) and statement.level:
+                    statement.level += 1
                 imports.append(ast.unparse(statement))
             elif isinstance(statement, ast.ClassDef) and statement.name in SETTINGS:
                 bases[statement.name] = ast.unparse(statement.bases[0]) if statement.bases else ""
@@ -541,7 +541,7 @@ def write_settings() -> str:
     bases["ClientOptions"] = "RemotingOptions"
     bases["ProducerOptions"] = bases["ConsumerOptions"] = "ClientOptions"
     lines = [header("the options of lanemq.sdk"), "from typing import TypedDict", *imports]
-    lines.append("from ._options import ClientOptions, Compression, ConsumeFrom")
+    lines.append("from .._options import ClientOptions, Compression, ConsumeFrom")
     for name, written in SETTINGS.items():
         base = SETTINGS.get(bases[name], "TypedDict")
         lines.append(f"class {written}({base}, total=False):")
@@ -594,7 +594,7 @@ def generated() -> dict[Path, str]:
         for source in (*CLIENTS, *FUNCTIONS)
     }
     texts[SDK / "blocking" / "_listeners.py"] = write_listeners()
-    texts[SDK / "_setting_types.py"] = write_settings()
+    texts[SDK / "opening" / "_setting_types.py"] = write_settings()
     for face, folder in PACKAGE_DOCUMENTATION:
         texts[SDK / face / folder / "__init__.py"] = write_package(face, folder)
     for path, text in texts.items():

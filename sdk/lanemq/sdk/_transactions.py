@@ -23,16 +23,16 @@ from lanemq.wire.message import Property, StoredMessage, decode_message, decode_
 
 from ._errors import LanemqError, MessageRejected
 from ._messages import Message, ReceivedMessage, SendResult, SendStatus
-from ._mistakes import check_awaitable
 from ._namespace import in_namespace, queue_out
 from ._options import ProducerOptions
 from ._producer import Producer
-from ._settings import ProducerSettings, with_settings
 from .net._client import Client, now_ms
 from .net._discovery import NameServersLike
 from .net._link import Dial
 from .net._remoting import dial_tcp
 from .observe._log import get_logger
+from .opening._mistakes import check_awaitable
+from .opening._settings import ProducerSettings, with_settings
 from .producer._opening import full_names, opened
 from .producer._tracer import Tracer
 

@@ -21,8 +21,6 @@ from .._errors import (
     StagedSendFailed,
     WrongUse,
 )
-from .._listener import ConcurrentListener
-from .._listener_context import ListenerContext, Stage
 from .._messages import Message, Outcome, ReceivedMessage, Retry, SendResult, SendStatus
 from .._options import (
     ClientOptions,
@@ -32,13 +30,6 @@ from .._options import (
     LitePullOptions,
     ProducerOptions,
     PushOptions,
-)
-from .._ordered_listeners import (
-    AbandonMessage,
-    LockLoss,
-    OrderlyListener,
-    StagedConcurrentListener,
-    StageOffsetStore,
 )
 from .._transactions import TransactionResult, TransactionState
 from ..consumer._allocation import (
@@ -52,13 +43,22 @@ from ..consumer._allocation import (
 )
 from ..consumer._expressions import Expression, Sql
 from ..consumer._queue_changes import QueueChange
-from ..consumer.ordered._stage_counter import StageCounter
 from ..consumer.ordered._stage_stores import (
     BrokerStageOffsets,
     LocalStageOffsets,
     MemoryStageOffsets,
 )
 from ..consumer.pulls._flow import FlowLimits
+from ..listeners._listener import ConcurrentListener
+from ..listeners._listener_context import ListenerContext, Stage
+from ..listeners._ordered_listeners import (
+    AbandonMessage,
+    LockLoss,
+    OrderlyListener,
+    StagedConcurrentListener,
+    StageOffsetStore,
+)
+from ..listeners._stage_counter import StageCounter
 from ..net._acl import Credentials
 from ..net._discovery import NameServersLike
 from ..net._remoting import RemotingOptions

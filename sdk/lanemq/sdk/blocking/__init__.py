@@ -22,7 +22,6 @@ from .._errors import (
     StagedSendFailed,
     WrongUse,
 )
-from .._listener_context import ListenerContext, Stage
 from .._messages import Message, Outcome, ReceivedMessage, Retry, SendResult, SendStatus
 from .._options import (
     ClientOptions,
@@ -33,7 +32,6 @@ from .._options import (
     ProducerOptions,
     PushOptions,
 )
-from .._ordered_listeners import AbandonMessage, LockLoss
 from .._transactions import TransactionResult, TransactionState
 from ..consumer._allocation import (
     Allocate,
@@ -46,13 +44,15 @@ from ..consumer._allocation import (
 )
 from ..consumer._expressions import Expression, Sql
 from ..consumer._queue_changes import QueueChange
-from ..consumer.ordered._stage_counter import StageCounter
 from ..consumer.ordered._stage_stores import (
     BrokerStageOffsets,
     LocalStageOffsets,
     MemoryStageOffsets,
 )
 from ..consumer.pulls._flow import FlowLimits
+from ..listeners._listener_context import ListenerContext, Stage
+from ..listeners._ordered_listeners import AbandonMessage, LockLoss
+from ..listeners._stage_counter import StageCounter
 from ..net._acl import Credentials
 from ..net._discovery import NameServersLike
 from ..net._remoting import RemotingOptions

@@ -3,7 +3,7 @@
 import inspect
 
 from .._errors import WrongUse
-from .._mistakes import LISTENERS, NAMES
+from ..opening._mistakes import LISTENERS, NAMES
 from ._callables import check_plain
 from ._listeners import ConcurrentListener, OrderlyListener, StagedConcurrentListener
 

@@ -9,14 +9,14 @@ from typing import Unpack
 
 from .. import _lite_pull, _producer, _push_consumer, _transactions
 from .._messages import ReceivedMessage
-from .._mistakes import check_subscriptions
 from .._options import LitePullOptions, ProducerOptions, PushOptions
-from .._settings import LitePullSettings, ProducerSettings, PushSettings, with_settings
 from .._transactions import TransactionState
 from ..consumer._expressions import Expression
 from ..faces._executor import ListenerGate, forward_store, run_callback
 from ..faces._portal_calls import Callback
 from ..net._discovery import NameServersLike
+from ..opening._mistakes import check_subscriptions
+from ..opening._settings import LitePullSettings, ProducerSettings, PushSettings, with_settings
 from ._bridge import Bridge, Opening
 from ._callables import Check, Handle, check_plain
 from ._listeners import ConcurrentListener, StagedConcurrentListener

@@ -30,11 +30,11 @@ from lanemq.wire.headers import (
 )
 from lanemq.wire.message import decode_message
 
-from .._listener import ConcurrentListener
-from .._listener_context import ListenerContext, takes_context
 from .._messages import Outcome, ReceivedMessage
 from .._namespace import out_of_namespace, queue_out
-from .._ordered_listeners import OrderlyListener, StagedConcurrentListener
+from ..listeners._listener import ConcurrentListener
+from ..listeners._listener_context import ListenerContext, takes_context
+from ..listeners._ordered_listeners import OrderlyListener, StagedConcurrentListener
 from ..observe._log import get_logger
 from ..observe._task_dump import task_dump
 from ._consumer_core import ConsumerCore

@@ -12,11 +12,8 @@ from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.message import StageRecord
 
 from .._errors import ClientClosed, WrongUse
-from .._listener import Handle
-from .._listener_context import like
 from .._messages import Outcome, ReceivedMessage, Retry
 from .._options import ConsumerOptions, LitePullOptions, ProducerOptions, PushOptions
-from .._ordered_listeners import StageOffsetStore
 from .._push_consumer import PushConsumer
 from ..consumer.ordered._stage_stores import (
     BrokerStageOffsets,
@@ -24,6 +21,9 @@ from ..consumer.ordered._stage_stores import (
     MemoryStageOffsets,
 )
 from ..kv import KvOffsetStore
+from ..listeners._listener import Handle
+from ..listeners._listener_context import like
+from ..listeners._ordered_listeners import StageOffsetStore
 from ..observe._consume_hooks import ConsumeHook
 from ..observe._send_hooks import SendHook
 from ._portal import Portal

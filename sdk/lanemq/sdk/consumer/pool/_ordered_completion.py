@@ -11,7 +11,11 @@ import trio
 from lanemq.wire.bodies import MessageQueue
 
 from ..._messages import Outcome, ReceivedMessage, Retry
-from ..._ordered_listeners import AbandonMessage, OrderlyListener, StagedConcurrentListener
+from ...listeners._ordered_listeners import (
+    AbandonMessage,
+    OrderlyListener,
+    StagedConcurrentListener,
+)
 from ...observe._log import get_logger
 from ..pulls._held_queue import HeldQueue
 from ._queue_consumer import Messages, OrderedScheduler, QueueConsumer

@@ -5,8 +5,8 @@ from typing import ClassVar, Generic, Protocol, TypeVar, final
 
 import trio
 
-from ..._listener_context import Stage
 from ..._messages import ReceivedMessage
+from ...listeners._listener_context import Stage
 from ...observe._consume_stats import TopicStats
 from ..ordered._queue_locks import Lease
 from ..pulls._held_queue import HeldQueue

@@ -14,9 +14,9 @@ import trio
 
 from lanemq.wire.bodies import MessageQueue
 
-from ..._listener import Handle
-from ..._listener_context import ListenerContext, takes_context
 from ..._messages import ReceivedMessage
+from ...listeners._listener import Handle
+from ...listeners._listener_context import ListenerContext, takes_context
 from ...observe._consume_stats import TopicStats
 from ...observe._log import get_logger
 from ..ordered._queue_locks import Lease

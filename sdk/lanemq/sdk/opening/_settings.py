@@ -5,8 +5,8 @@ import difflib
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from ._errors import WrongUse
-from ._options import ClientOptions, LitePullOptions, ProducerOptions, PushOptions
+from .._errors import WrongUse
+from .._options import ClientOptions, LitePullOptions, ProducerOptions, PushOptions
 from ._setting_types import LitePullSettings, ProducerSettings, PushSettings
 
 __all__ = ["LitePullSettings", "ProducerSettings", "PushSettings", "with_settings"]

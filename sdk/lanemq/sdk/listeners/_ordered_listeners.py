@@ -11,9 +11,9 @@ from typing import Final, Protocol
 from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.message import StageRecord, Stages
 
+from .._messages import ReceivedMessage
 from ._listener import Handle
-from ._messages import ReceivedMessage
-from .consumer.ordered._stage_counter import StageCounter
+from ._stage_counter import StageCounter
 
 _STRATEGY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

@@ -4,11 +4,11 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ._errors import InvalidName, WrongUse
-from ._listener import ConcurrentListener
-from ._ordered_listeners import OrderlyListener, StagedConcurrentListener
-from .consumer._consumer_requests import Listener
-from .consumer._expressions import Sql
+from .._errors import InvalidName, WrongUse
+from ..consumer._consumer_requests import Listener
+from ..consumer._expressions import Sql
+from ..listeners._listener import ConcurrentListener
+from ..listeners._ordered_listeners import OrderlyListener, StagedConcurrentListener
 
 LISTENERS: Final = (ConcurrentListener, OrderlyListener, StagedConcurrentListener)
 NAMES: Final = ", ".join(kind.__name__ for kind in LISTENERS)

@@ -6,7 +6,7 @@ Source: RocketMQ 4.9.8, MessageListenerConcurrently.
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from ._messages import Outcome, Retry
+from .._messages import Outcome, Retry
 
 Handle = Callable[..., Awaitable[Outcome | Retry | None]]
 """An application's listener, of (messages) or of (messages, context), a sequence of

@@ -6,16 +6,16 @@ from typing import TypedDict
 
 from lanemq.wire.bodies import MessageModel
 
-from ._options import ClientOptions, Compression, ConsumeFrom
-from .consumer._allocation import Allocate
-from .consumer._queue_changes import QueueListener
-from .consumer.group._offset_store import OffsetStore
-from .consumer.pulls._flow import FlowLimits
-from .net._acl import Credentials
-from .net._latency_faults import SlowBrokerPauses
-from .net._remoting import RemotingOptions
-from .observe._consume_hooks import ConsumeHook
-from .observe._send_hooks import SendHook
+from .._options import ClientOptions, Compression, ConsumeFrom
+from ..consumer._allocation import Allocate
+from ..consumer._queue_changes import QueueListener
+from ..consumer.group._offset_store import OffsetStore
+from ..consumer.pulls._flow import FlowLimits
+from ..net._acl import Credentials
+from ..net._latency_faults import SlowBrokerPauses
+from ..net._remoting import RemotingOptions
+from ..observe._consume_hooks import ConsumeHook
+from ..observe._send_hooks import SendHook
 
 
 class RemotingSettings(TypedDict, total=False):
