@@ -6,8 +6,8 @@ from lanemq.wire import RequestCode
 from lanemq.wire.headers import KvGet
 from lanemq.wire.kv import Action, OpType, Step, decode_entry, encode_key, encode_steps
 
-from ._calls import KvCalls
-from ._errors import CheckpointMoved, NoNamespace
+from .requests._calls import KvCalls
+from .requests._errors import CheckpointMoved, NoNamespace
 
 PREFIX: Final = b"checkpoint/"
 

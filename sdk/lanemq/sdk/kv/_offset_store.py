@@ -26,8 +26,8 @@ from lanemq.wire.kv import (
 from lanemq.wire.message import StageRecord
 
 from .._errors import LanemqError
-from ._errors import KvRejected, NoNamespace
 from ._store import KeyValueStore
+from .requests._errors import KvRejected, NoNamespace
 
 OFFSETS: Final = "offsets"
 STAGES: Final = "stages"

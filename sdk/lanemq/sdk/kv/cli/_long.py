@@ -7,9 +7,9 @@ from typing import final
 import click
 import trio
 
-from .._errors import LockLost, LockNotAcquired
 from .._lock import Lock
 from .._store import KeyValueStore
+from ..requests._errors import LockLost, LockNotAcquired
 from ._command import EXIT_NO, KINDS, Output, change_value, kv_command
 
 LOOK_S = 0.2

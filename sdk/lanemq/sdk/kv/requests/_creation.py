@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from lanemq.wire.kv import LONE_BROKER, PARTITIONS_MAX, Moved, OpType
 
-from .._errors import BrokerUnreachable, NoRoute, RequestTimedOut
+from ..._errors import BrokerUnreachable, NoRoute, RequestTimedOut
 from ._calls import KvCalls, OtherPartitions
 from ._errors import KvRejected, KvStateLost, counted
 from ._route import KvRoute

@@ -5,8 +5,8 @@ from typing import final
 
 from lanemq.wire.kv import LONE_BROKER, PARTITIONS_MAX, Moved, kv_topic
 
-from .._errors import LanemqError, NoRoute
-from ..admin._client import AdminClient
+from ..._errors import LanemqError, NoRoute
+from ...admin._client import AdminClient
 from ._errors import NoNamespace
 from ._route import Holder, KvRoute, find_route
 

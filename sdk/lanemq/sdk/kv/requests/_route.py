@@ -8,8 +8,8 @@ from lanemq.wire import ResponseCode
 from lanemq.wire.bodies import BrokerData
 from lanemq.wire.kv import kv_topic
 
-from .._errors import NoRoute, RefusedByBroker
-from ..admin._client import AdminClient, chosen_address
+from ..._errors import NoRoute, RefusedByBroker
+from ...admin._client import AdminClient, chosen_address
 
 
 @final

@@ -13,7 +13,7 @@ LanemqError
  +- CheckpointMoved    somebody else has saved the checkpoint since it was loaded
 """
 
-from .._errors import LanemqError
+from ..._errors import LanemqError
 
 
 class KvNotSupported(LanemqError):

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from .._tasks import open_quiet_nursery
+from ..._tasks import open_quiet_nursery
 
 T = TypeVar("T")
 

@@ -19,9 +19,9 @@ from lanemq.wire.kv import (
     partition_of,
 )
 
-from .._errors import BrokerUnreachable, LanemqError, NoRoute, RefusedByBroker, RequestTimedOut
-from ..admin._client import AdminClient
-from ..net._remoting import RemotingClient
+from ..._errors import BrokerUnreachable, LanemqError, NoRoute, RefusedByBroker, RequestTimedOut
+from ...admin._client import AdminClient
+from ...net._remoting import RemotingClient
 from ._attempts import Attempts
 from ._errors import (
     KvCompacted,
