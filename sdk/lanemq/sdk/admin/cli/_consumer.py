@@ -11,9 +11,9 @@ from lanemq.wire.message import Stages
 
 from ..._errors import LanemqError, NoRoute
 from .._client import AdminClient, addresses_of
-from ._command import Output, command, fail
-from ._masters import chosen_masters
-from ._text import boolean, moment_in_seconds
+from .command._command import Output, command, fail
+from .command._masters import chosen_masters
+from .command._text import boolean, moment_in_seconds
 
 STAGES = "stages"  # the member of a group's settings that lanemq adds
 

@@ -15,10 +15,10 @@ from ..._messages import Message
 from ..._producer import open_producer
 from .._client import AdminClient, queues_of
 from ..requests._messages import LONG_MAX, PullStatus, message_id
-from ._command import Output, command, fail
 from ._found import body_of, message_value, show
 from ._send import send_status, sender_options
-from ._text import message_line, parse_moment
+from .command._command import Output, command, fail
+from .command._text import message_line, parse_moment
 
 MESSAGES_PER_PULL = 32
 RULE = "-" * 56

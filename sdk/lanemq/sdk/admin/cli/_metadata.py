@@ -12,8 +12,8 @@ from lanemq.wire import fastjson
 
 from .._client import AdminClient
 from .._config_rows import TABLES, read_config_rows
-from ._command import Opener, Output, command, fail
-from ._text import pretty
+from .command._command import Opener, Output, command, fail
+from .command._text import pretty
 
 VERSION_MEMBER = "dataVersion"
 

@@ -7,8 +7,8 @@ import click
 
 from .._client import AdminClient
 from .._reset import END, reset_offsets_by_time
-from ._command import Output, command, fail
-from ._text import TIME_FORM, boolean, parse_moment
+from .command._command import Output, command, fail
+from .command._text import TIME_FORM, boolean, parse_moment
 
 
 @command("resetOffsetByTime")

@@ -11,10 +11,10 @@ from lanemq.wire.bodies import QueueData, RouteData, TopicConfig
 
 from ..._errors import LanemqError
 from .._client import AdminClient, addresses_of
-from ._command import Output, command, fail
-from ._mapping import map_cluster
-from ._masters import chosen_masters
-from ._text import boolean, moment, pretty
+from .command._command import Output, command, fail
+from .command._masters import chosen_masters
+from .command._text import boolean, moment, pretty
+from .logical._mapping import map_cluster
 
 ROUTE_COLUMNS = "{:<45} {:<32} {:<50} {:<10} {:<11} {:<5}"
 

@@ -15,7 +15,7 @@ from lanemq.wire import ProtocolError
 from lanemq.wire.kv import DEFAULT_NAMESPACE, Change, ChangeKind, Entry
 
 from ..._errors import LanemqError
-from ...admin.cli._access import access_options, take_access
+from ...admin.cli.command._access import access_options, take_access
 from .._store import KeyValueStore, open_kv_store
 
 ENVIRONMENT: Final = "NAMESRV_ADDR"

@@ -1,6 +1,6 @@
 """The brokers that ``-b`` and ``-c`` mean."""
 
-from .._client import AdminClient
+from ..._client import AdminClient
 from ._command import fail
 
 

@@ -18,8 +18,8 @@ import trio
 
 from lanemq.wire import ProtocolError, fastjson
 
-from ..._errors import BrokerUnreachable, LanemqError, NoRoute, RequestTimedOut
-from .._client import AdminClient, open_admin
+from ...._errors import BrokerUnreachable, LanemqError, NoRoute, RequestTimedOut
+from ..._client import AdminClient, open_admin
 from ._access import Access, access_options, take_access
 
 ENVIRONMENT = "NAMESRV_ADDR"

@@ -2,8 +2,8 @@
 
 import click
 
-from .._client import AdminClient
-from ._command import Output, command, fail
+from ..._client import AdminClient
+from ..command._command import Output, command, fail
 
 
 @command("forgetBroker")

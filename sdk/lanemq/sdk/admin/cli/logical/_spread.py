@@ -7,15 +7,15 @@ import trio
 
 from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX, is_system_topic, reply_topic
 
-from ..._errors import LanemqError
-from .._client import AdminClient
-from .._logical_progress import carry_progress
-from .._remains import Remainder, remainders
-from ..logical._migration import migrate
-from ..logical._spread import Move, Topics, plan_balance, plan_drain, remains_at
-from ..logical._survey import ClusterSurvey, survey_all
-from ._command import Output, command, fail
-from ._text import moment_in_seconds
+from ...._errors import LanemqError
+from ..._client import AdminClient
+from ..._logical_progress import carry_progress
+from ..._remains import Remainder, remainders
+from ...logical._migration import migrate
+from ...logical._spread import Move, Topics, plan_balance, plan_drain, remains_at
+from ...logical._survey import ClusterSurvey, survey_all
+from ..command._command import Output, command, fail
+from ..command._text import moment_in_seconds
 
 CLUSTER = click.option("-c", "--clusterName", "cluster", help="This cluster only.")
 HOUR_MS = 3_600_000

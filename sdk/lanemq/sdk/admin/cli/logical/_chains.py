@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from lanemq.wire.logical import Chain, Segment
 
-from ._command import Output
+from ..command._command import Output
 
 COLUMNS = "{:<14} {:<32} {:<9} {:<16} {:<16} {:<16} {}"
 TITLES = (

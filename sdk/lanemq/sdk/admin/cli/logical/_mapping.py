@@ -9,13 +9,13 @@ import click
 from lanemq.wire import fastjson
 from lanemq.wire.logical import Segment, SegmentState
 
-from .._client import AdminClient
-from ..logical._indices import claimed_steps
-from ..logical._plan import MapQueue, OpenSegment, plan_mapping, plan_number
-from ..logical._survey import Survey, survey
+from ..._client import AdminClient
+from ...logical._indices import claimed_steps
+from ...logical._plan import MapQueue, OpenSegment, plan_mapping, plan_number
+from ...logical._survey import Survey, survey
+from ..command._command import Output, command, fail
+from ..command._masters import chosen_masters
 from ._chains import merge_order, write_chains
-from ._command import Output, command, fail
-from ._masters import chosen_masters
 
 TOPIC = click.option("-t", "--topic", required=True, help="Topic name.")
 CLUSTER = click.option("-c", "--clusterName", "cluster", help="All masters of this cluster.")

@@ -9,7 +9,7 @@ from typing import Any, final
 
 import click
 
-from ...net._acl import Credentials
+from ....net._acl import Credentials
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 

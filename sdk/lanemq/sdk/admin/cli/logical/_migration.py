@@ -5,12 +5,12 @@ Source: RocketMQ 5.0.0-PREVIEW, MigrateTopicLogicalQueueCommand; the other two a
 
 import click
 
-from .._client import AdminClient
-from ..logical._migration import abort, migrate, resume
-from ..logical._migration_steps import Migrated
-from ..logical._survey import masters_by_name
+from ..._client import AdminClient
+from ...logical._migration import abort, migrate, resume
+from ...logical._migration_steps import Migrated
+from ...logical._survey import masters_by_name
+from ..command._command import Output, command, fail
 from ._chains import write_chains
-from ._command import Output, command, fail
 
 TOPIC = click.option("-t", "--topic", required=True, help="Topic name.")
 INDEX = click.option(
