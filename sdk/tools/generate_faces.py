@@ -231,7 +231,7 @@ class Output:
         return text
 
 
-def signature(output: Output, arguments: ast.arguments) -> tuple[str, str]:
+def signature(output: Output, arguments: ast.arguments) -> tuple[str, list[str]]:
     """Parameters as they are declared, and as they are passed on."""
     for argument in (*arguments.args, *arguments.kwonlyargs):
         if argument.annotation is not None:
@@ -241,7 +241,7 @@ def signature(output: Output, arguments: ast.arguments) -> tuple[str, str]:
             output.expression(default)
     passed = [passing(output, argument) for argument in arguments.args[1:]]
     passed += [f"{a.arg}={passing(output, a)}" for a in arguments.kwonlyargs]
-    return ast.unparse(arguments), ", ".join(passed)
+    return ast.unparse(arguments), passed
 
 
 def passing(output: Output, argument: ast.arg) -> str:
@@ -263,6 +263,7 @@ def write_method(output: Output, node: ast.FunctionDef | ast.AsyncFunctionDef) -
     opened = re.fullmatch(r"AbstractAsyncContextManager\[(\w+)\]", returns)
     name, keyword, wait = node.name, "def", ""
     target = f"self._core.{name}"
+    call = ", ".join([target, *passed])
     if isinstance(node, ast.AsyncFunctionDef) and not output.blocking:
         keyword, wait = "async def", "await "
     if output.blocking:
@@ -273,7 +274,7 @@ def write_method(output: Output, node: ast.FunctionDef | ast.AsyncFunctionDef) -
     elif node.name == "__anext__" and output.source in GIVEN_BACK_ONE_BY_ONE:
         body = f"return {wait}self._bridge.take(self._core._give_back, self._core.__anext__)"
     elif returns in WRAPPED:
-        body = f"return {returns}(self._bridge.run({target}, {passed}), self._bridge)"
+        body = f"return {returns}(self._bridge.run({call}), self._bridge)"
     elif node.name == "__anext__":
         output.helpers.add("give_back_lent")
         output.plain_imports.add("from time import monotonic")
@@ -283,15 +284,15 @@ def write_method(output: Output, node: ast.FunctionDef | ast.AsyncFunctionDef) -
         declared = "self"
     elif opened is not None:
         output.used.add("AbstractContextManager" if output.blocking else "")
-        body = f"return self._bridge.open({opened[1]}, {target}, {passed})"
+        body = f"return self._bridge.open({opened[1]}, {call})"
     elif isinstance(node, ast.AsyncFunctionDef) and node.name in GIVE_BACK:
         helper = GIVE_BACK[node.name]
         output.helpers.add(helper)
-        body = f"return {wait}self._bridge.take({helper}(self._core), {target}, {passed})"
+        body = f"return {wait}self._bridge.take({helper}(self._core), {call})"
     elif isinstance(node, ast.AsyncFunctionDef):
-        body = f"return {wait}self._bridge.call({target}, {passed})"
+        body = f"return {wait}self._bridge.call({call})"
     else:
-        body = f"return self._bridge.run({target}, {passed})"
+        body = f"return self._bridge.run({call})"
     if returns == "None":
         body = body.removeprefix("return ")
     lines = ["@property"] if is_property(node) else []
@@ -342,7 +343,7 @@ def write_class(output: Output, node: ast.ClassDef) -> None:
         output.used.add("final")
         lines.insert(0, "@final")
     if "/" in output.source and not is_final:
-        members = ["_core: AdminClient", "_bridge: Bridge"]  # of the class that has it as base
+        members = ["_core: AdminClient\n_bridge: Bridge"]  # of the class that has it as base
     else:
         is_derived = "/" not in output.source and bool(bases)
         body = ["    super().__init__(core, bridge)"] if is_derived else []
@@ -372,12 +373,12 @@ def write_function(output: Output, node: ast.AsyncFunctionDef) -> None:
     assert node.returns is not None
     client = node.args.args[0].arg
     wait = "" if output.blocking else "await "
+    call = ", ".join([f"_core.{node.name}", f"{client}._core", *passed])
     output.body.append(
         f"{'' if output.blocking else 'async '}def {node.name}({declared})"
         f" -> {output.expression(node.returns)}:\n"
         f"    {output.documentation(node)}\n"
-        f"    return {wait}{client}._bridge.call("
-        f"_core.{node.name}, {client}._core, {passed})"
+        f"    return {wait}{client}._bridge.call({call})"
     )
 
 

@@ -42,6 +42,4 @@ class StagedSender:
 
     async def wait(self) -> None:
         """Wait until everything taken so far is stored. Raises ``StagedSendFailed``."""
-        await self._bridge.call(
-            self._core.wait,
-        )
+        await self._bridge.call(self._core.wait)

@@ -42,6 +42,4 @@ class StagedSender:
 
     def wait(self) -> None:
         """Wait until everything taken so far is stored. Raises ``StagedSendFailed``."""
-        self._bridge.call(
-            self._core.wait,
-        )
+        self._bridge.call(self._core.wait)

@@ -22,7 +22,6 @@ class BrokerRequests:
     """Requests, one method each."""
 
     _core: AdminClient
-
     _bridge: Bridge
 
     async def put_topic(self, address: str, config: TopicConfig) -> None:

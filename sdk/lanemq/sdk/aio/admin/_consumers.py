@@ -21,7 +21,6 @@ class ConsumerRequests:
     """Requests, one method each."""
 
     _core: AdminClient
-
     _bridge: Bridge
 
     async def consume_stats(

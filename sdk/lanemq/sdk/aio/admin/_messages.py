@@ -13,7 +13,6 @@ class MessageRequests:
     """Requests, one method each."""
 
     _core: AdminClient
-
     _bridge: Bridge
 
     async def message_at(

@@ -10,14 +10,11 @@ class NameServerRequests:
     """Requests, one method each. Reads ask the first name server that answers; writes ask all."""
 
     _core: AdminClient
-
     _bridge: Bridge
 
     async def topics(self) -> list[str]:
         """Return the names of all topics that have a route (206)."""
-        return await self._bridge.call(
-            self._core.topics,
-        )
+        return await self._bridge.call(self._core.topics)
 
     async def topics_of_cluster(self, cluster: str) -> list[str]:
         """Return the names of the topics with a queue in ``cluster`` (224)."""
@@ -29,9 +26,7 @@ class NameServerRequests:
 
     async def cluster(self) -> ClusterInfo:
         """Return the clusters and the addresses of their brokers (106)."""
-        return await self._bridge.call(
-            self._core.cluster,
-        )
+        return await self._bridge.call(self._core.cluster)
 
     async def delete_route(self, topic: str, *, cluster: str | None = None) -> None:
         """Make every name server forget the route of ``topic`` (216)."""

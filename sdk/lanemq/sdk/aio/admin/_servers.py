@@ -11,7 +11,6 @@ class ServerRequests(BrokerRequests, LogicalQueueRequests, NameServerRequests):
     """Requests of single servers, and the addresses of a cluster's."""
 
     _core: AdminClient
-
     _bridge: Bridge
 
     async def masters(self, cluster: str) -> list[str]:

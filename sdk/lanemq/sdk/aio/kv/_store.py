@@ -139,15 +139,11 @@ class KeyValueStore:
 
         Of several partitions it has the sums, and a hash of their hashes.
         """
-        return await self._bridge.call(
-            self._core.status,
-        )
+        return await self._bridge.call(self._core.status)
 
     async def statuses(self) -> list[NamespaceStatus]:
         """Return the same of each partition, in their order. Raises as ``get``."""
-        return await self._bridge.call(
-            self._core.statuses,
-        )
+        return await self._bridge.call(self._core.statuses)
 
     async def load(self, entries: Sequence[LoadedEntry]) -> None:
         """Take over entries as they are, versions and times included. Raises as ``put``.
@@ -161,9 +157,7 @@ class KeyValueStore:
 
         Each partition is emptied at once; after an error some may be, and others not.
         """
-        await self._bridge.call(
-            self._core.clear,
-        )
+        await self._bridge.call(self._core.clear)
 
     def watch(self, prefix: bytes = b"", *, position: int | Sequence[int] | None = None) -> Watch:
         """Return the changes under ``prefix``: from ``position`` on, or from now.

@@ -22,7 +22,6 @@ class BrokerRequests:
     """Requests, one method each."""
 
     _core: AdminClient
-
     _bridge: Bridge
 
     def put_topic(self, address: str, config: TopicConfig) -> None:

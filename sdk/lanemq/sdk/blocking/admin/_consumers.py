@@ -21,7 +21,6 @@ class ConsumerRequests:
     """Requests, one method each."""
 
     _core: AdminClient
-
     _bridge: Bridge
 
     def consume_stats(self, address: str, group: str, *, topic: str | None = None) -> ConsumeStats:

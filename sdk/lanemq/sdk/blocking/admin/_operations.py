@@ -10,7 +10,6 @@ class LogicalQueueOperations(ServerRequests):
     """Logical queues mapped, migrated, resumed and called off, each as one call."""
 
     _core: AdminClient
-
     _bridge: Bridge
 
     def migrate_logical_queue(

@@ -25,9 +25,7 @@ class Checkpoint:
         A namespace that is missing is made first, since it may be another broker's that is down:
         what cannot be read is not nothing. Raises as ``KeyValueStore.put``.
         """
-        return self._bridge.call(
-            self._core.load,
-        )
+        return self._bridge.call(self._core.load)
 
     def save(self, value: bytes) -> None:
         """Replace the value that this worker loaded or saved last; without either, load first.

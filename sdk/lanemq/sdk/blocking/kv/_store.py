@@ -139,15 +139,11 @@ class KeyValueStore:
 
         Of several partitions it has the sums, and a hash of their hashes.
         """
-        return self._bridge.call(
-            self._core.status,
-        )
+        return self._bridge.call(self._core.status)
 
     def statuses(self) -> list[NamespaceStatus]:
         """Return the same of each partition, in their order. Raises as ``get``."""
-        return self._bridge.call(
-            self._core.statuses,
-        )
+        return self._bridge.call(self._core.statuses)
 
     def load(self, entries: Sequence[LoadedEntry]) -> None:
         """Take over entries as they are, versions and times included. Raises as ``put``.
@@ -161,9 +157,7 @@ class KeyValueStore:
 
         Each partition is emptied at once; after an error some may be, and others not.
         """
-        self._bridge.call(
-            self._core.clear,
-        )
+        self._bridge.call(self._core.clear)
 
     def watch(self, prefix: bytes = b"", *, position: int | Sequence[int] | None = None) -> Watch:
         """Return the changes under ``prefix``: from ``position`` on, or from now.
