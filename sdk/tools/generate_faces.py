@@ -12,9 +12,11 @@ test says when that was forgotten.
 """
 
 import ast
+import os.path
 import re
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -23,36 +25,43 @@ SDK: Final = Path(__file__).parents[1] / "lanemq" / "sdk"
 FACES: Final = ("blocking", "aio")
 
 CLIENTS: Final = {
-    "_producer.py": ["Producer"],
-    "_staged_producer.py": ["StagedSender"],
-    "_transactions.py": ["TransactionProducer"],
-    "_push_consumer.py": ["PushConsumer"],
-    "_lite_pull.py": ["LitePullConsumer"],
-    "admin/requests/_broker.py": ["BrokerRequests"],
-    "admin/requests/_consumers.py": ["ConsumerRequests"],
-    "admin/requests/_servers.py": ["ServerRequests"],
-    "admin/logical/_operations.py": ["LogicalQueueOperations"],
-    "admin/requests/_logical.py": ["LogicalQueueRequests"],
-    "admin/requests/_messages.py": ["MessageRequests"],
-    "admin/requests/_name_server.py": ["NameServerRequests"],
-    "admin/_client.py": ["AdminClient"],
-    "kv/_checkpoint.py": ["Checkpoint"],
-    "kv/_lock.py": ["Lock"],
-    "kv/_watch.py": ["Watch"],
-    "kv/_store.py": ["KeyValueStore"],
+    "_producer.py": {
+        "_staged_producer.py": ["StagedSender"],
+        "_producer.py": ["Producer"],
+        "_transactions.py": ["TransactionProducer"],
+    },
+    "_push_consumer.py": {"_push_consumer.py": ["PushConsumer"]},
+    "_lite_pull.py": {"_lite_pull.py": ["LitePullConsumer"]},
+    "admin/_logical.py": {"admin/requests/_logical.py": ["LogicalQueueRequests"]},
+    "admin/_servers.py": {
+        "admin/requests/_broker.py": ["BrokerRequests"],
+        "admin/requests/_name_server.py": ["NameServerRequests"],
+        "admin/requests/_servers.py": ["ServerRequests"],
+        "admin/logical/_operations.py": ["LogicalQueueOperations"],
+    },
+    "admin/_consumers.py": {
+        "admin/requests/_consumers.py": ["ConsumerRequests"],
+        "admin/requests/_messages.py": ["MessageRequests"],
+    },
+    "admin/_client.py": {
+        "admin/_client.py": ["AdminClient"],
+        "admin/_reset.py": ["reset_offsets_by_time"],
+        "admin/_tracks.py": ["tracks_of"],
+    },
+    "kv/_store.py": {
+        "kv/_checkpoint.py": ["Checkpoint"],
+        "kv/_lock.py": ["Lock"],
+        "kv/_watch.py": ["Watch"],
+        "kv/_store.py": ["KeyValueStore"],
+    },
 }
-"""Modules of the core, and the classes of each that have a face."""
+"""Modules of a face; for each the modules of the core that it is written after, and of those the
+classes that have a face, and the coroutine functions that take such a client first."""
 
-FUNCTIONS: Final = {
-    "admin/_reset.py": ["reset_offsets_by_time"],
-    "admin/_tracks.py": ["tracks_of"],
+LISTENERS: Final = {
+    "listeners/_listener.py": ["ConcurrentListener"],
+    "listeners/_ordered_listeners.py": ["OrderlyListener", "StagedConcurrentListener"],
 }
-"""Coroutine functions that take such a client first."""
-
-LISTENERS: Final = (
-    ("listeners/_listener.py", ["ConcurrentListener"]),
-    ("listeners/_ordered_listeners.py", ["OrderlyListener", "StagedConcurrentListener"]),
-)
 """Listeners; those of the blocking face have functions that are not async."""
 
 SETTINGS: Final = {
@@ -65,7 +74,13 @@ SETTINGS: Final = {
 }
 """Options classes, and the types of their fields as keywords."""
 
-HOMES: Final = {name: module for module, names in CLIENTS.items() for name in names}
+HOMES: Final = {
+    name: Path(written).stem
+    for written, sources in CLIENTS.items()
+    for names in sources.values()
+    for name in names
+}
+"""Classes and functions that are written, and their modules in a face."""
 CALLBACKS: Final = {"Execute"}  # parameters that run where the caller waits
 CLOSED_BY_CALL: Final = {
     "AdminClient",
@@ -117,17 +132,12 @@ OPENERS: Final = {
     "open_admin": "_open",
     "open_kv_store": "_open",
 }
-FORWARDING: Final = {name: Path(module).stem for module, names in CLIENTS.items() for name in names}
-FUNCTION_HOMES: Final = {
-    name: Path(module).stem for module, names in FUNCTIONS.items() for name in names
-}
 OWN: Final = {
-    "aio": {**OPENERS, **FORWARDING, **FUNCTION_HOMES},
+    "aio": {**OPENERS, **HOMES},
     "blocking": {
         **OPENERS,
-        **FORWARDING,
-        **FUNCTION_HOMES,
-        **{name: "_listeners" for _, names in LISTENERS for name in names},
+        **HOMES,
+        **{name: "_listeners" for names in LISTENERS.values() for name in names},
         "StageOffsetStore": "_callables",
     },
 }
@@ -197,8 +207,8 @@ class Output:
     """Names of the core's module that the written one needs."""
     helpers: set[str] = field(default_factory=set)
     plain_imports: set[str] = field(default_factory=set)
-    core: set[str] = field(default_factory=set)
-    """Classes and functions that are forwarded to."""
+    here: set[str] = field(default_factory=set)
+    """The names of the written module."""
     body: list[str] = field(default_factory=list)
 
     @property
@@ -334,7 +344,7 @@ def public_attributes(output: Output, node: ast.ClassDef) -> list[str]:
 
 def write_class(output: Output, node: ast.ClassDef) -> None:
     """Write one client: its ``__init__``, and every public method."""
-    output.core.add(node.name)
+    output.here.add(node.name)
     bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
     output.used.update(bases)
     lines = [f"class {node.name}({', '.join(bases)}):" if bases else f"class {node.name}:"]
@@ -368,7 +378,7 @@ def write_class(output: Output, node: ast.ClassDef) -> None:
 
 def write_function(output: Output, node: ast.AsyncFunctionDef) -> None:
     """Write a function that takes a client first."""
-    output.core.add(node.name)
+    output.here.add(node.name)
     declared, passed = signature(output, node.args)
     assert node.returns is not None
     client = node.args.args[0].arg
@@ -384,7 +394,7 @@ def write_function(output: Output, node: ast.AsyncFunctionDef) -> None:
 
 def write_listener(output: Output, node: ast.ClassDef) -> None:
     """Write a listener whose functions are plain, and its likeness for the core."""
-    output.core.add(node.name)
+    output.here.add(node.name)
     output.used.update({"dataclass"})
     lines = [
         "@dataclass(frozen=True, slots=True)",
@@ -440,12 +450,12 @@ def imports(output: Output) -> list[str]:
     it."""
     lines = ["from ._bridge import Bridge" if output.up == ".." else "from .._bridge import Bridge"]
     module = output.source.removesuffix(".py").replace("/", ".")
-    wanted = {name for name in output.used if name} - output.core
+    wanted = {name for name in output.used if name} - output.here
     for name in sorted(wanted & PLAIN_TYPES) if output.blocking else ():
         lines.append(f"from ._callables import {name}")
         wanted.discard(name)
     for name in sorted(wanted & set(HOMES)):
-        lines.append(f"from .{Path(HOMES[name]).stem} import {name}")
+        lines.append(f"from .{HOMES[name]} import {name}")
         wanted.discard(name)
     for name, line in LISTENER_IMPORTS.items():
         if name in wanted:
@@ -485,39 +495,36 @@ def import_of(output: Output, level: int, origin: str, name: str) -> str:
     return f"from {output.up}{package}{'.' if package else ''}{origin} import {name}"
 
 
-def write_module(face: str, source: str) -> str:
+def write_module(face: str, sources: Mapping[str, Sequence[str]]) -> str:
     """Return the text of one module of a face, not formatted yet."""
-    text = (SDK / source).read_text()
-    output = Output(face, source, ast.parse(text), text)
-    wanted = CLIENTS.get(source, []) + FUNCTIONS.get(source, [])
-    for statement in output.tree.body:
-        if isinstance(statement, ast.ClassDef) and statement.name in wanted:
-            write_class(output, statement)
-        elif isinstance(statement, ast.AsyncFunctionDef) and statement.name in wanted:
-            write_function(output, statement)
-    module = source.removesuffix(".py").replace("/", ".")
-    package, _, name = module.rpartition(".")
-    core = f"from {output.up}{package} import {name} as _core"
-    if any("_core: AdminClient" in body for body in output.body):
-        core = f"from {output.up}admin._client import AdminClient"
-    return "\n".join([header(f"lanemq.sdk.{module}"), core, *imports(output), *output.body])
-
-
-def write_listeners() -> str:
-    """Return the listeners of the blocking face."""
+    here = {name for names in sources.values() for name in names}
     lines, bodies = [], []
-    for source, names in LISTENERS:
+    for source, names in sources.items():
         text = (SDK / source).read_text()
-        output = Output("blocking", source, ast.parse(text), text)
+        output = Output(face, source, ast.parse(text), text, here=here)
         for statement in output.tree.body:
-            if isinstance(statement, ast.ClassDef) and statement.name in names:
+            if getattr(statement, "name", "") not in names:
+                continue
+            if isinstance(statement, ast.AsyncFunctionDef):
+                write_function(output, statement)
+            elif isinstance(statement, ast.ClassDef) and sources is LISTENERS:
                 write_listener(output, statement)
-        folder, name = Path(source).parent.name, Path(source).stem
-        module = "_core" + name
-        lines.append(f"from ..{folder} import {name} as {module}")
-        lines += [line for line in imports(output) if "Bridge" not in line]
-        bodies += [body.replace("_core.", f"{module}.") for body in output.body]
-    return "\n".join([header("lanemq.sdk's listeners"), *lines, *bodies])
+            elif isinstance(statement, ast.ClassDef):
+                write_class(output, statement)
+        package, _, name = source.removesuffix(".py").replace("/", ".").rpartition(".")
+        core = f"_core{name}" if len(sources) > 1 else "_core"
+        lines.append(f"from {output.up}{package} import {name} as {core}")
+        if any("_core: AdminClient" in body for body in output.body):
+            lines.append(f"from {output.up}admin._client import AdminClient")
+        lines += imports(output)
+        bodies += [re.sub(r"(?<!\.)\b_core\.", f"{core}.", body) for body in output.body]
+    return "\n".join([header(common_package(sources)), *lines, *bodies])
+
+
+def common_package(sources: Iterable[str]) -> str:
+    """Return the module, or the package, that all of ``sources`` are in."""
+    path = os.path.commonpath(sources).removesuffix(".py")
+    return ".".join(["lanemq.sdk", *path.split("/")]).rstrip(".")
 
 
 def write_settings() -> str:
@@ -581,20 +588,14 @@ def ruff(*arguments: str, text: str, path: Path) -> str:
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
 
-def place_in_face(face: str, source: str) -> Path:
-    """Return where a module is written: a face has no folders within ``admin`` or ``kv``."""
-    *folders, name = Path(source).parts
-    return SDK.joinpath(face, *folders[:1], name)
-
-
 def generated() -> dict[Path, str]:
     """Return every module that is written, by its path."""
     texts = {
-        place_in_face(face, source): write_module(face, source)
+        SDK / face / written: write_module(face, sources)
         for face in FACES
-        for source in (*CLIENTS, *FUNCTIONS)
+        for written, sources in CLIENTS.items()
     }
-    texts[SDK / "blocking" / "_listeners.py"] = write_listeners()
+    texts[SDK / "blocking" / "_listeners.py"] = write_module("blocking", LISTENERS)
     texts[SDK / "opening" / "_setting_types.py"] = write_settings()
     for face, folder in PACKAGE_DOCUMENTATION:
         texts[SDK / face / folder / "__init__.py"] = write_package(face, folder)

@@ -73,10 +73,8 @@ from ._open import (
     open_push_consumer,
     open_transaction_producer,
 )
-from ._producer import Producer
+from ._producer import Producer, StagedSender, TransactionProducer
 from ._push_consumer import PushConsumer
-from ._staged_producer import StagedSender
-from ._transactions import TransactionProducer
 
 __all__ = [
     "AbandonMessage",

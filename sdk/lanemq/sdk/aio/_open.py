@@ -23,9 +23,8 @@ from ..opening._mistakes import as_listener, check_subscriptions
 from ..opening._settings import LitePullSettings, ProducerSettings, PushSettings, with_settings
 from ._bridge import Bridge, Opening
 from ._lite_pull import LitePullConsumer
-from ._producer import Producer
+from ._producer import Producer, TransactionProducer
 from ._push_consumer import PushConsumer
-from ._transactions import TransactionProducer
 
 
 def open_producer(

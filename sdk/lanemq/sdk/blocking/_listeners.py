@@ -1,4 +1,4 @@
-"""Generated from lanemq.sdk's listeners by sdk/tools/generate_faces.py."""
+"""Generated from lanemq.sdk.listeners by sdk/tools/generate_faces.py."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

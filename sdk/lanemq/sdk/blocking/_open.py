@@ -22,9 +22,8 @@ from ._callables import Check, Handle, check_plain
 from ._listeners import ConcurrentListener, StagedConcurrentListener
 from ._lite_pull import LitePullConsumer
 from ._mistakes import Listener, as_listener
-from ._producer import Producer
+from ._producer import Producer, TransactionProducer
 from ._push_consumer import PushConsumer
-from ._transactions import TransactionProducer
 
 
 def open_producer(

@@ -28,11 +28,8 @@ from ...kv.requests._errors import (
     LockNotAcquired,
     NoNamespace,
 )
-from ._checkpoint import Checkpoint
-from ._lock import Lock
 from ._open import open_kv_store
-from ._store import KeyValueStore
-from ._watch import Watch
+from ._store import Checkpoint, KeyValueStore, Lock, Watch
 
 __all__ = [
     "Action",
