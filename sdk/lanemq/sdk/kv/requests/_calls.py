@@ -11,11 +11,14 @@ from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import KvGet, KvMultiGet, KvScan, KvStatus, KvWatch, KvWrite
 from lanemq.wire.kv import (
+    Entry,
     Moved,
     NamespaceStatus,
     OpType,
     WriteAnswer,
     decode_answer,
+    decode_entry,
+    encode_key,
     partition_of,
 )
 
@@ -112,6 +115,19 @@ class KvCalls:
             return await self.write_at(partition, partitions, op_type, body, attempts=attempts)
 
         return await self.of_all(once, attempts)
+
+    async def sure_entry(self, key: bytes) -> Entry | None:
+        """Return the entry of a key, None where there is none for sure.
+
+        A namespace that is missing is made first, since it may be another broker's that is down:
+        what cannot be read is not nothing.
+        """
+        header = KvGet(key=encode_key(key), namespace=self.namespace)
+        try:
+            return decode_entry(await self.ask(key, RequestCode.KV_GET, header))
+        except NoNamespace:
+            await self.create()
+            return None
 
     async def create(self) -> None:
         """Have the namespace made, if it is missing. Raises ``NoNamespace`` if none may."""
