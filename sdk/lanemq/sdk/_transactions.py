@@ -119,11 +119,7 @@ class TransactionProducer(Producer):
         except Exception as error:  # the application's own
             await self._end(message, sent, TransactionState.UNKNOWN, error)
             raise
-        if not isinstance(state, TransactionState):
-            LOGGER.error(  # type: ignore[unreachable]  # type checkers look at it, others do not
-                "%r is no TransactionState; treated as UNKNOWN", state
-            )
-            state = TransactionState.UNKNOWN
+        state = _checked(state)
         await self._end(message, sent, state, None)
         return TransactionResult(sent, state)
 
@@ -209,12 +205,15 @@ class TransactionProducer(Producer):
         except Exception as error:  # the application's own
             LOGGER.exception("the check of %s failed; it will be asked for again", message)
             return TransactionState.UNKNOWN, error
-        if not isinstance(state, TransactionState):
-            LOGGER.error(  # type: ignore[unreachable] # not all applications check their types
-                "%r is no TransactionState; treated as UNKNOWN", state
-            )
-            state = TransactionState.UNKNOWN
-        return state, None
+        return _checked(state), None
+
+
+def _checked(state: object) -> TransactionState:
+    """Return what an application's function returned; not all applications check their types."""
+    if isinstance(state, TransactionState):
+        return state
+    LOGGER.error("%r is no TransactionState; treated as UNKNOWN", state)
+    return TransactionState.UNKNOWN
 
 
 @asynccontextmanager
