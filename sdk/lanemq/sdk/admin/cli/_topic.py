@@ -49,18 +49,11 @@ ROUTE_COLUMNS = "{:<45} {:<32} {:<50} {:<10} {:<11} {:<5}"
     show_default=True,
     help="2: write, 4: read, 6: both.",
 )
+@click.option("-o", "--order", default=False, show_default=True, help="Keep the order of messages.")
+@click.option("-u", "--unit", default=False, help="The topic belongs to a unit.")
+@click.option("-s", "--hasUnitSub", "unit_sub", default=False, help="A unit reads it.")
 @click.option(
-    "-o", "--order", type=bool, default=False, show_default=True, help="Keep the order of messages."
-)
-@click.option("-u", "--unit", type=bool, default=False, help="The topic belongs to a unit.")
-@click.option("-s", "--hasUnitSub", "unit_sub", type=bool, default=False, help="A unit reads it.")
-@click.option(
-    "-lq",
-    "--logicalQueue",
-    "logical",
-    type=bool,
-    default=False,
-    help="Its queues are logical ones.",
+    "-lq", "--logicalQueue", "logical", default=False, help="Its queues are logical ones."
 )
 async def update_topic(
     admin: AdminClient,

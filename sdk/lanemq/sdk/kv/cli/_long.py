@@ -73,7 +73,7 @@ async def watch(
 @kv_command("lock")
 @click.argument("key")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--ttl", "ttl_s", type=float, default=15.0, show_default=True, metavar="SECONDS")
+@click.option("--ttl", "ttl_s", default=15.0, show_default=True, metavar="SECONDS")
 @click.option("--wait", "wait_s", type=float, metavar="SECONDS", help="[default: for ever]")
 async def lock(
     store: KeyValueStore,
