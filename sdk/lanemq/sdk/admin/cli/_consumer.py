@@ -11,8 +11,7 @@ from lanemq.wire.message import Stages
 
 from ..._errors import LanemqError, NoRoute
 from .._client import AdminClient, addresses_of
-from .command._command import Output, command, fail
-from .command._masters import chosen_masters
+from .command._command import Output, chosen_masters, command, fail
 from .command._text import boolean, moment_in_seconds
 
 STAGES = "stages"  # the member of a group's settings that lanemq adds

@@ -11,8 +11,7 @@ from lanemq.wire.bodies import QueueData, RouteData, TopicConfig
 
 from ..._errors import LanemqError
 from .._client import AdminClient, addresses_of
-from .command._command import Output, command, fail
-from .command._masters import chosen_masters
+from .command._command import Output, chosen_masters, command, fail
 from .command._text import boolean, moment, pretty
 from .logical._mapping import map_cluster
 

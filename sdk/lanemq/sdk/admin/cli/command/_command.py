@@ -198,4 +198,11 @@ async def _run(body: Body, output: Output, opener: Opener, options: dict[str, An
         return await body(admin, output, **options)
 
 
-__all__ = ["AdminClient", "Commands", "Opener", "Output", "command", "fail"]
+async def chosen_masters(admin: AdminClient, broker: str | None, cluster: str | None) -> list[str]:
+    """Return the masters that ``-b`` or ``-c`` names; exactly one of the two is given."""
+    if (broker is None) == (cluster is None):
+        fail("give either -b BROKER_ADDRESS or -c CLUSTER_NAME (`clusterList` shows both)")
+    if broker is not None:
+        return [broker.strip()]
+    assert cluster is not None
+    return await admin.masters(cluster.strip())

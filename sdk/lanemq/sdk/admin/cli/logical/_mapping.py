@@ -13,8 +13,7 @@ from ..._client import AdminClient
 from ...logical._indices import claimed_steps
 from ...logical._plan import MapQueue, OpenSegment, plan_mapping, plan_number
 from ...logical._survey import Survey, survey
-from ..command._command import Output, command, fail
-from ..command._masters import chosen_masters
+from ..command._command import Output, chosen_masters, command, fail
 from ._chains import merge_order, write_chains
 
 TOPIC = click.option("-t", "--topic", required=True, help="Topic name.")

@@ -1,4 +1,4 @@
-"""The commands drainBroker and balanceLogicalQueues, which only lanemq has."""
+"""The commands drainBroker, forgetBroker and balanceLogicalQueues, which only lanemq has."""
 
 from collections.abc import Mapping, Sequence
 
@@ -95,6 +95,18 @@ async def balance_logical_queues(
     if not moves:
         out.line("the logical queues are evenly spread already")
     return {"moves": _values(moves)}
+
+
+@command("forgetBroker")
+@click.option("-b", "--brokerName", "broker", required=True, help="Name of a broker that is gone.")
+async def forget_broker(admin: AdminClient, out: Output, *, broker: str) -> object:
+    """Have name servers forget a broker's part of logical queues: it will not come back."""
+    broker = broker.strip()
+    if broker in (await admin.cluster()).broker_addr_table:
+        fail(f"broker {broker!r} is registered: `drainBroker -b {broker}`, and switch it off first")
+    await admin.forget_broker(broker)
+    out.line(f"{broker} is forgotten: queues are shown without what was on it")
+    return {"broker": broker}
 
 
 def _chains(found: ClusterSurvey) -> Topics:
