@@ -14,7 +14,7 @@ from hypothesis.stateful import (
 )
 
 from lanemq.sdk.consumer.pool._stage_scheduler import Batch, StageScheduler
-from lanemq.sdk.listeners._stage_counter import StageCounter
+from lanemq.sdk.listeners._ordered_listeners import StageCounter
 from lanemq.wire.message import STAGE_OFFSET_MAX, StageRecord, Stages
 
 

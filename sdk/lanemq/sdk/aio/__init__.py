@@ -55,10 +55,10 @@ from ..listeners._ordered_listeners import (
     AbandonMessage,
     LockLoss,
     OrderlyListener,
+    StageCounter,
     StagedConcurrentListener,
     StageOffsetStore,
 )
-from ..listeners._stage_counter import StageCounter
 from ..net._acl import Credentials
 from ..net._discovery import NameServersLike
 from ..net._remoting import RemotingOptions

@@ -51,8 +51,7 @@ from ..consumer.ordered._stage_stores import (
 )
 from ..consumer.pulls._flow import FlowLimits
 from ..listeners._listener_context import ListenerContext, Stage
-from ..listeners._ordered_listeners import AbandonMessage, LockLoss
-from ..listeners._stage_counter import StageCounter
+from ..listeners._ordered_listeners import AbandonMessage, LockLoss, StageCounter
 from ..net._acl import Credentials
 from ..net._discovery import NameServersLike
 from ..net._remoting import RemotingOptions

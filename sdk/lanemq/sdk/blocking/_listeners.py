@@ -7,9 +7,8 @@ from .._messages import ReceivedMessage
 from ..listeners import _listener as _core_listener
 from ..listeners import _ordered_listeners as _core_ordered_listeners
 from ..listeners._listener import Handle as CoreHandle
-from ..listeners._ordered_listeners import LockLoss
+from ..listeners._ordered_listeners import LockLoss, StageCounter
 from ..listeners._ordered_listeners import StageOffsetStore as CoreStore
-from ..listeners._stage_counter import StageCounter
 from ._callables import Handle, StageOffsetStore, check_plain, no_handle
 
 

@@ -1,6 +1,9 @@
-"""The state of one queue in a worker pool: its scheduler, its lock, and the calls that run."""
+"""The state of one queue in a worker pool: its scheduler, its lock, and the calls that run.
 
-from collections.abc import Callable, Iterable, Sequence
+And what a pool asks of others: schedulers, and a policy for messages that were handed out.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import ClassVar, Generic, Protocol, TypeVar, final
 
 import trio
@@ -133,3 +136,21 @@ class QueueConsumer(Generic[S]):
         while consumer.successor is not None:
             consumer = consumer.successor
         return consumer
+
+
+class Completion(Protocol[S]):
+    """A policy for messages whose listener has returned."""
+
+    def complete(
+        self, consumer: QueueConsumer[S], batch: Messages, outcome: object, *, timed_out: bool
+    ) -> Awaitable[None] | None:
+        """Act on the listener's result; an awaitable that is returned is awaited by the worker.
+
+        ``timed_out`` says that the listener was cancelled.
+        """
+
+    def nothing_to_take(self, consumer: QueueConsumer[S]) -> None:
+        """Note that the scheduler has no (other) batch that may run now."""
+
+    def nothing_found(self, held: HeldQueue) -> None:
+        """Note that a pull found nothing for the listener, but the next offset may have moved."""

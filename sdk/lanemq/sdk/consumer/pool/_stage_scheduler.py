@@ -25,7 +25,7 @@ import msgspec
 from lanemq.wire.message import STAGE_OFFSET_MAX, StageRecord, Stages
 
 from ...listeners._listener_context import Stage
-from ...listeners._stage_counter import StageCounter
+from ...listeners._ordered_listeners import StageCounter
 from ..pulls._process_queue import HasOffset
 
 M = TypeVar("M", bound=HasOffset)

@@ -21,8 +21,7 @@ from ...observe._consume_stats import TopicStats
 from ...observe._log import get_logger
 from ..ordered._queue_locks import Lease
 from ..pulls._held_queue import HeldQueue
-from ._completion import Completion
-from ._queue_consumer import Messages, QueueConsumer, S
+from ._queue_consumer import Completion, Messages, QueueConsumer, S
 from ._worker import Worker
 
 LOGGER = get_logger("lanemq.sdk.listener")

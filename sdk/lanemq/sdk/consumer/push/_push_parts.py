@@ -17,8 +17,7 @@ from ..._namespace import out_of_namespace, queue_out
 from ..._options import PushOptions
 from ..._validate import check_group
 from ...listeners._listener import ConcurrentListener
-from ...listeners._ordered_listeners import OrderlyListener, StagedConcurrentListener
-from ...listeners._stage_counter import StageCounter
+from ...listeners._ordered_listeners import OrderlyListener, StageCounter, StagedConcurrentListener
 from ...net._client import Client
 from ...observe._log import get_logger
 from .._consumer_core import ConsumerCore

@@ -23,6 +23,7 @@ from lanemq.wire.kv import (
 )
 
 from ..._errors import BrokerUnreachable, LanemqError, NoRoute, RefusedByBroker, RequestTimedOut
+from ..._tasks import gather
 from ...admin._client import AdminClient
 from ...net._remoting import RemotingClient
 from ._attempts import Attempts
@@ -34,7 +35,6 @@ from ._errors import (
     KvWriteForgotten,
     NoNamespace,
 )
-from ._gather import gather
 from ._holders import Holders
 from ._writes import WriteWindow
 

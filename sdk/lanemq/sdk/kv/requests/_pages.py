@@ -11,10 +11,10 @@ from lanemq.wire import RequestCode
 from lanemq.wire.headers import KvScan
 from lanemq.wire.kv import Entry, Page, decode_answer
 
+from ..._tasks import gather
 from ._attempts import Attempts
 from ._calls import KvCalls
 from ._errors import KvRejected, counted
-from ._gather import gather
 
 PAGE_ENTRIES_MAX: Final = 1000
 PAGE_BYTES_MAX: Final = 1 << 20

@@ -17,10 +17,10 @@ from lanemq.wire.kv import (
     partition_of,
 )
 
+from ..._tasks import gather
 from ._attempts import Attempts
 from ._calls import KvCalls
 from ._errors import KvRejected
-from ._gather import gather
 
 
 def common_partition(keys: Sequence[bytes], partitions: int) -> int:
