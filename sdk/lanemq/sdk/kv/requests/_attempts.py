@@ -19,9 +19,9 @@ class Attempts:
         self._pause_s = FIRST_PAUSE_S
         self._redirects = 0
 
-    def fork(self, more_s: float = 0.0) -> "Attempts":
-        """Return those of a part of the call, which may wait ``more_s`` longer than the call."""
-        return Attempts(self._until_s + more_s)
+    def fork(self) -> "Attempts":
+        """Return those of a part of the call."""
+        return Attempts(self._until_s)
 
     def extend(self, more_s: float) -> None:
         """Have it take longer: nothing was asked meanwhile."""
