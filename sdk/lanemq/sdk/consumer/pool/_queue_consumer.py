@@ -4,6 +4,7 @@ And what a pool asks of others: schedulers, and a policy for messages that were 
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import InitVar, dataclass, field
 from typing import ClassVar, Generic, Protocol, TypeVar, final
 
 import trio
@@ -74,52 +75,31 @@ S = TypeVar("S", bound=Scheduler)
 
 
 @final
+@dataclass(eq=False, kw_only=True, slots=True)
 class QueueConsumer(Generic[S]):
     """The state of one queue while it is held."""
 
-    __slots__ = (
-        "_wake",
-        "exclusive",
-        "held",
-        "idle",
-        "lease",
-        "predecessors_running",
-        "queued",
-        "retired",
-        "running",
-        "saving",
-        "scheduler",
-        "stats",
-        "successor",
-    )
+    held: HeldQueue
+    scheduler: S
+    lease: Lease | None
+    """The lock of the queue; None where nobody locks."""
+    stats: TopicStats
+    on_wake: "Callable[[QueueConsumer[S]], None]"
+    predecessor: "InitVar[QueueConsumer[S] | None]"
+    exclusive: bool = field(init=False)
+    running: int = 0
+    """Calls of the listener that run."""
+    predecessors_running: int = 0
+    """Calls that still run from an earlier time that the queue was held."""
+    successor: "QueueConsumer[S] | None" = None
+    """The consumer of the same queue after it was given up and held again."""
+    queued: bool = False  # among those that workers look at next
+    retired: bool = False  # nothing is handed out any more
+    saving: bool = False
+    idle: trio.Event | None = None
 
-    def __init__(
-        self,
-        held: HeldQueue,
-        scheduler: S,
-        *,
-        lease: Lease | None,
-        stats: TopicStats,
-        wake: "Callable[[QueueConsumer[S]], None]",
-        predecessor: "QueueConsumer[S] | None",
-    ) -> None:
-        self.held = held
-        self.scheduler = scheduler
-        self.exclusive = scheduler.exclusive
-        self.lease = lease
-        """The lock of the queue; None where nobody locks."""
-        self.stats = stats
-        self._wake = wake
-        self.running = 0
-        """Calls of the listener that run."""
-        self.predecessors_running = 0
-        """Calls that still run from an earlier time that the queue was held."""
-        self.successor: QueueConsumer[S] | None = None
-        """The consumer of the same queue after it was given up and held again."""
-        self.queued = False  # among those that workers look at next
-        self.retired = False  # nothing is handed out any more
-        self.saving = False
-        self.idle: trio.Event | None = None
+    def __post_init__(self, predecessor: "QueueConsumer[S] | None") -> None:
+        self.exclusive = self.scheduler.exclusive
         if predecessor is not None:
             predecessor.successor = self
             if self.exclusive:
@@ -127,7 +107,7 @@ class QueueConsumer(Generic[S]):
 
     def wake(self) -> None:
         """Let a worker look at this queue now, if one is free."""
-        self._wake(self)
+        self.on_wake(self)
 
     @property
     def current(self) -> "QueueConsumer[S]":

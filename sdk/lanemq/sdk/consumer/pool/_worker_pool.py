@@ -102,11 +102,11 @@ class WorkerPool(Generic[S]):
         if known is not None and known.held is held:
             return known
         consumer = self._consumers[queue] = QueueConsumer(
-            held,
-            self._schedule(held),
+            held=held,
+            scheduler=self._schedule(held),
             lease=self._lease(queue),
             stats=self._stats(queue.topic),
-            wake=self._wake,
+            on_wake=self._wake,
             predecessor=known,
         )
         return consumer

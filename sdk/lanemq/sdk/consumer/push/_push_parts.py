@@ -164,8 +164,8 @@ def _assemble_ordered(
     else:
         schedule, save = _orderly(listener), _nothing_to_save
     completion = OrderedCompletion(
-        nursery,
-        listener,
+        nursery=nursery,
+        listener=listener,
         # Of staged queues: the offset is asked for at each commit.
         commit=core.offsets.update if staged is None else None,
         save=save,
