@@ -30,8 +30,10 @@ CLIENTS: Final = {
         "_producer.py": ["Producer"],
         "_transactions.py": ["TransactionProducer"],
     },
-    "_push_consumer.py": {"_push_consumer.py": ["PushConsumer"]},
-    "_lite_pull.py": {"_lite_pull.py": ["LitePullConsumer"]},
+    "_consumers.py": {
+        "_push_consumer.py": ["PushConsumer"],
+        "_lite_pull.py": ["LitePullConsumer"],
+    },
     "admin/_logical.py": {"admin/requests/_logical.py": ["LogicalQueueRequests"]},
     "admin/_servers.py": {
         "admin/requests/_broker.py": ["BrokerRequests"],

@@ -22,9 +22,8 @@ from ..net._discovery import NameServersLike
 from ..opening._mistakes import as_listener, check_subscriptions
 from ..opening._settings import LitePullSettings, ProducerSettings, PushSettings, with_settings
 from ._bridge import Bridge, Opening
-from ._lite_pull import LitePullConsumer
+from ._consumers import LitePullConsumer, PushConsumer
 from ._producer import Producer, TransactionProducer
-from ._push_consumer import PushConsumer
 
 
 def open_producer(

@@ -60,8 +60,8 @@ from ..observe._send_hooks import SendAttempt, SendHook, SendKind
 from ..producer._request_reply import reply_to
 from ..producer._selectors import HashSelector, QueueSelector, select_randomly
 from ._callables import StageOffsetStore
+from ._consumers import LitePullConsumer, PushConsumer
 from ._listeners import ConcurrentListener, OrderlyListener, StagedConcurrentListener
-from ._lite_pull import LitePullConsumer
 from ._open import (
     open_lite_pull_consumer,
     open_producer,
@@ -69,7 +69,6 @@ from ._open import (
     open_transaction_producer,
 )
 from ._producer import Producer, StagedSender, TransactionProducer
-from ._push_consumer import PushConsumer
 
 __all__ = [
     "AbandonMessage",

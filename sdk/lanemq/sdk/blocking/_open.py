@@ -21,10 +21,9 @@ from ..opening._mistakes import LISTENERS, NAMES, check_subscriptions
 from ..opening._settings import LitePullSettings, ProducerSettings, PushSettings, with_settings
 from ._bridge import Bridge, Opening
 from ._callables import Check, Handle, check_plain
+from ._consumers import LitePullConsumer, PushConsumer
 from ._listeners import ConcurrentListener, OrderlyListener, StagedConcurrentListener
-from ._lite_pull import LitePullConsumer
 from ._producer import Producer, TransactionProducer
-from ._push_consumer import PushConsumer
 
 Listener = ConcurrentListener | OrderlyListener | StagedConcurrentListener
 
