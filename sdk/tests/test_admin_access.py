@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 from lanemq.sdk import Credentials
 from lanemq.sdk.admin import AdminClient, open_admin
 from lanemq.sdk.admin.cli import admin
-from lanemq.sdk.admin.cli._access import Access, take_access
 from lanemq.sdk.admin.cli._send import sender_options
+from lanemq.sdk.admin.cli.command._access import Access, take_access
 
 CERTIFICATE = Path(__file__).parent / "tls" / "server.pem"
 KEY = CERTIFICATE.with_name("server.key")
@@ -98,7 +98,7 @@ def test_what_is_given_reaches_the_client_and_those_it_opens(
             seen.append(client)
             yield client
 
-    module = importlib.import_module("lanemq.sdk.admin.cli._command")
+    module = importlib.import_module("lanemq.sdk.admin.cli.command._command")
     monkeypatch.setattr(module, "open_admin", opened)
     run("--tls", LANEMQ_ACCESS_KEY="a", LANEMQ_SECRET_KEY="s")
     options = seen[0].client_options

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lanemq.sdk.admin.cli import admin
-from lanemq.sdk.admin.cli._text import (
+from lanemq.sdk.admin.cli.command._text import (
     java_bytes,
     mapping,
     moment,

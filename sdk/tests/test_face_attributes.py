@@ -17,7 +17,7 @@ from lanemq.sdk.aio import admin as aio_admin
 from lanemq.sdk.aio import kv as aio_kv
 from lanemq.sdk.blocking import kv as blocking_kv
 from lanemq.sdk.faces._portal import find_portal
-from lanemq.sdk.kv._feed import Feed
+from lanemq.sdk.kv.requests._feed import Feed
 from lanemq.wire.kv import Change
 
 PATIENCE_S = 60.0

@@ -8,7 +8,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from lanemq.sdk import ClientClosed
 from lanemq.sdk.kv import Action, Change, KvRejected, Step, Watch
-from lanemq.sdk.kv._pages import PAGE_BYTES_MAX, merged
+from lanemq.sdk.kv.requests._pages import PAGE_BYTES_MAX, merged
 from lanemq.testkit.sdk.kv import KvCluster
 from lanemq.testkit.sdk.kv_stores import key_in, opened
 from lanemq.wire import RequestCode

@@ -22,7 +22,7 @@ from lanemq.sdk import (
     blocking,
     open_push_consumer,
 )
-from lanemq.sdk._listener_context import takes_context
+from lanemq.sdk.listeners._listener_context import takes_context
 from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
 
 QUEUE = MessageQueue("T", "broker-a", 0)

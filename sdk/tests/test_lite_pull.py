@@ -21,7 +21,7 @@ from lanemq.sdk import (
     WrongUse,
     open_lite_pull_consumer,
 )
-from lanemq.sdk._settings import LitePullSettings
+from lanemq.sdk.opening._settings import LitePullSettings
 from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
 from lanemq.wire import RequestCode
 

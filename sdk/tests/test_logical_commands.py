@@ -46,7 +46,7 @@ class Console:
                 nursery.cancel_scope.cancel()
 
         # By its name: the package has a variable of the same one.
-        module = importlib.import_module("lanemq.sdk.admin.cli._command")
+        module = importlib.import_module("lanemq.sdk.admin.cli.command._command")
         monkeypatch.setattr(module, "open_admin", opened)
         run = trio.run
 

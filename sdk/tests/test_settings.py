@@ -16,7 +16,7 @@ from lanemq.sdk import (
     blocking,
     open_producer,
 )
-from lanemq.sdk._settings import with_settings
+from lanemq.sdk.opening._settings import with_settings
 from lanemq.testkit.sdk.cluster import FakeCluster
 from lanemq.wire import RequestCode
 

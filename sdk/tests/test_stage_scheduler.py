@@ -13,8 +13,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from lanemq.sdk.consumer.ordered._stage_counter import StageCounter
 from lanemq.sdk.consumer.pool._stage_scheduler import Batch, StageScheduler
+from lanemq.sdk.listeners._ordered_listeners import StageCounter
 from lanemq.wire.message import STAGE_OFFSET_MAX, StageRecord, Stages
 
 

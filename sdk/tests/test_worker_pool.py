@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from lanemq.sdk import MessageQueue, Outcome, ReceivedMessage
-from lanemq.sdk._listener import Handle
 from lanemq.sdk.consumer.pool._concurrent_scheduler import ConcurrentScheduler
 from lanemq.sdk.consumer.pool._queue_consumer import Messages, QueueConsumer
 from lanemq.sdk.consumer.pool._worker_pool import WorkerPool
 from lanemq.sdk.consumer.pulls._held_queue import HeldQueue
+from lanemq.sdk.listeners._listener import Handle
 from lanemq.sdk.observe._consume_stats import TopicStats
 from lanemq.testkit.sdk.cluster import clock_ms
 from lanemq.wire import HostAddress

@@ -12,9 +12,11 @@ test says when that was forgotten.
 """
 
 import ast
+import os.path
 import re
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -23,39 +25,45 @@ SDK: Final = Path(__file__).parents[1] / "lanemq" / "sdk"
 FACES: Final = ("blocking", "aio")
 
 CLIENTS: Final = {
-    "_producer.py": ["Producer"],
-    "_staged_producer.py": ["StagedSender"],
-    "_transactions.py": ["TransactionProducer"],
-    "_push_consumer.py": ["PushConsumer"],
-    "_lite_pull.py": ["LitePullConsumer"],
-    "admin/requests/_broker.py": ["BrokerRequests"],
-    "admin/requests/_consumers.py": ["ConsumerRequests"],
-    "admin/requests/_servers.py": ["ServerRequests"],
-    "admin/logical/_operations.py": ["LogicalQueueOperations"],
-    "admin/requests/_logical.py": ["LogicalQueueRequests"],
-    "admin/requests/_messages.py": ["MessageRequests"],
-    "admin/requests/_name_server.py": ["NameServerRequests"],
-    "admin/_client.py": ["AdminClient"],
-    "kv/_checkpoint.py": ["Checkpoint"],
-    "kv/_lock.py": ["Lock"],
-    "kv/_watch.py": ["Watch"],
-    "kv/_store.py": ["KeyValueStore"],
+    "_producer.py": {
+        "_staged_producer.py": ["StagedSender"],
+        "_producer.py": ["Producer"],
+        "_transactions.py": ["TransactionProducer"],
+    },
+    "_consumers.py": {
+        "_push_consumer.py": ["PushConsumer"],
+        "_lite_pull.py": ["LitePullConsumer"],
+    },
+    "admin/_logical.py": {"admin/requests/_logical.py": ["LogicalQueueRequests"]},
+    "admin/_servers.py": {
+        "admin/requests/_broker.py": ["BrokerRequests"],
+        "admin/requests/_name_server.py": ["NameServerRequests"],
+        "admin/requests/_servers.py": ["ServerRequests"],
+        "admin/logical/_operations.py": ["LogicalQueueOperations"],
+    },
+    "admin/_consumers.py": {
+        "admin/requests/_consumers.py": ["ConsumerRequests"],
+        "admin/requests/_messages.py": ["MessageRequests"],
+    },
+    "admin/_client.py": {
+        "admin/_client.py": ["AdminClient"],
+        "admin/_reset.py": ["reset_offsets_by_time"],
+        "admin/_tracks.py": ["tracks_of"],
+    },
+    "kv/_store.py": {
+        "kv/_checkpoint.py": ["Checkpoint"],
+        "kv/_lock.py": ["Lock"],
+        "kv/_watch.py": ["Watch"],
+        "kv/_store.py": ["KeyValueStore"],
+    },
 }
-"""Modules of the core, and the classes of each that have a face."""
+"""Modules of a face; for each the modules of the core that it is written after, and of those the
+classes that have a face, and the coroutine functions that take such a client first."""
 
-FUNCTIONS: Final = {
-    "admin/_reset.py": ["reset_offsets_by_time"],
-    "admin/_tracks.py": ["tracks_of"],
+LISTENERS: Final = {
+    "listeners/_listener.py": ["ConcurrentListener"],
+    "listeners/_ordered_listeners.py": ["OrderlyListener", "StagedConcurrentListener"],
 }
-"""Coroutine functions that take such a client first."""
-
-LISTENERS: Final = (
-    ("_listener.py", ["ConcurrentListener"]),
-    (
-        "_ordered_listeners.py",
-        ["OrderlyListener", "StagedConcurrentListener"],
-    ),
-)
 """Listeners; those of the blocking face have functions that are not async."""
 
 SETTINGS: Final = {
@@ -68,7 +76,13 @@ SETTINGS: Final = {
 }
 """Options classes, and the types of their fields as keywords."""
 
-HOMES: Final = {name: module for module, names in CLIENTS.items() for name in names}
+HOMES: Final = {
+    name: Path(written).stem
+    for written, sources in CLIENTS.items()
+    for names in sources.values()
+    for name in names
+}
+"""Classes and functions that are written, and their modules in a face."""
 CALLBACKS: Final = {"Execute"}  # parameters that run where the caller waits
 CLOSED_BY_CALL: Final = {
     "AdminClient",
@@ -103,8 +117,8 @@ PLAIN_TYPES: Final = {"Execute", "Handle", "StageOffsetStore"}  # blocking has i
 ITERATION: Final = {"__aiter__": "__iter__", "__anext__": "__next__"}
 
 LISTENER_IMPORTS: Final = {
-    "CoreHandle": "from .._listener import Handle as CoreHandle",
-    "CoreStore": "from ..consumer.ordered._stage_stores import StageOffsetStore as CoreStore",
+    "CoreHandle": "from ..listeners._listener import Handle as CoreHandle",
+    "CoreStore": "from ..listeners._ordered_listeners import StageOffsetStore as CoreStore",
     "check_plain": "from ._callables import check_plain",
     "no_handle": "from ._callables import no_handle",
 }
@@ -120,17 +134,12 @@ OPENERS: Final = {
     "open_admin": "_open",
     "open_kv_store": "_open",
 }
-FORWARDING: Final = {name: Path(module).stem for module, names in CLIENTS.items() for name in names}
-FUNCTION_HOMES: Final = {
-    name: Path(module).stem for module, names in FUNCTIONS.items() for name in names
-}
 OWN: Final = {
-    "aio": {**OPENERS, **FORWARDING, **FUNCTION_HOMES},
+    "aio": {**OPENERS, **HOMES},
     "blocking": {
         **OPENERS,
-        **FORWARDING,
-        **FUNCTION_HOMES,
-        **{name: "_listeners" for _, names in LISTENERS for name in names},
+        **HOMES,
+        **{name: "_listeners" for names in LISTENERS.values() for name in names},
         "StageOffsetStore": "_callables",
     },
 }
@@ -200,8 +209,8 @@ class Output:
     """Names of the core's module that the written one needs."""
     helpers: set[str] = field(default_factory=set)
     plain_imports: set[str] = field(default_factory=set)
-    core: set[str] = field(default_factory=set)
-    """Classes and functions that are forwarded to."""
+    here: set[str] = field(default_factory=set)
+    """The names of the written module."""
     body: list[str] = field(default_factory=list)
 
     @property
@@ -211,7 +220,7 @@ class Output:
     @property
     def up(self) -> str:
         """The SDK's package, seen from the written module."""
-        return "..." if "/" in self.source else ".."
+        return "..." if self.source.startswith(("admin/", "kv/")) else ".."
 
     def expression(self, node: ast.expr) -> str:
         """Return the text of an annotation or default value; notes which names it has."""
@@ -234,7 +243,7 @@ class Output:
         return text
 
 
-def signature(output: Output, arguments: ast.arguments) -> tuple[str, str]:
+def signature(output: Output, arguments: ast.arguments) -> tuple[str, list[str]]:
     """Parameters as they are declared, and as they are passed on."""
     for argument in (*arguments.args, *arguments.kwonlyargs):
         if argument.annotation is not None:
@@ -244,7 +253,7 @@ def signature(output: Output, arguments: ast.arguments) -> tuple[str, str]:
             output.expression(default)
     passed = [passing(output, argument) for argument in arguments.args[1:]]
     passed += [f"{a.arg}={passing(output, a)}" for a in arguments.kwonlyargs]
-    return ast.unparse(arguments), ", ".join(passed)
+    return ast.unparse(arguments), passed
 
 
 def passing(output: Output, argument: ast.arg) -> str:
@@ -266,6 +275,7 @@ def write_method(output: Output, node: ast.FunctionDef | ast.AsyncFunctionDef) -
     opened = re.fullmatch(r"AbstractAsyncContextManager\[(\w+)\]", returns)
     name, keyword, wait = node.name, "def", ""
     target = f"self._core.{name}"
+    call = ", ".join([target, *passed])
     if isinstance(node, ast.AsyncFunctionDef) and not output.blocking:
         keyword, wait = "async def", "await "
     if output.blocking:
@@ -276,7 +286,7 @@ def write_method(output: Output, node: ast.FunctionDef | ast.AsyncFunctionDef) -
     elif node.name == "__anext__" and output.source in GIVEN_BACK_ONE_BY_ONE:
         body = f"return {wait}self._bridge.take(self._core._give_back, self._core.__anext__)"
     elif returns in WRAPPED:
-        body = f"return {returns}(self._bridge.run({target}, {passed}), self._bridge)"
+        body = f"return {returns}(self._bridge.run({call}), self._bridge)"
     elif node.name == "__anext__":
         output.helpers.add("give_back_lent")
         output.plain_imports.add("from time import monotonic")
@@ -286,15 +296,15 @@ def write_method(output: Output, node: ast.FunctionDef | ast.AsyncFunctionDef) -
         declared = "self"
     elif opened is not None:
         output.used.add("AbstractContextManager" if output.blocking else "")
-        body = f"return self._bridge.open({opened[1]}, {target}, {passed})"
+        body = f"return self._bridge.open({opened[1]}, {call})"
     elif isinstance(node, ast.AsyncFunctionDef) and node.name in GIVE_BACK:
         helper = GIVE_BACK[node.name]
         output.helpers.add(helper)
-        body = f"return {wait}self._bridge.take({helper}(self._core), {target}, {passed})"
+        body = f"return {wait}self._bridge.take({helper}(self._core), {call})"
     elif isinstance(node, ast.AsyncFunctionDef):
-        body = f"return {wait}self._bridge.call({target}, {passed})"
+        body = f"return {wait}self._bridge.call({call})"
     else:
-        body = f"return self._bridge.run({target}, {passed})"
+        body = f"return self._bridge.run({call})"
     if returns == "None":
         body = body.removeprefix("return ")
     lines = ["@property"] if is_property(node) else []
@@ -336,7 +346,7 @@ def public_attributes(output: Output, node: ast.ClassDef) -> list[str]:
 
 def write_class(output: Output, node: ast.ClassDef) -> None:
     """Write one client: its ``__init__``, and every public method."""
-    output.core.add(node.name)
+    output.here.add(node.name)
     bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
     output.used.update(bases)
     lines = [f"class {node.name}({', '.join(bases)}):" if bases else f"class {node.name}:"]
@@ -345,7 +355,7 @@ def write_class(output: Output, node: ast.ClassDef) -> None:
         output.used.add("final")
         lines.insert(0, "@final")
     if "/" in output.source and not is_final:
-        members = ["_core: AdminClient", "_bridge: Bridge"]  # of the class that has it as base
+        members = ["_core: AdminClient\n_bridge: Bridge"]  # of the class that has it as base
     else:
         is_derived = "/" not in output.source and bool(bases)
         body = ["    super().__init__(core, bridge)"] if is_derived else []
@@ -370,23 +380,23 @@ def write_class(output: Output, node: ast.ClassDef) -> None:
 
 def write_function(output: Output, node: ast.AsyncFunctionDef) -> None:
     """Write a function that takes a client first."""
-    output.core.add(node.name)
+    output.here.add(node.name)
     declared, passed = signature(output, node.args)
     assert node.returns is not None
     client = node.args.args[0].arg
     wait = "" if output.blocking else "await "
+    call = ", ".join([f"_core.{node.name}", f"{client}._core", *passed])
     output.body.append(
         f"{'' if output.blocking else 'async '}def {node.name}({declared})"
         f" -> {output.expression(node.returns)}:\n"
         f"    {output.documentation(node)}\n"
-        f"    return {wait}{client}._bridge.call("
-        f"_core.{node.name}, {client}._core, {passed})"
+        f"    return {wait}{client}._bridge.call({call})"
     )
 
 
 def write_listener(output: Output, node: ast.ClassDef) -> None:
     """Write a listener whose functions are plain, and its likeness for the core."""
-    output.core.add(node.name)
+    output.here.add(node.name)
     output.used.update({"dataclass"})
     lines = [
         "@dataclass(frozen=True, slots=True)",
@@ -442,12 +452,12 @@ def imports(output: Output) -> list[str]:
     it."""
     lines = ["from ._bridge import Bridge" if output.up == ".." else "from .._bridge import Bridge"]
     module = output.source.removesuffix(".py").replace("/", ".")
-    wanted = {name for name in output.used if name} - output.core
+    wanted = {name for name in output.used if name} - output.here
     for name in sorted(wanted & PLAIN_TYPES) if output.blocking else ():
         lines.append(f"from ._callables import {name}")
         wanted.discard(name)
     for name in sorted(wanted & set(HOMES)):
-        lines.append(f"from .{Path(HOMES[name]).stem} import {name}")
+        lines.append(f"from .{HOMES[name]} import {name}")
         wanted.discard(name)
     for name, line in LISTENER_IMPORTS.items():
         if name in wanted:
@@ -487,38 +497,36 @@ def import_of(output: Output, level: int, origin: str, name: str) -> str:
     return f"from {output.up}{package}{'.' if package else ''}{origin} import {name}"
 
 
-def write_module(face: str, source: str) -> str:
+def write_module(face: str, sources: Mapping[str, Sequence[str]]) -> str:
     """Return the text of one module of a face, not formatted yet."""
-    text = (SDK / source).read_text()
-    output = Output(face, source, ast.parse(text), text)
-    wanted = CLIENTS.get(source, []) + FUNCTIONS.get(source, [])
-    for statement in output.tree.body:
-        if isinstance(statement, ast.ClassDef) and statement.name in wanted:
-            write_class(output, statement)
-        elif isinstance(statement, ast.AsyncFunctionDef) and statement.name in wanted:
-            write_function(output, statement)
-    module = source.removesuffix(".py").replace("/", ".")
-    package, _, name = module.rpartition(".")
-    core = f"from {output.up}{package} import {name} as _core"
-    if any("_core: AdminClient" in body for body in output.body):
-        core = f"from {output.up}admin._client import AdminClient"
-    return "\n".join([header(f"lanemq.sdk.{module}"), core, *imports(output), *output.body])
-
-
-def write_listeners() -> str:
-    """Return the listeners of the blocking face."""
+    here = {name for names in sources.values() for name in names}
     lines, bodies = [], []
-    for source, names in LISTENERS:
+    for source, names in sources.items():
         text = (SDK / source).read_text()
-        output = Output("blocking", source, ast.parse(text), text)
+        output = Output(face, source, ast.parse(text), text, here=here)
         for statement in output.tree.body:
-            if isinstance(statement, ast.ClassDef) and statement.name in names:
+            if getattr(statement, "name", "") not in names:
+                continue
+            if isinstance(statement, ast.AsyncFunctionDef):
+                write_function(output, statement)
+            elif isinstance(statement, ast.ClassDef) and sources is LISTENERS:
                 write_listener(output, statement)
-        module = "_core_" + source.removesuffix(".py").lstrip("_")
-        lines.append(f"from .. import {source.removesuffix('.py')} as {module}")
-        lines += [line for line in imports(output) if "Bridge" not in line]
-        bodies += [body.replace("_core.", f"{module}.") for body in output.body]
-    return "\n".join([header("lanemq.sdk's listeners"), *lines, *bodies])
+            elif isinstance(statement, ast.ClassDef):
+                write_class(output, statement)
+        package, _, name = source.removesuffix(".py").replace("/", ".").rpartition(".")
+        core = f"_core{name}" if len(sources) > 1 else "_core"
+        lines.append(f"from {output.up}{package} import {name} as {core}")
+        if any("_core: AdminClient" in body for body in output.body):
+            lines.append(f"from {output.up}admin._client import AdminClient")
+        lines += imports(output)
+        bodies += [re.sub(r"(?<!\.)\b_core\.", f"{core}.", body) for body in output.body]
+    return "\n".join([header(common_package(sources)), *lines, *bodies])
+
+
+def common_package(sources: Iterable[str]) -> str:
+    """Return the module, or the package, that all of ``sources`` are in."""
+    path = os.path.commonpath(sources).removesuffix(".py")
+    return ".".join(["lanemq.sdk", *path.split("/")]).rstrip(".")
 
 
 def write_settings() -> str:
@@ -530,6 +538,8 @@ def write_settings() -> str:
         text = (SDK / source).read_text()
         for statement in ast.parse(text).body:
             if isinstance(statement, ast.ImportFrom | ast.Import) and source == "_options.py":
+                if isinstance(statement, ast.ImportFrom) and statement.level:
+                    statement.level += 1
                 imports.append(ast.unparse(statement))
             elif isinstance(statement, ast.ClassDef) and statement.name in SETTINGS:
                 bases[statement.name] = ast.unparse(statement.bases[0]) if statement.bases else ""
@@ -541,7 +551,7 @@ def write_settings() -> str:
     bases["ClientOptions"] = "RemotingOptions"
     bases["ProducerOptions"] = bases["ConsumerOptions"] = "ClientOptions"
     lines = [header("the options of lanemq.sdk"), "from typing import TypedDict", *imports]
-    lines.append("from ._options import ClientOptions, Compression, ConsumeFrom")
+    lines.append("from .._options import ClientOptions, Compression, ConsumeFrom")
     for name, written in SETTINGS.items():
         base = SETTINGS.get(bases[name], "TypedDict")
         lines.append(f"class {written}({base}, total=False):")
@@ -580,21 +590,15 @@ def ruff(*arguments: str, text: str, path: Path) -> str:
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
 
-def place_in_face(face: str, source: str) -> Path:
-    """Return where a module is written: a face has no folders within ``admin`` or ``kv``."""
-    *folders, name = Path(source).parts
-    return SDK.joinpath(face, *folders[:1], name)
-
-
 def generated() -> dict[Path, str]:
     """Return every module that is written, by its path."""
     texts = {
-        place_in_face(face, source): write_module(face, source)
+        SDK / face / written: write_module(face, sources)
         for face in FACES
-        for source in (*CLIENTS, *FUNCTIONS)
+        for written, sources in CLIENTS.items()
     }
-    texts[SDK / "blocking" / "_listeners.py"] = write_listeners()
-    texts[SDK / "_setting_types.py"] = write_settings()
+    texts[SDK / "blocking" / "_listeners.py"] = write_module("blocking", LISTENERS)
+    texts[SDK / "opening" / "_setting_types.py"] = write_settings()
     for face, folder in PACKAGE_DOCUMENTATION:
         texts[SDK / face / folder / "__init__.py"] = write_package(face, folder)
     for path, text in texts.items():

@@ -21,8 +21,6 @@ from ._errors import (
     StagedSendFailed,
     WrongUse,
 )
-from ._listener import ConcurrentListener
-from ._listener_context import ListenerContext, Stage
 from ._lite_pull import LitePullConsumer, open_lite_pull_consumer
 from ._messages import Message, Outcome, ReceivedMessage, Retry, SendResult, SendStatus
 from ._options import (
@@ -33,12 +31,6 @@ from ._options import (
     LitePullOptions,
     ProducerOptions,
     PushOptions,
-)
-from ._ordered_listeners import (
-    AbandonMessage,
-    LockLoss,
-    OrderlyListener,
-    StagedConcurrentListener,
 )
 from ._producer import Producer, open_producer
 from ._push_consumer import PushConsumer, open_push_consumer
@@ -60,14 +52,22 @@ from .consumer._allocation import (
 )
 from .consumer._expressions import Expression, Sql
 from .consumer._queue_changes import QueueChange
-from .consumer.ordered._stage_counter import StageCounter
 from .consumer.ordered._stage_stores import (
     BrokerStageOffsets,
     LocalStageOffsets,
     MemoryStageOffsets,
-    StageOffsetStore,
 )
 from .consumer.pulls._flow import FlowLimits
+from .listeners._listener import ConcurrentListener
+from .listeners._listener_context import ListenerContext, Stage
+from .listeners._ordered_listeners import (
+    AbandonMessage,
+    LockLoss,
+    OrderlyListener,
+    StageCounter,
+    StagedConcurrentListener,
+    StageOffsetStore,
+)
 from .net._acl import Credentials
 from .net._discovery import NameServersLike
 from .net._link import Dial

@@ -15,7 +15,6 @@ from ._errors import ClientClosed, NoRoute, WrongUse
 from ._messages import ReceivedMessage
 from ._namespace import in_namespace, queue_in, queue_out
 from ._options import LitePullOptions
-from ._settings import LitePullSettings, with_settings
 from ._tasks import open_quiet_nursery
 from ._validate import check_group, check_topic
 from .consumer._consumer_core import ConsumerCore
@@ -27,6 +26,7 @@ from .net._client import Client, now_ms, open_client
 from .net._discovery import NameServersLike
 from .net._link import Dial
 from .net._remoting import dial_tcp
+from .opening._settings import LitePullSettings, with_settings
 
 # An application that never waits in its loop lets other tasks run after this number of messages.
 MESSAGES_PER_TURN = 16

@@ -16,13 +16,13 @@ from lanemq.wire.message import Property
 from ._errors import ClientClosed, LanemqError, NoReply
 from ._messages import Message, ReceivedMessage, SendResult
 from ._options import ProducerOptions
-from ._settings import ProducerSettings, with_settings
 from ._staged_producer import StagedSender, open_staged_sender
 from ._validate import check_send_topic
 from .net._client import Client, now_ms
 from .net._discovery import NameServersLike
 from .net._link import Dial
 from .net._remoting import dial_tcp
+from .opening._settings import ProducerSettings, with_settings
 from .producer._batches import prepare_batch, prepare_batches
 from .producer._opening import full_names, opened
 from .producer._outgoing import Outgoing, prepare

@@ -13,11 +13,8 @@ import trio
 from lanemq.wire import SystemTopic
 from lanemq.wire.bodies import MessageQueue
 
-from ._listener import Handle
-from ._mistakes import as_listener, check_subscriptions
 from ._namespace import in_namespace, queue_in, queue_out
 from ._options import PushOptions
-from ._settings import PushSettings, with_settings
 from ._tasks import open_quiet_nursery
 from ._validate import check_group
 from .consumer._consumer_core import ConsumerCore
@@ -25,12 +22,15 @@ from .consumer._consumer_requests import Listener, answer_brokers
 from .consumer._expressions import Expression
 from .consumer.pool._worker_pool import WorkerPool
 from .consumer.push._push_parts import PushParts, assemble
+from .listeners._listener import Handle
 from .net._client import now_ms, open_client
 from .net._discovery import NameServersLike
 from .net._link import Dial
 from .net._remoting import dial_tcp
 from .observe._consume_hooks import hooked
 from .observe._log import get_logger
+from .opening._mistakes import as_listener, check_subscriptions
+from .opening._settings import PushSettings, with_settings
 from .producer._tracer import Tracer, open_tracer
 
 LOGGER = get_logger("lanemq.sdk.consumer")

@@ -1,10 +1,13 @@
-"""Nurseries that raise the one error that happened, not a group around it."""
+"""Nurseries and calls at once that raise the one error that happened, not a group around it."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
+from typing import TypeVar
 
 import trio
+
+T = TypeVar("T")
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
@@ -49,3 +52,28 @@ def _raise_as_it_was(error: BaseException) -> None:
     finally:
         error.__context__ = context
         del error, context, traceback
+
+
+async def gather(asked: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
+    """Await all at once; returns their results in order.
+
+    The first error ends the others, and is raised as it is.
+    """
+    if len(asked) == 1:
+        return [await asked[0]()]
+    results: dict[int, T] = {}
+    errors: list[Exception] = []
+
+    async def run(number: int, ask: Callable[[], Awaitable[T]]) -> None:
+        try:
+            results[number] = await ask()
+        except Exception as error:
+            errors.append(error)
+            nursery.cancel_scope.cancel()
+
+    async with open_quiet_nursery() as nursery:
+        for number, ask in enumerate(asked):
+            nursery.start_soon(run, number, ask)
+    if errors:
+        raise errors[0]
+    return [results[number] for number in range(len(asked))]

@@ -23,16 +23,16 @@ from lanemq.wire.message import Property, StoredMessage, decode_message, decode_
 
 from ._errors import LanemqError, MessageRejected
 from ._messages import Message, ReceivedMessage, SendResult, SendStatus
-from ._mistakes import check_awaitable
 from ._namespace import in_namespace, queue_out
 from ._options import ProducerOptions
 from ._producer import Producer
-from ._settings import ProducerSettings, with_settings
 from .net._client import Client, now_ms
 from .net._discovery import NameServersLike
 from .net._link import Dial
 from .net._remoting import dial_tcp
 from .observe._log import get_logger
+from .opening._mistakes import check_awaitable
+from .opening._settings import ProducerSettings, with_settings
 from .producer._opening import full_names, opened
 from .producer._tracer import Tracer
 
@@ -119,11 +119,7 @@ class TransactionProducer(Producer):
         except Exception as error:  # the application's own
             await self._end(message, sent, TransactionState.UNKNOWN, error)
             raise
-        if not isinstance(state, TransactionState):
-            LOGGER.error(  # type: ignore[unreachable]  # type checkers look at it, others do not
-                "%r is no TransactionState; treated as UNKNOWN", state
-            )
-            state = TransactionState.UNKNOWN
+        state = _checked(state)
         await self._end(message, sent, state, None)
         return TransactionResult(sent, state)
 
@@ -209,12 +205,15 @@ class TransactionProducer(Producer):
         except Exception as error:  # the application's own
             LOGGER.exception("the check of %s failed; it will be asked for again", message)
             return TransactionState.UNKNOWN, error
-        if not isinstance(state, TransactionState):
-            LOGGER.error(  # type: ignore[unreachable] # not all applications check their types
-                "%r is no TransactionState; treated as UNKNOWN", state
-            )
-            state = TransactionState.UNKNOWN
-        return state, None
+        return _checked(state), None
+
+
+def _checked(state: object) -> TransactionState:
+    """Return what an application's function returned; not all applications check their types."""
+    if isinstance(state, TransactionState):
+        return state
+    LOGGER.error("%r is no TransactionState; treated as UNKNOWN", state)
+    return TransactionState.UNKNOWN
 
 
 @asynccontextmanager

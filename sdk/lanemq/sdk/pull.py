@@ -17,11 +17,11 @@ from lanemq.wire.bodies import MASTER_ID, MessageQueue, SubscriptionData
 from ._lite_pull import LitePullConsumer, open_lite_pull_consumer
 from ._messages import ReceivedMessage
 from ._options import LitePullOptions
-from ._settings import LitePullSettings
 from .consumer.requests._queue_calls import FOUND, NO_MATCH, NOT_FOUND, OFFSET_ILLEGAL, PullTerms
 from .net._discovery import NameServersLike
 from .net._link import Dial
 from .net._remoting import dial_tcp
+from .opening._settings import LitePullSettings
 
 __all__ = ["PullResult", "PullStatus", "Puller", "open_puller"]
 

@@ -9,23 +9,21 @@ from functools import partial
 from typing import Unpack
 
 from .. import _lite_pull, _producer, _push_consumer, _transactions
-from .._listener import ConcurrentListener, Handle
 from .._messages import ReceivedMessage
-from .._mistakes import as_listener, check_subscriptions
 from .._options import LitePullOptions, ProducerOptions, PushOptions
-from .._ordered_listeners import StagedConcurrentListener
-from .._settings import LitePullSettings, ProducerSettings, PushSettings, with_settings
 from .._transactions import Check, TransactionState
 from ..consumer._consumer_requests import Listener
 from ..consumer._expressions import Expression
 from ..faces._executor import ListenerGate, forward_store, run_callback
 from ..faces._portal_calls import Callback
+from ..listeners._listener import ConcurrentListener, Handle
+from ..listeners._ordered_listeners import StagedConcurrentListener
 from ..net._discovery import NameServersLike
+from ..opening._mistakes import as_listener, check_subscriptions
+from ..opening._settings import LitePullSettings, ProducerSettings, PushSettings, with_settings
 from ._bridge import Bridge, Opening
-from ._lite_pull import LitePullConsumer
-from ._producer import Producer
-from ._push_consumer import PushConsumer
-from ._transactions import TransactionProducer
+from ._consumers import LitePullConsumer, PushConsumer
+from ._producer import Producer, TransactionProducer
 
 
 def open_producer(

@@ -4,25 +4,22 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 from functools import partial
-from typing import Any, Generic, TypeVar, final
+from typing import Any, TypeVar, final
 
 from .._errors import ClientClosed
-from ..faces._portal_calls import Callback
+from ..faces._portal_calls import Answer, Callback
 from ._loop import Loop
 
 T = TypeVar("T")
 
 
 @final
-class Waiter(Generic[T]):
+class Waiter(Answer[T]):
     """A task that waits for the outcome of one call, and does what the call asks of it."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._callbacks: deque[Callback[Any]] = deque()
-        self._over = False
-        self._value: T | None = None
-        self._error: BaseException | None = None
         self._sleepers: list[asyncio.Future[None]] = []
 
     # The core's thread
@@ -78,16 +75,3 @@ class Waiter(Generic[T]):
             callback.finish(None, error)
         else:
             callback.finish(value, None)
-
-    @property
-    def has_value(self) -> bool:
-        return self._over and self._error is None
-
-    def result(self) -> T:
-        if self._error is not None:
-            error, self._error = self._error, None  # or error, frame and waiter form a ring
-            try:
-                raise error
-            finally:
-                del error
-        return self._value  # type: ignore[return-value]  # without an error there is a value

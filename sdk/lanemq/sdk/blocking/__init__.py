@@ -22,7 +22,6 @@ from .._errors import (
     StagedSendFailed,
     WrongUse,
 )
-from .._listener_context import ListenerContext, Stage
 from .._messages import Message, Outcome, ReceivedMessage, Retry, SendResult, SendStatus
 from .._options import (
     ClientOptions,
@@ -33,7 +32,6 @@ from .._options import (
     ProducerOptions,
     PushOptions,
 )
-from .._ordered_listeners import AbandonMessage, LockLoss
 from .._transactions import TransactionResult, TransactionState
 from ..consumer._allocation import (
     Allocate,
@@ -46,13 +44,14 @@ from ..consumer._allocation import (
 )
 from ..consumer._expressions import Expression, Sql
 from ..consumer._queue_changes import QueueChange
-from ..consumer.ordered._stage_counter import StageCounter
 from ..consumer.ordered._stage_stores import (
     BrokerStageOffsets,
     LocalStageOffsets,
     MemoryStageOffsets,
 )
 from ..consumer.pulls._flow import FlowLimits
+from ..listeners._listener_context import ListenerContext, Stage
+from ..listeners._ordered_listeners import AbandonMessage, LockLoss, StageCounter
 from ..net._acl import Credentials
 from ..net._discovery import NameServersLike
 from ..net._remoting import RemotingOptions
@@ -61,18 +60,15 @@ from ..observe._send_hooks import SendAttempt, SendHook, SendKind
 from ..producer._request_reply import reply_to
 from ..producer._selectors import HashSelector, QueueSelector, select_randomly
 from ._callables import StageOffsetStore
+from ._consumers import LitePullConsumer, PushConsumer
 from ._listeners import ConcurrentListener, OrderlyListener, StagedConcurrentListener
-from ._lite_pull import LitePullConsumer
 from ._open import (
     open_lite_pull_consumer,
     open_producer,
     open_push_consumer,
     open_transaction_producer,
 )
-from ._producer import Producer
-from ._push_consumer import PushConsumer
-from ._staged_producer import StagedSender
-from ._transactions import TransactionProducer
+from ._producer import Producer, StagedSender, TransactionProducer
 
 __all__ = [
     "AbandonMessage",

@@ -1,15 +1,14 @@
-"""Generated from lanemq.sdk's listeners by sdk/tools/generate_faces.py."""
+"""Generated from lanemq.sdk.listeners by sdk/tools/generate_faces.py."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .. import _listener as _core_listener
-from .. import _ordered_listeners as _core_ordered_listeners
-from .._listener import Handle as CoreHandle
 from .._messages import ReceivedMessage
-from .._ordered_listeners import LockLoss
-from ..consumer.ordered._stage_counter import StageCounter
-from ..consumer.ordered._stage_stores import StageOffsetStore as CoreStore
+from ..listeners import _listener as _core_listener
+from ..listeners import _ordered_listeners as _core_ordered_listeners
+from ..listeners._listener import Handle as CoreHandle
+from ..listeners._ordered_listeners import LockLoss, StageCounter
+from ..listeners._ordered_listeners import StageOffsetStore as CoreStore
 from ._callables import Handle, StageOffsetStore, check_plain, no_handle
 
 

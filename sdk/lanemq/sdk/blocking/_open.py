@@ -2,29 +2,30 @@
 seams for tests, and opens with a ``with`` block.
 """
 
+import inspect
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Unpack
 
 from .. import _lite_pull, _producer, _push_consumer, _transactions
+from .._errors import WrongUse
 from .._messages import ReceivedMessage
-from .._mistakes import check_subscriptions
 from .._options import LitePullOptions, ProducerOptions, PushOptions
-from .._settings import LitePullSettings, ProducerSettings, PushSettings, with_settings
 from .._transactions import TransactionState
 from ..consumer._expressions import Expression
 from ..faces._executor import ListenerGate, forward_store, run_callback
 from ..faces._portal_calls import Callback
 from ..net._discovery import NameServersLike
+from ..opening._mistakes import LISTENERS, NAMES, check_subscriptions
+from ..opening._settings import LitePullSettings, ProducerSettings, PushSettings, with_settings
 from ._bridge import Bridge, Opening
 from ._callables import Check, Handle, check_plain
-from ._listeners import ConcurrentListener, StagedConcurrentListener
-from ._lite_pull import LitePullConsumer
-from ._mistakes import Listener, as_listener
-from ._producer import Producer
-from ._push_consumer import PushConsumer
-from ._transactions import TransactionProducer
+from ._consumers import LitePullConsumer, PushConsumer
+from ._listeners import ConcurrentListener, OrderlyListener, StagedConcurrentListener
+from ._producer import Producer, TransactionProducer
+
+Listener = ConcurrentListener | OrderlyListener | StagedConcurrentListener
 
 
 def open_producer(
@@ -166,3 +167,22 @@ def open_lite_pull_consumer(
             group, name_servers=name_servers, options=bridge.with_hooks(merged)
         ),
     )
+
+
+def as_listener(listener: object) -> Listener:
+    """The listener; a plain function stands for a ``ConcurrentListener`` of it.
+
+    Raises ``WrongUse`` for a listener of another face, and for what is none.
+    """
+    if isinstance(listener, ConcurrentListener | OrderlyListener | StagedConcurrentListener):
+        return listener
+    if isinstance(listener, LISTENERS):
+        name = type(listener).__name__
+        raise WrongUse(
+            f"this {name} is that of lanemq.sdk, for coroutine functions: write"
+            f" `from lanemq.sdk.blocking import {name}`"
+        )
+    if inspect.isroutine(listener):
+        check_plain(listener, "the listener")
+        return ConcurrentListener(listener)
+    raise WrongUse(f"listener must be one of {NAMES}, or a function, not {listener!r}")

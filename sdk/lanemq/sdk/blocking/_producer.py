@@ -1,22 +1,62 @@
-"""Generated from lanemq.sdk._producer by sdk/tools/generate_faces.py."""
+"""Generated from lanemq.sdk by sdk/tools/generate_faces.py."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
+from typing import final
 
 from lanemq.wire.bodies import MessageQueue
 
-from .. import _producer as _core
+from .. import _producer as _core_producer
+from .. import _staged_producer as _core_staged_producer
+from .. import _transactions as _core_transactions
 from .._messages import Message, ReceivedMessage, SendResult
 from .._producer import BATCH_BYTES
+from .._transactions import TransactionResult
 from ..producer._selectors import Target
 from ._bridge import Bridge
-from ._staged_producer import StagedSender
+from ._callables import Execute
+
+
+@final
+class StagedSender:
+    """Takes messages in the order of their stages; made by ``Producer.staged``."""
+
+    def __init__(self, core: _core_staged_producer.StagedSender, bridge: Bridge) -> None:
+        self._core = core
+        self._bridge = bridge
+
+    @property
+    def number(self) -> int:
+        """The number of messages taken so far."""
+        return self._core.number
+
+    @property
+    def queue(self) -> MessageQueue | None:
+        """The queue that all messages go to; None before the first."""
+        return self._core.queue
+
+    def send(self, message: Message) -> str:
+        """Send the next message; return its unique key once it is on its way.
+
+        The first message of a stage waits until all of the stage before are stored; any waits
+        while ``concurrency`` others are on their way. Whether a message arrived is known when
+        its stage ends: at the first message of the next one, or at the end of the block.
+
+        Raises ``StagedSendFailed`` there; then nothing more can be sent. Raises
+        ``MessageRejected`` and ``InvalidName`` for a message that cannot be sent as it is; such
+        a one is not counted.
+        """
+        return self._bridge.call(self._core.send, message)
+
+    def wait(self) -> None:
+        """Wait until everything taken so far is stored. Raises ``StagedSendFailed``."""
+        self._bridge.call(self._core.wait)
 
 
 class Producer:
     """Sends messages; made by `open_producer`. Any number of threads may use it at once."""
 
-    def __init__(self, core: _core.Producer, bridge: Bridge) -> None:
+    def __init__(self, core: _core_producer.Producer, bridge: Bridge) -> None:
         self._core = core
         self._bridge = bridge
         self.group: str = core.group
@@ -163,4 +203,33 @@ class Producer:
             definitions,
             concurrency=concurrency,
             attempts=attempts,
+        )
+
+
+@final
+class TransactionProducer(Producer):
+    """A producer that also sends in transactions; made by `open_transaction_producer`."""
+
+    def __init__(self, core: _core_transactions.TransactionProducer, bridge: Bridge) -> None:
+        super().__init__(core, bridge)
+        self._core: _core_transactions.TransactionProducer = core
+
+    def send_in_transaction(
+        self, message: Message, execute: Execute, *, timeout_s: float | None = None
+    ) -> TransactionResult:
+        """Store the half message, call ``execute``, and tell the broker what it returned.
+
+        When ``execute`` raises, the state is UNKNOWN, since it may have got far enough; the
+        exception leaves this call after the broker was told. After a cancellation the broker is
+        not told, and asks. A half message that was stored less safely than asked for is rolled
+        back without ``execute`` being called.
+
+        Raises as ``Producer.send``, before ``execute`` is called; ``RefusedByBroker`` from
+        brokers without transactions. Telling the broker may fail unnoticed: it asks then.
+        """
+        return self._bridge.call(
+            self._core.send_in_transaction,
+            message,
+            self._bridge.callback(execute),
+            timeout_s=timeout_s,
         )

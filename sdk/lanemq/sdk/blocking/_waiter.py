@@ -1,22 +1,19 @@
 """The wait of a thread for the core."""
 
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar, final
+from typing import Any, TypeVar, final
 
-from ..faces._portal_calls import Callback
+from ..faces._portal_calls import Answer, Callback
 
 T = TypeVar("T")
 
 
 @final
-class Waiter(Generic[T]):
+class Waiter(Answer[T]):
     """A thread that waits for the outcome of one call, and does what the call asks of it."""
 
     def __init__(self) -> None:
         self._inbox: SimpleQueue[Callback[Any] | None] = SimpleQueue()
-        self._over = False
-        self._value: T | None = None
-        self._error: BaseException | None = None
 
     def deliver(self, value: T | None, error: BaseException | None) -> None:
         self._value, self._error, self._over = value, error, True
@@ -47,16 +44,3 @@ class Waiter(Generic[T]):
             callback.finish(None, error)
         else:
             callback.finish(value, None)
-
-    @property
-    def has_value(self) -> bool:
-        return self._over and self._error is None
-
-    def result(self) -> T:
-        if self._error is not None:
-            error, self._error = self._error, None  # or error, frame and waiter form a ring
-            try:
-                raise error
-            finally:
-                del error
-        return self._value  # type: ignore[return-value]  # without an error there is a value

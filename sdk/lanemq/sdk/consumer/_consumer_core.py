@@ -31,7 +31,7 @@ from .group._offset_store import StoreCommits
 from .group._offsets import GroupOffsets, LocalOffsets, Offsets
 from .pulls._held_queue import HeldQueue
 from .pulls._pauses import Pauses
-from .pulls._pull_loop import Deliver, Progress, PullLoop, PullReceiver, PullSettings
+from .pulls._pull_loop import Deliver, Progress, PullLoop
 
 LOGGER = get_logger("lanemq.sdk.consumer")
 
@@ -88,17 +88,17 @@ class ConsumerCore:
         active = consume_type is ConsumeType.ACTIVELY
         self.membership.pull_with(
             PullLoop(
-                client,
-                self.calls,
-                self.offsets,
-                options,
-                PullSettings(
-                    batch,
-                    # A lite pull consumer may read queues that its heartbeat does not name.
-                    post_subscription=active,
-                    commit_in_passing=commit_in_passing and not active and not self.broadcasting,
-                ),
-                PullReceiver(deliver, progress or self.progress, self._correct),
+                client=client,
+                calls=self.calls,
+                offsets=self.offsets,
+                options=options,
+                batch=batch,
+                # A lite pull consumer may read queues that its heartbeat does not name.
+                post_subscription=active,
+                commit_in_passing=commit_in_passing and not active and not self.broadcasting,
+                deliver=deliver,
+                progress=progress or self.progress,
+                correct=self._correct,
                 stats=self.topic_stats,
                 pauses=self.pauses,
                 queues_held=self.membership.count,

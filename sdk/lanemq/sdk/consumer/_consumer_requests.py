@@ -6,6 +6,7 @@ Source: RocketMQ 4.9.8, ClientRemotingProcessor.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import final
 
 import trio
@@ -30,11 +31,11 @@ from lanemq.wire.headers import (
 )
 from lanemq.wire.message import decode_message
 
-from .._listener import ConcurrentListener
-from .._listener_context import ListenerContext, takes_context
 from .._messages import Outcome, ReceivedMessage
 from .._namespace import out_of_namespace, queue_out
-from .._ordered_listeners import OrderlyListener, StagedConcurrentListener
+from ..listeners._listener import ConcurrentListener
+from ..listeners._listener_context import ListenerContext, takes_context
+from ..listeners._ordered_listeners import OrderlyListener, StagedConcurrentListener
 from ..observe._log import get_logger
 from ..observe._task_dump import task_dump
 from ._consumer_core import ConsumerCore
@@ -70,21 +71,15 @@ def answer_brokers(
 
 
 @final
+@dataclass(eq=False, slots=True)
 class _Requests:
-    def __init__(
-        self,
-        core: ConsumerCore,
-        listener: Listener | None,
-        is_locked: Callable[[MessageQueue], bool] | None,
-        concurrency: Callable[[], int],
-    ) -> None:
-        self._core = core
-        self._listener = listener
-        self._is_locked = is_locked
-        self._concurrency = concurrency
+    core: ConsumerCore
+    listener: Listener | None
+    is_locked: Callable[[MessageQueue], bool] | None
+    concurrency: Callable[[], int]
 
     def _check_group(self, group: str) -> None:
-        if group != self._core.group:
+        if group != self.core.group:
             raise Refused(
                 ResponseCode.SYSTEM_ERROR,
                 f"The Consumer Group <{group}> not exist in this consumer",
@@ -93,9 +88,9 @@ class _Requests:
     def group_changed(self, frame: Frame, address: str) -> None:
         """NOTIFY_CONSUMER_IDS_CHANGED (40): a member joined or left; divide the queues anew."""
         header = NotifyConsumerIdsChanged.from_fields(frame.fields)
-        if header.consumer_group == self._core.group:
+        if header.consumer_group == self.core.group:
             LOGGER.info("%s: group %s changed", address, header.consumer_group)
-            self._core.membership.wake()
+            self.core.membership.wake()
 
     async def reset_offsets(self, frame: Frame, address: str) -> None:
         """RESET_CONSUMER_CLIENT_OFFSET (220): go on from the offsets in the body."""
@@ -103,13 +98,13 @@ class _Requests:
         self._check_group(header.group)
         table = ResetOffsetBody.decode(frame.body).offset_table
         LOGGER.info("%s: reset of %s, %d queues", address, header.topic, len(table))
-        await self._core.reset(dict(table), header.topic)
+        await self.core.reset(dict(table), header.topic)
 
     def status(self, frame: Frame, address: str) -> Frame:
         """GET_CONSUMER_STATUS_FROM_CLIENT (221): the offsets in memory, reported or not."""
         header = GetConsumerStatus.from_fields(frame.fields)
         self._check_group(header.group)
-        core = self._core
+        core = self.core
         table = {
             queue: offset
             for queue in core.membership.held
@@ -121,14 +116,14 @@ class _Requests:
         """GET_CONSUMER_RUNNING_INFO (307): queues, subscriptions, rates and settings."""
         header = GetConsumerRunningInfo.from_fields(frame.fields)
         self._check_group(header.consumer_group)
-        core, now_s = self._core, trio.current_time()
-        listener = self._listener
+        core, now_s = self.core, trio.current_time()
+        listener = self.listener
         info = ConsumerRunningInfo(
             properties={
                 "PROP_NAMESERVER_ADDR": ";".join(core.client.routes.name_servers.addresses),
                 "PROP_CONSUME_TYPE": core.consume_type.value,
                 "PROP_CONSUMEORDERLY": str(isinstance(listener, OrderlyListener)).lower(),
-                "PROP_THREADPOOL_CORE_SIZE": str(self._concurrency()),
+                "PROP_THREADPOOL_CORE_SIZE": str(self.concurrency()),
                 "PROP_CLIENT_VERSION": Version(VERSION).name,
                 "PROP_CONSUMER_START_TIMESTAMP": str(core.started_ms),
             },
@@ -146,32 +141,32 @@ class _Requests:
     def _queue_info(self, held: HeldQueue) -> ProcessQueueInfo:
         offsets = held.messages.offsets
         return ProcessQueueInfo(
-            commit_offset=self._core.offsets.get(held.queue) or 0,
+            commit_offset=self.core.offsets.get(held.queue) or 0,
             cached_msg_min_offset=offsets[0] if offsets else 0,
             cached_msg_max_offset=offsets[-1] if offsets else 0,
             cached_msg_count=len(offsets),
             cached_msg_size_in_mib=held.messages.size_bytes // MIB,
             last_pull_timestamp=held.last_pull_ms,
             last_consume_timestamp=held.last_consume_ms,
-            locked=self._is_locked is not None and self._is_locked(held.queue),
+            locked=self.is_locked is not None and self.is_locked(held.queue),
         )
 
     async def consume_directly(self, frame: Frame, address: str) -> Frame:
         """CONSUME_MESSAGE_DIRECTLY (309): run the listener on the message in the body."""
         header = ConsumeMessageDirectly.from_fields(frame.fields)
         self._check_group(header.consumer_group)
-        if self._listener is None:
+        if self.listener is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, "this consumer has no listener")
         stored = decode_message(frame.body)
         queue = MessageQueue(stored.topic, header.broker_name or "", stored.queue_id)
-        namespace = self._core.client.options.namespace
+        namespace = self.core.client.options.namespace
         message = ReceivedMessage(stored, queue_out(namespace, queue), namespace)
         started_s, remark = trio.current_time(), None
         try:
-            handle = self._listener.handle
+            handle = self.listener.handle
             if takes_context(handle):
                 attempt = 1 + message.reconsume_times
-                group = out_of_namespace(namespace, self._core.group)
+                group = out_of_namespace(namespace, self.core.group)
                 context = ListenerContext(group, message.queue, attempt, None)
                 outcome = await handle((message,), context)
             else:

@@ -12,8 +12,6 @@ from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.message import StageRecord
 
 from .._errors import ClientClosed, WrongUse
-from .._listener import Handle
-from .._listener_context import like
 from .._messages import Outcome, ReceivedMessage, Retry
 from .._options import ConsumerOptions, LitePullOptions, ProducerOptions, PushOptions
 from .._push_consumer import PushConsumer
@@ -21,9 +19,11 @@ from ..consumer.ordered._stage_stores import (
     BrokerStageOffsets,
     LocalStageOffsets,
     MemoryStageOffsets,
-    StageOffsetStore,
 )
 from ..kv import KvOffsetStore
+from ..listeners._listener import Handle
+from ..listeners._listener_context import like
+from ..listeners._ordered_listeners import StageOffsetStore
 from ..observe._consume_hooks import ConsumeHook
 from ..observe._send_hooks import SendHook
 from ._portal import Portal

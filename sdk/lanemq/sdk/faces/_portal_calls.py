@@ -31,6 +31,29 @@ class Caller(Protocol[ResultT_contra]):
         """Run ``callback`` in the thread that waits for the call."""
 
 
+class Answer(Generic[T]):
+    """The outcome of a call, as its caller has it."""
+
+    _over = False
+    _value: T | None = None
+    _error: BaseException | None = None
+
+    @property
+    def has_value(self) -> bool:
+        """True once there is a value, and no error."""
+        return self._over and self._error is None
+
+    def result(self) -> T:
+        """Return the value, or raise the error."""
+        if self._error is not None:
+            error, self._error = self._error, None  # or error, frame and waiter form a ring
+            try:
+                raise error
+            finally:
+                del error
+        return self._value  # type: ignore[return-value]  # without an error there is a value
+
+
 calling: ContextVar[Caller[Any]] = ContextVar("calling")
 """The waiter for the call that the current task of the core is."""
 

@@ -13,7 +13,12 @@ from lanemq.wire.kv import (
 )
 
 from ._checkpoint import Checkpoint
-from ._errors import (
+from ._lock import Lock
+from ._offset_store import KvOffsetStore
+from ._results import BatchResult, CasResult
+from ._store import KeyValueStore, open_kv_store
+from ._watch import Watch
+from .requests._errors import (
     CheckpointMoved,
     KvCompacted,
     KvNotSupported,
@@ -24,11 +29,6 @@ from ._errors import (
     LockNotAcquired,
     NoNamespace,
 )
-from ._lock import Lock
-from ._offset_store import KvOffsetStore
-from ._results import BatchResult, CasResult
-from ._store import KeyValueStore, open_kv_store
-from ._watch import Watch
 
 __all__ = [
     "Action",

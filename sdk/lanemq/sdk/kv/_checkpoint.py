@@ -2,12 +2,10 @@
 
 from typing import Final, final
 
-from lanemq.wire import RequestCode
-from lanemq.wire.headers import KvGet
-from lanemq.wire.kv import Action, OpType, Step, decode_entry, encode_key, encode_steps
+from lanemq.wire.kv import Action, OpType, Step, encode_steps
 
-from ._calls import KvCalls
-from ._errors import CheckpointMoved, NoNamespace
+from .requests._calls import KvCalls
+from .requests._errors import CheckpointMoved
 
 PREFIX: Final = b"checkpoint/"
 
@@ -32,14 +30,7 @@ class Checkpoint:
         A namespace that is missing is made first, since it may be another broker's that is down:
         what cannot be read is not nothing. Raises as ``KeyValueStore.put``.
         """
-        header = KvGet(key=encode_key(self._key), namespace=self._calls.namespace)
-        try:
-            body = await self._calls.ask(self._key, RequestCode.KV_GET, header)
-        except NoNamespace:
-            await self._calls.create()
-            self._version = 0
-            return None
-        entry = decode_entry(body)
+        entry = await self._calls.sure_entry(self._key)
         self._version = entry.version if entry is not None else 0
         return entry.value if entry is not None else None
 

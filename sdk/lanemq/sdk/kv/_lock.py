@@ -23,8 +23,8 @@ from lanemq.wire.kv import (
 
 from .._errors import LanemqError
 from .._tasks import open_quiet_nursery
-from ._calls import KvCalls
-from ._errors import KvCompacted, LockLost, LockNotAcquired
+from .requests._calls import KvCalls
+from .requests._errors import KvCompacted, LockLost, LockNotAcquired
 
 RENEWALS: Final = 3
 """Renewals within a ttl, so that one may fail."""

@@ -11,23 +11,13 @@ key                                       value
 
 from typing import Final, Protocol, final
 
-from lanemq.wire import RequestCode
 from lanemq.wire.bodies import MessageQueue
-from lanemq.wire.headers import KvGet
-from lanemq.wire.kv import (
-    Action,
-    OpType,
-    Step,
-    client_problem,
-    decode_entry,
-    encode_key,
-    encode_steps,
-)
+from lanemq.wire.kv import Action, OpType, Step, client_problem, encode_steps
 from lanemq.wire.message import StageRecord
 
 from .._errors import LanemqError
-from ._errors import KvRejected, NoNamespace
 from ._store import KeyValueStore
+from .requests._errors import KvRejected
 
 OFFSETS: Final = "offsets"
 STAGES: Final = "stages"
@@ -87,14 +77,7 @@ class KvOffsetStore:
         return "/".join([*parts, *filter(None, (strategy,))]).encode()
 
     async def _load(self, key: bytes) -> int | None:
-        header = KvGet(key=encode_key(key), namespace=self._calls.namespace)
-        try:
-            body = await self._calls.ask(key, RequestCode.KV_GET, header)
-        except NoNamespace:
-            await self._calls.create()  # what cannot be read is not nothing
-            self._versions[key] = 0
-            return None
-        entry = decode_entry(body)
+        entry = await self._calls.sure_entry(key)
         self._versions[key] = entry.version if entry is not None else 0
         return None if entry is None else _number(key, entry.value)
 

@@ -33,16 +33,16 @@ from ..net._acl import Credentials
 from ..net._discovery import Endpoint, NameServersLike, fetch_name_servers, find_name_servers
 from ..net._link import Dial
 from ..net._remoting import dial_tcp, open_remoting_client
-from ._calls import KvCalls
 from ._checkpoint import Checkpoint
-from ._creation import create_namespace
-from ._errors import KvRejected
 from ._lock import Lock, hold_lock
-from ._pages import read_page
 from ._results import BatchResult, CasResult
-from ._split import common_partition, load_entries, read_keys
 from ._sums import sum_of
 from ._watch import Watch
+from .requests._calls import KvCalls
+from .requests._creation import create_namespace
+from .requests._errors import KvRejected
+from .requests._pages import read_page
+from .requests._split import common_partition, load_entries, read_keys
 
 
 @final

@@ -9,10 +9,10 @@ import trio
 from lanemq.wire.kv import Change
 
 from .._errors import ClientClosed
-from ._calls import KvCalls, OtherPartitions
-from ._errors import KvRejected, counted
-from ._feed import Feed
-from ._gather import gather
+from .._tasks import gather
+from .requests._calls import KvCalls, OtherPartitions
+from .requests._errors import KvRejected, counted
+from .requests._feed import Feed
 
 
 @final

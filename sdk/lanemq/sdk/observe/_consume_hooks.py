@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
-from .._listener import Handle
-from .._listener_context import like
 from .._messages import Outcome, ReceivedMessage, Retry
+from ..listeners._listener import Handle
+from ..listeners._listener_context import like
 from ._send_hooks import call_hook
 
 

@@ -16,9 +16,9 @@ import trio
 from opentelemetry import metrics, propagate, trace
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
-from .._listener import Handle
-from .._listener_context import like
 from .._messages import Message, Outcome, ReceivedMessage, Retry
+from ..listeners._listener import Handle
+from ..listeners._listener_context import like
 
 NAME: Final = "lanemq.sdk"
 TRACER: Final = trace.get_tracer(NAME)

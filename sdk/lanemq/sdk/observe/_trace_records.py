@@ -12,6 +12,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from lanemq.wire.message import Property
+
+from .._messages import Message, ReceivedMessage, SendResult, SendStatus
+from ._consume_hooks import Consumption
+from ._send_hooks import SendAttempt
+
 DEFAULT_REGION: Final = "DefaultRegion"
 TRANSACTION_END_KIND: Final = 2  # MessageType.Trans_msg_Commit, whatever the state
 # Above these a trace message is begun anew: half of what readers' limits are, and of the longest
@@ -43,87 +49,59 @@ def _record(fields: Iterable[object], message_id: str, keys: tuple[str, ...]) ->
 
 
 def sent_record(
-    *,
-    time_ms: int,
-    region: str,
-    group: str,
-    topic: str,
-    message_id: str,
-    tags: str,
-    keys: tuple[str, ...],
-    store_host: str,
-    body_bytes: int,
-    cost_ms: int,
-    kind: int,
-    offset_id: str,
-    succeeded: bool,
+    attempt: SendAttempt, result: SendResult, message: Message, message_id: str, offset_id: str
 ) -> TraceRecord:
-    """Return the record of a message that was sent."""
+    """Return the record of one message of an attempt that was answered."""
     fields = (
-        *("Pub", time_ms, region, group, topic, message_id, tags, " ".join(keys), store_host),
-        *(body_bytes, cost_ms, kind, offset_id, _java_bool(succeeded)),
+        *("Pub", attempt.started_ms, result.region, attempt.group, message.topic, message_id),
+        *(message.tags, " ".join(message.keys), attempt.address, len(message.body)),
+        *(attempt.cost_ms // len(attempt.messages), attempt.kind.value, offset_id),
+        _java_bool(result.status is SendStatus.OK),
     )
-    return _record(fields, message_id, keys)
+    return _record(fields, message_id, message.keys)
 
 
-def consuming_record(
-    *,
-    time_ms: int,
-    region: str | None,
-    group: str,
-    request_id: str,
-    message_id: str,
-    reconsume_times: int,
-    keys: tuple[str, ...],
-) -> TraceRecord:
+def consuming_record(event: Consumption, message: ReceivedMessage, request_id: str) -> TraceRecord:
     """Return the record of a message given to a listener; ``request_id`` ties it to the record of
     its end."""
+    region = message.properties.get(Property.MSG_REGION)
     fields = (
-        *("SubBefore", time_ms, region, group, request_id, message_id, reconsume_times),
-        " ".join(keys),
+        *("SubBefore", event.started_ms, region, event.group, request_id, message.message_id),
+        *(message.reconsume_times, " ".join(message.keys)),
     )
-    return _record(fields, message_id, keys)
+    return _record(fields, message.message_id, message.keys)
 
 
 def consumed_record(
-    *,
-    time_ms: int,
-    group: str,
-    request_id: str,
-    message_id: str,
-    cost_ms: int,
-    returned: ConsumeReturn,
-    keys: tuple[str, ...],
+    event: Consumption, message: ReceivedMessage, request_id: str, returned: ConsumeReturn
 ) -> TraceRecord:
     """Return the record of a listener's return."""
-    succeeded = _java_bool(returned is ConsumeReturn.SUCCESS)
     fields = (
-        *("SubAfter", request_id, message_id, cost_ms, succeeded, " ".join(keys)),
-        *(returned.value, time_ms, group),
+        *("SubAfter", request_id, message.message_id, event.cost_ms // len(event.messages)),
+        *(_java_bool(returned is ConsumeReturn.SUCCESS), " ".join(message.keys)),
+        *(returned.value, event.started_ms + event.cost_ms, event.group),
     )
-    return _record(fields, message_id, keys)
+    return _record(fields, message.message_id, message.keys)
 
 
 def transaction_end_record(
+    message: Message | ReceivedMessage,
+    message_id: str,
     *,
     time_ms: int,
-    region: str,
     group: str,
-    topic: str,
-    message_id: str,
-    tags: str,
-    keys: tuple[str, ...],
-    store_host: str,
+    address: str,
     state: str,
-    checked: bool,
 ) -> TraceRecord:
-    """Return the record of a transaction's state told to a broker; ``checked`` says that it had
-    asked."""
+    """Return the record of a transaction's state told to the broker at ``address``, which had
+    asked for that of a received message."""
+    region = message.properties.get(Property.MSG_REGION) or DEFAULT_REGION
+    checked = _java_bool(isinstance(message, ReceivedMessage))
     fields = (
-        *("EndTransaction", time_ms, region, group, topic, message_id, tags, " ".join(keys)),
-        *(store_host, TRANSACTION_END_KIND, message_id, state, _java_bool(checked)),
+        *("EndTransaction", time_ms, region, group, message.topic, message_id, message.tags),
+        *(" ".join(message.keys), address, TRANSACTION_END_KIND, message_id, state, checked),
     )
-    return _record(fields, message_id, keys)
+    return _record(fields, message_id, message.keys)
 
 
 def _java_bool(value: bool) -> str:

@@ -18,6 +18,7 @@ from .._messages import DELAY_LEVEL_MAX, Message
 from .._namespace import in_namespace
 from .._options import Compression, ProducerOptions
 from .._validate import check_body, check_properties, check_send_topic, check_size
+from ..observe._send_hooks import SendAttempt, SendKind
 
 # The kind is what the Java client since 4.9.4 sets; older consumers look at the first bit only.
 KINDS: Final = {
@@ -91,6 +92,25 @@ class Outgoing(msgspec.Struct, gc=False):
         self.sys_flag &= ~COMPRESSION_FLAGS
         self.body, flags = _compress(self.plain, kind, options.compress_level)
         self.sys_flag |= flags
+
+    def attempt(self, group: str, queue: MessageQueue, address: str, now_ms: int) -> SendAttempt:
+        """Describe an attempt that begins, for hooks."""
+        source = self.source
+        messages = (source,) if isinstance(source, Message) else tuple(source)
+        kind = SendKind.NORMAL
+        if self.sys_flag & SysFlag.TRANSACTION_MASK:
+            kind = SendKind.HALF
+        elif any(message.is_delayed for message in messages):
+            kind = SendKind.DELAYED
+        return SendAttempt(
+            group=group,
+            messages=messages,
+            message_ids=tuple(self.message_id.split(",")),
+            kind=kind,
+            queue=queue,
+            address=address,
+            started_ms=now_ms,
+        )
 
     def add_property(self, name: str, value: str) -> None:
         """Add a property that applications may not set themselves."""

@@ -32,7 +32,6 @@ from ..net._route_table import TopicRoute
 from ..observe._send_hooks import SendAttempt, SendHook, call_after, call_before
 from ._outgoing import Outgoing
 from ._selectors import Select
-from ._send_attempts import describe
 from ._send_targets import SendTargets, broker_of
 
 PAUSE_MAX_S: Final = 1.0
@@ -147,7 +146,7 @@ class Sender:
         elif self._hooks:  # the known end; it may move on
             address = self._client.routes.master(broker_of(route, queue)) or ""
         if self._hooks:
-            attempt = self._describe(outgoing, queue, address)
+            attempt = outgoing.attempt(self._group, queue, address, self._client.clock_ms())
             await call_before(self._hooks, attempt)
         try:
             if is_logical:
@@ -236,9 +235,6 @@ class Sender:
                 " timers_at_any_broker=True (Apache's 4.x brokers deliver it at once)"
             )
 
-    def _describe(self, outgoing: Outgoing, queue: MessageQueue, address: str) -> SendAttempt:
-        return describe(self._group, outgoing, queue, address, self._client.clock_ms())
-
     async def _finish(
         self, attempt: SendAttempt, result: SendResult | None, error: BaseException | None
     ) -> None:
@@ -287,7 +283,7 @@ class Sender:
         if outgoing.asks_version:
             await self._suit(outgoing, address)
         if self._hooks:
-            attempt = self._describe(outgoing, queue, address)
+            attempt = outgoing.attempt(self._group, queue, address, self._client.clock_ms())
             attempt.oneway = True
             await call_before(self._hooks, attempt)
         # Without the mark of a logical queue: a redirect could not be followed.

@@ -14,7 +14,7 @@ import trio
 from lanemq.wire.message import Property
 
 from .._errors import LanemqError
-from .._messages import Message, Outcome, ReceivedMessage, SendStatus
+from .._messages import Message, Outcome, ReceivedMessage
 from .._options import ProducerOptions
 from .._tasks import open_quiet_nursery
 from ..net._client import Client
@@ -22,7 +22,6 @@ from ..observe._consume_hooks import ConsumeHook, Consumption
 from ..observe._log import get_logger
 from ..observe._send_hooks import SendAttempt, SendHook
 from ..observe._trace_records import (
-    DEFAULT_REGION,
     ConsumeReturn,
     TraceRecord,
     consumed_record,
@@ -90,23 +89,7 @@ class Tracer:
         for message, message_id, offset_id in zip(
             attempt.messages, attempt.message_ids, offset_ids, strict=True
         ):
-            self._add(
-                sent_record(
-                    time_ms=attempt.started_ms,
-                    region=result.region,
-                    group=attempt.group,
-                    topic=message.topic,
-                    message_id=message_id,
-                    tags=message.tags,
-                    keys=message.keys,
-                    store_host=attempt.address,
-                    body_bytes=len(message.body),
-                    cost_ms=attempt.cost_ms // count,
-                    kind=attempt.kind.value,
-                    offset_id=offset_id,
-                    succeeded=result.status is SendStatus.OK,
-                )
-            )
+            self._add(sent_record(attempt, result, message, message_id, offset_id))
 
     def _traced(self, event: Consumption) -> list[ReceivedMessage]:
         return [
@@ -118,17 +101,7 @@ class Tracer:
     def _consuming(self, event: Consumption) -> None:
         event.notes["trace"] = request_id = self._client.unique_keys.next(event.started_ms)
         for message in self._traced(event):
-            self._add(
-                consuming_record(
-                    time_ms=event.started_ms,
-                    region=message.properties.get(Property.MSG_REGION),
-                    group=event.group,
-                    request_id=request_id,
-                    message_id=message.message_id,
-                    reconsume_times=message.reconsume_times,
-                    keys=message.keys,
-                )
-            )
+            self._add(consuming_record(event, message, request_id))
 
     def _consumed(self, event: Consumption) -> None:
         returned = ConsumeReturn.SUCCESS
@@ -139,17 +112,7 @@ class Tracer:
         elif event.outcome not in (None, Outcome.SUCCESS):
             returned = ConsumeReturn.FAILED
         for message in self._traced(event):
-            self._add(
-                consumed_record(
-                    time_ms=event.started_ms + event.cost_ms,
-                    group=event.group,
-                    request_id=event.notes["trace"],
-                    message_id=message.message_id,
-                    cost_ms=event.cost_ms // len(event.messages),
-                    returned=returned,
-                    keys=message.keys,
-                )
-            )
+            self._add(consumed_record(event, message, event.notes["trace"], returned))
 
     def transaction_ended(
         self, message: Message | ReceivedMessage, message_id: str, state: str, address: str
@@ -158,16 +121,12 @@ class Tracer:
         one."""
         self._add(
             transaction_end_record(
+                message,
+                message_id,
                 time_ms=self._client.clock_ms(),
-                region=message.properties.get(Property.MSG_REGION) or DEFAULT_REGION,
                 group=self._group,
-                topic=message.topic,
-                message_id=message_id,
-                tags=message.tags,
-                keys=message.keys,
-                store_host=address,
+                address=address,
                 state=state,
-                checked=isinstance(message, ReceivedMessage),
             )
         )
 

@@ -3,11 +3,8 @@
 import click
 
 from ._cluster import broker_status, cluster_list
-from ._command import Commands
 from ._consumer import consumer_progress, update_sub_group
 from ._export import export_metadata
-from ._forget import forget_broker
-from ._mapping import delete_mapping, query_mapping, update_mapping, update_number
 from ._message import (
     print_messages,
     query_by_id,
@@ -15,12 +12,14 @@ from ._message import (
     query_by_unique_key,
 )
 from ._metadata import export_metadata_in_rocksdb, rocksdb_config_to_json
-from ._migration import abort_migration, append_superseded, migrate_queue, resume_migration
 from ._offset import reset_offset_by_time
 from ._rocksdb import check_rocksdb
 from ._send import send_message
-from ._spread import balance_logical_queues, drain_broker
 from ._topic import delete_topic, topic_list, topic_route, topic_status, update_topic
+from .command._command import Commands
+from .logical._mapping import delete_mapping, query_mapping, update_mapping, update_number
+from .logical._migration import abort_migration, append_superseded, migrate_queue, resume_migration
+from .logical._spread import balance_logical_queues, drain_broker, forget_broker
 
 __all__ = ["admin"]
 

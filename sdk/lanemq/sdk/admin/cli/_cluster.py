@@ -12,7 +12,7 @@ import trio
 from ..._errors import BrokerUnreachable, LanemqError, RequestTimedOut
 from .._client import AdminClient
 from ..requests._servers import UnknownCluster
-from ._command import Output, command, fail
+from .command._command import Output, command, fail
 
 COLUMNS = "{:<16}  {:<22}  {:<4}  {:<22} {:<16} {:>19} {:>19} {:>10} {:>5} {:>6}"
 MORE_COLUMNS = "{:<16}  {:<32} {:>14} {:>14} {:>14} {:>14}"

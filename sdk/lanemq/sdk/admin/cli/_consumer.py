@@ -11,9 +11,8 @@ from lanemq.wire.message import Stages
 
 from ..._errors import LanemqError, NoRoute
 from .._client import AdminClient, addresses_of
-from ._command import Output, command, fail
-from ._masters import chosen_masters
-from ._text import boolean, moment_in_seconds
+from .command._command import Output, chosen_masters, command, fail
+from .command._text import boolean, moment_in_seconds
 
 STAGES = "stages"  # the member of a group's settings that lanemq adds
 
@@ -22,24 +21,12 @@ STAGES = "stages"  # the member of a group's settings that lanemq adds
 @click.option("-b", "--brokerAddr", "broker", help="Create the group on this broker.")
 @click.option("-c", "--clusterName", "cluster", help="Create the group on all masters of it.")
 @click.option("-g", "--groupName", "group", required=True, help="Consumer group name.")
+@click.option("-s", "--consumeEnable", "consume_enable", default=True, help="The group may read.")
 @click.option(
-    "-s", "--consumeEnable", "consume_enable", type=bool, default=True, help="The group may read."
+    "-m", "--consumeFromMinEnable", "from_min", default=False, help="Begin at the oldest."
 )
 @click.option(
-    "-m",
-    "--consumeFromMinEnable",
-    "from_min",
-    type=bool,
-    default=False,
-    help="Begin at the oldest.",
-)
-@click.option(
-    "-d",
-    "--consumeBroadcastEnable",
-    "broadcast",
-    type=bool,
-    default=False,
-    help="The group may broadcast.",
+    "-d", "--consumeBroadcastEnable", "broadcast", default=False, help="The group may broadcast."
 )
 @click.option(
     "-q",
@@ -54,7 +41,6 @@ STAGES = "stages"  # the member of a group's settings that lanemq adds
     "-r",
     "--retryMaxTimes",
     "retry_max_times",
-    type=int,
     default=16,
     show_default=True,
     help="Deliveries before a message is given up.",
@@ -72,7 +58,6 @@ STAGES = "stages"  # the member of a group's settings that lanemq adds
     "-w",
     "--whichBrokerWhenConsumeSlowly",
     "slow_broker_id",
-    type=int,
     default=1,
     show_default=True,
     help="Which one, for data that is no longer in memory.",
@@ -81,7 +66,6 @@ STAGES = "stages"  # the member of a group's settings that lanemq adds
     "-a",
     "--notifyConsumerIdsChanged",
     "notify",
-    type=bool,
     default=True,
     help="Tell the members when one comes or goes.",
 )
@@ -164,7 +148,6 @@ async def _check_stages(admin: AdminClient, address: str, config: SubscriptionGr
     "-s",
     "--showClientIP",
     "show_client",
-    type=bool,
     default=False,
     help="With -g: which client has each queue.",
 )

@@ -18,8 +18,8 @@ from lanemq.wire.bodies import (
 )
 
 from .._client import AdminClient
-from ._command import Output, command, fail
-from ._text import pretty
+from .command._command import Output, command, fail
+from .command._text import pretty
 
 DIRECTORY = Path("/tmp/rocketmq/export")
 TOPICS, GROUPS, BOTH = "topic.json", "subscriptionGroup.json", "metadata.json"

@@ -16,8 +16,8 @@ from ..._errors import LanemqError
 from .._client import AdminClient
 from .._tracks import MessageTrack, tracks_of
 from ..requests._messages import message_id
-from ._command import Output, fail
-from ._text import mapping, moment
+from .command._command import Output, fail
+from .command._text import mapping, moment
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 

@@ -15,10 +15,10 @@ from ..._messages import Message
 from ..._producer import open_producer
 from .._client import AdminClient, queues_of
 from ..requests._messages import LONG_MAX, PullStatus, message_id
-from ._command import Output, command, fail
 from ._found import body_of, message_value, show
 from ._send import send_status, sender_options
-from ._text import message_line, parse_moment
+from .command._command import Output, command, fail
+from .command._text import message_line, parse_moment
 
 MESSAGES_PER_PULL = 32
 RULE = "-" * 56
@@ -50,7 +50,7 @@ MOMENT = Moment()
 @click.option("-t", "--topic", help="Topic; needed for an id that a producer made.")
 @click.option("-g", "--consumerGroup", "group", help="With -d: the consumer to give it to.")
 @click.option("-d", "--clientId", "client_id", help="With -g: let this client consume it now.")
-@click.option("-s", "--sendMessage", "resend", type=bool, default=False, help="Send it once more.")
+@click.option("-s", "--sendMessage", "resend", default=False, help="Send it once more.")
 async def query_by_id(
     admin: AdminClient,
     out: Output,
@@ -201,7 +201,6 @@ async def query_by_unique_key(
     "-d",
     "--printBody",
     "print_body",
-    type=bool,
     default=True,
     show_default=True,
     help="false: leave the bodies out.",

@@ -12,8 +12,8 @@ from lanemq.wire import fastjson
 
 from .._client import AdminClient
 from .._config_rows import TABLES, read_config_rows
-from ._command import Opener, Output, command, fail
-from ._text import pretty
+from .command._command import Opener, Output, command, fail
+from .command._text import pretty
 
 VERSION_MEMBER = "dataVersion"
 
@@ -47,7 +47,6 @@ VERSION_MEMBER = "dataVersion"
     "-j",
     "--jsonEnable",
     "as_json",
-    type=bool,
     default=True,
     show_default=True,
     help="With -p: print JSON, or one line for each entry.",
@@ -135,7 +134,6 @@ def _print_local(
     "-j",
     "--jsonEnable",
     "as_json",
-    type=bool,
     default=False,
     show_default=True,
     help="Print JSON, or one line for each entry.",

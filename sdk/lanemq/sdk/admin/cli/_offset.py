@@ -7,15 +7,15 @@ import click
 
 from .._client import AdminClient
 from .._reset import END, reset_offsets_by_time
-from ._command import Output, command, fail
-from ._text import TIME_FORM, boolean, parse_moment
+from .command._command import Output, command, fail
+from .command._text import TIME_FORM, boolean, parse_moment
 
 
 @command("resetOffsetByTime")
 @click.option("-g", "--group", required=True, help="Consumer group name.")
 @click.option("-t", "--topic", required=True, help="Topic name.")
 @click.option("-s", "--timestamp", required=True, help=f"now, or {TIME_FORM}.")
-@click.option("-f", "--force", type=bool, default=True, help="false: no queue moves forward.")
+@click.option("-f", "--force", default=True, help="false: no queue moves forward.")
 async def reset_offset_by_time(
     admin: AdminClient, out: Output, *, group: str, topic: str, timestamp: str, force: bool
 ) -> object:

@@ -11,7 +11,7 @@ from lanemq.wire.bodies import MASTER_ID, CheckRocksdbCqWriteResult, CheckStatus
 
 from .._client import AdminClient
 from ..requests._servers import UnknownCluster
-from ._command import Output, command
+from .command._command import Output, command
 
 DAYS_30_MS = 30 * 86_400_000
 

@@ -13,7 +13,7 @@ from ..._messages import Message, SendResult, SendStatus
 from ..._options import ProducerOptions
 from ..._producer import open_producer
 from .._client import AdminClient
-from ._command import Output, command, fail
+from .command._command import Output, command, fail
 
 
 @command("sendMessage")

@@ -11,10 +11,9 @@ from lanemq.wire.bodies import QueueData, RouteData, TopicConfig
 
 from ..._errors import LanemqError
 from .._client import AdminClient, addresses_of
-from ._command import Output, command, fail
-from ._mapping import map_cluster
-from ._masters import chosen_masters
-from ._text import boolean, moment, pretty
+from .command._command import Output, chosen_masters, command, fail
+from .command._text import boolean, moment, pretty
+from .logical._mapping import map_cluster
 
 ROUTE_COLUMNS = "{:<45} {:<32} {:<50} {:<10} {:<11} {:<5}"
 
@@ -49,18 +48,11 @@ ROUTE_COLUMNS = "{:<45} {:<32} {:<50} {:<10} {:<11} {:<5}"
     show_default=True,
     help="2: write, 4: read, 6: both.",
 )
+@click.option("-o", "--order", default=False, show_default=True, help="Keep the order of messages.")
+@click.option("-u", "--unit", default=False, help="The topic belongs to a unit.")
+@click.option("-s", "--hasUnitSub", "unit_sub", default=False, help="A unit reads it.")
 @click.option(
-    "-o", "--order", type=bool, default=False, show_default=True, help="Keep the order of messages."
-)
-@click.option("-u", "--unit", type=bool, default=False, help="The topic belongs to a unit.")
-@click.option("-s", "--hasUnitSub", "unit_sub", type=bool, default=False, help="A unit reads it.")
-@click.option(
-    "-lq",
-    "--logicalQueue",
-    "logical",
-    type=bool,
-    default=False,
-    help="Its queues are logical ones.",
+    "-lq", "--logicalQueue", "logical", default=False, help="Its queues are logical ones."
 )
 async def update_topic(
     admin: AdminClient,

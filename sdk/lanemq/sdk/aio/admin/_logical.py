@@ -19,7 +19,6 @@ class LogicalQueueRequests:
     """Requests, one method each."""
 
     _core: AdminClient
-
     _bridge: Bridge
 
     async def logical_queues(self, address: str, topic: str) -> LogicalQueues | None:

@@ -1,17 +1,108 @@
-"""Generated from lanemq.sdk.kv._store by sdk/tools/generate_faces.py."""
+"""Generated from lanemq.sdk.kv by sdk/tools/generate_faces.py."""
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, final
 
-from lanemq.wire.kv import Entry, LoadedEntry, NamespaceStatus, Page, Step
+from lanemq.wire.kv import Change, Entry, LoadedEntry, NamespaceStatus, Page, Step
 
-from ...kv import _store as _core
+from ...kv import _checkpoint as _core_checkpoint
+from ...kv import _lock as _core_lock
+from ...kv import _store as _core_store
+from ...kv import _watch as _core_watch
 from ...kv._results import BatchResult, CasResult
 from .._bridge import Bridge
-from ._checkpoint import Checkpoint
-from ._lock import Lock
-from ._watch import Watch
+
+
+@final
+class Checkpoint:
+    """A value under ``checkpoint/NAME``, saved by one worker at a time. Made by ``checkpoint``.
+
+    A worker that was replaced, and does not know it, cannot overwrite what its successor saved.
+    """
+
+    def __init__(self, core: _core_checkpoint.Checkpoint, bridge: Bridge) -> None:
+        self._core = core
+        self._bridge = bridge
+        self.name: str = core.name
+        """Its name."""
+
+    async def load(self) -> bytes | None:
+        """Return the value that was saved last; None before the first.
+
+        A namespace that is missing is made first, since it may be another broker's that is down:
+        what cannot be read is not nothing. Raises as ``KeyValueStore.put``.
+        """
+        return await self._bridge.call(self._core.load)
+
+    async def save(self, value: bytes) -> None:
+        """Replace the value that this worker loaded or saved last; without either, load first.
+
+        Raises ``CheckpointMoved`` where somebody else saved meanwhile, and as
+        ``KeyValueStore.put``.
+        """
+        await self._bridge.call(self._core.save, value)
+
+
+@final
+class Lock:
+    """A lock that is held, as far as its holder can know. Made by ``lock`` and ``leader``."""
+
+    def __init__(self, core: _core_lock.Lock, bridge: Bridge) -> None:
+        self._core = core
+        self._bridge = bridge
+        self.key: bytes = core.key
+        """The key of the entry that is the lock."""
+        self.fencing: int = core.fencing
+        """A number that goes with the lock: every later holder has a higher one.
+
+        In a namespace of one partition, so has every later holder of any lock there. Whoever is
+        asked on behalf of the lock can refuse a lower number than the highest seen.
+        """
+        self.check: Step = core.check
+        """A condition for a batch: its other steps are done only while the lock is held.
+
+        In a namespace of several partitions, their keys have to be in that of the lock.
+        """
+
+    @property
+    def is_held(self) -> bool:
+        """True while it is held: it was renewed in time, and nobody removed it."""
+        return self._core.is_held
+
+
+@final
+class Watch:
+    """The changes under a prefix, from a position on; none is left out. Made by ``watch``.
+
+    It waits for changes with a request at a time to each partition, goes on after a broker was
+    away, and costs nothing while nobody reads it. ``async for`` gives one change after another,
+    without an end; those of a partition are in its order.
+    """
+
+    def __init__(self, core: _core_watch.Watch, bridge: Bridge) -> None:
+        self._core = core
+        self._bridge = bridge
+
+    @property
+    def position(self) -> int | tuple[int, ...] | None:
+        """The position to go on from, for another ``watch``; None before the first change.
+
+        Of a change of a batch it is that of the whole batch, whose other changes come again. Of
+        several partitions it has the position of each.
+        """
+        return self._core.position
+
+    def __aiter__(self) -> "Watch":
+        return self
+
+    async def __anext__(self) -> Change:
+        """Return the next change, as soon as there is one.
+
+        Raises ``KvCompacted`` where it is not known any more, ``KvRejected`` where it was not
+        given a position for each partition, and as ``KeyValueStore.get``.
+        """
+        return await self._bridge.take(self._core._give_back, self._core.__anext__)
 
 
 @final
@@ -22,7 +113,7 @@ class KeyValueStore:
     busy, for ``timeout_s``; a write is done once all the same.
     """
 
-    def __init__(self, core: _core.KeyValueStore, bridge: Bridge) -> None:
+    def __init__(self, core: _core_store.KeyValueStore, bridge: Bridge) -> None:
         self._core = core
         self._bridge = bridge
         self.namespace: str = core.namespace
@@ -139,15 +230,11 @@ class KeyValueStore:
 
         Of several partitions it has the sums, and a hash of their hashes.
         """
-        return await self._bridge.call(
-            self._core.status,
-        )
+        return await self._bridge.call(self._core.status)
 
     async def statuses(self) -> list[NamespaceStatus]:
         """Return the same of each partition, in their order. Raises as ``get``."""
-        return await self._bridge.call(
-            self._core.statuses,
-        )
+        return await self._bridge.call(self._core.statuses)
 
     async def load(self, entries: Sequence[LoadedEntry]) -> None:
         """Take over entries as they are, versions and times included. Raises as ``put``.
@@ -161,9 +248,7 @@ class KeyValueStore:
 
         Each partition is emptied at once; after an error some may be, and others not.
         """
-        await self._bridge.call(
-            self._core.clear,
-        )
+        await self._bridge.call(self._core.clear)
 
     def watch(self, prefix: bytes = b"", *, position: int | Sequence[int] | None = None) -> Watch:
         """Return the changes under ``prefix``: from ``position`` on, or from now.

@@ -9,17 +9,11 @@ from ...admin._tracks import MessageTrack, TrackType
 from ...admin.logical._migration_steps import Migrated, MigrationRefused
 from ...admin.requests._messages import Pulled, PulledRecords, PullStatus, message_id
 from ...admin.requests._servers import UnknownCluster
-from ._broker import BrokerRequests
-from ._client import AdminClient
-from ._consumers import ConsumerRequests
+from ._client import AdminClient, reset_offsets_by_time, tracks_of
+from ._consumers import ConsumerRequests, MessageRequests
 from ._logical import LogicalQueueRequests
-from ._messages import MessageRequests
-from ._name_server import NameServerRequests
 from ._open import open_admin
-from ._operations import LogicalQueueOperations
-from ._reset import reset_offsets_by_time
-from ._servers import ServerRequests
-from ._tracks import tracks_of
+from ._servers import BrokerRequests, LogicalQueueOperations, NameServerRequests, ServerRequests
 
 __all__ = [
     "ORDER_TOPIC_NAMESPACE",

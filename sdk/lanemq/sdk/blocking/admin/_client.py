@@ -1,4 +1,4 @@
-"""Generated from lanemq.sdk.admin._client by sdk/tools/generate_faces.py."""
+"""Generated from lanemq.sdk.admin by sdk/tools/generate_faces.py."""
 
 from typing import final
 
@@ -6,18 +6,21 @@ from lanemq.wire.bodies import ConsumerConnection, ConsumeStats, TopicStatsTable
 from lanemq.wire.message import StoredMessage
 
 from ..._options import ClientOptions
-from ...admin import _client as _core
+from ...admin import _client as _core_client
+from ...admin import _reset as _core_reset
+from ...admin import _tracks as _core_tracks
+from ...admin._reset import ResetOffsets
+from ...admin._tracks import MessageTrack
 from .._bridge import Bridge
-from ._consumers import ConsumerRequests
-from ._messages import MessageRequests
-from ._operations import LogicalQueueOperations
+from ._consumers import ConsumerRequests, MessageRequests
+from ._servers import LogicalQueueOperations
 
 
 @final
 class AdminClient(LogicalQueueOperations, ConsumerRequests, MessageRequests):
     """Administers a cluster, of lanemq or of Apache RocketMQ. Made by ``open_admin``."""
 
-    def __init__(self, core: _core.AdminClient, bridge: Bridge) -> None:
+    def __init__(self, core: _core_client.AdminClient, bridge: Bridge) -> None:
         self._core = core
         self._bridge = bridge
         self.name_servers: tuple[str, ...] = core.name_servers
@@ -91,3 +94,26 @@ class AdminClient(LogicalQueueOperations, ConsumerRequests, MessageRequests):
         message back.
         """
         return self._bridge.call(self._core.messages_by_unique_key, topic, key)
+
+
+def reset_offsets_by_time(
+    admin: AdminClient, group: str, topic: str, timestamp_ms: int, *, force: bool = True
+) -> ResetOffsets:
+    """Make ``group`` go to ``timestamp_ms`` in ``topic`` on all its brokers; -1 is the end.
+
+    Without ``force`` no queue moves forward. Where nobody of the group is connected, the
+    offsets in the broker are changed; a consumer of 5.x brokers is reset there in any case.
+    Raises ``NoRoute``, and ``RefusedByBroker`` also where the group has no offset, or has members
+    that are connected and have not committed one in each queue yet.
+    """
+    return admin._bridge.call(
+        _core_reset.reset_offsets_by_time, admin._core, group, topic, timestamp_ms, force=force
+    )
+
+
+def tracks_of(admin: AdminClient, message: StoredMessage) -> list[MessageTrack]:
+    """Return for each group that reads the topic of ``message`` whether it has consumed it.
+
+    Raises ``NoRoute`` where the topic is gone.
+    """
+    return admin._bridge.call(_core_tracks.tracks_of, admin._core, message)

@@ -19,7 +19,6 @@ class LogicalQueueRequests:
     """Requests, one method each."""
 
     _core: AdminClient
-
     _bridge: Bridge
 
     def logical_queues(self, address: str, topic: str) -> LogicalQueues | None:

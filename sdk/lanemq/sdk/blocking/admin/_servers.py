@@ -1,17 +1,199 @@
-"""Generated from lanemq.sdk.admin.requests._servers by sdk/tools/generate_faces.py."""
+"""Generated from lanemq.sdk.admin by sdk/tools/generate_faces.py."""
+
+from collections.abc import Iterable, Mapping
+
+from lanemq.wire.bodies import (
+    BrokerStatsData,
+    CheckRocksdbCqWriteResult,
+    ClusterInfo,
+    ProducerTable,
+    RouteData,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+    TopicConfig,
+    TopicConfigWrapper,
+    TopicStatsTable,
+)
+from lanemq.wire.kv import NamespaceStatus
 
 from ...admin._client import AdminClient
+from ...admin.logical._migration_steps import Migrated
 from .._bridge import Bridge
-from ._broker import BrokerRequests
 from ._logical import LogicalQueueRequests
-from ._name_server import NameServerRequests
+
+
+class BrokerRequests:
+    """Requests, one method each."""
+
+    _core: AdminClient
+    _bridge: Bridge
+
+    def put_topic(self, address: str, config: TopicConfig) -> None:
+        """Create a topic, or change it (17)."""
+        self._bridge.call(self._core.put_topic, address, config)
+
+    def delete_topic(self, address: str, topic: str) -> None:
+        """Delete a topic with its messages (215)."""
+        self._bridge.call(self._core.delete_topic, address, topic)
+
+    def topic_configs(self, address: str) -> TopicConfigWrapper:
+        """Return the configuration of all topics (21)."""
+        return self._bridge.call(self._core.topic_configs, address)
+
+    def topic_config(self, address: str, topic: str) -> TopicConfig:
+        """Return the configuration of one topic (351, not known to brokers before 5.0)."""
+        return self._bridge.call(self._core.topic_config, address, topic)
+
+    def system_topics(self, address: str) -> list[str]:
+        """Return the topics that the broker keeps for itself (305)."""
+        return self._bridge.call(self._core.system_topics, address)
+
+    def topic_offsets(self, address: str, topic: str) -> TopicStatsTable:
+        """Return the bounds of each queue of a topic and when it was last written (202)."""
+        return self._bridge.call(self._core.topic_offsets, address, topic)
+
+    def groups_of_topic(self, address: str, topic: str) -> list[str]:
+        """Return the consumer groups that read a topic or once did (300)."""
+        return self._bridge.call(self._core.groups_of_topic, address, topic)
+
+    def put_group(self, address: str, config: SubscriptionGroupConfig) -> None:
+        """Create a consumer group, or change it (200)."""
+        self._bridge.call(self._core.put_group, address, config)
+
+    def groups(self, address: str) -> SubscriptionGroupWrapper:
+        """Return the configuration of all consumer groups (201)."""
+        return self._bridge.call(self._core.groups, address)
+
+    def delete_group(self, address: str, group: str, *, remove_offsets: bool = False) -> None:
+        """Delete the configuration of a consumer group (207), and its offsets if asked to."""
+        self._bridge.call(self._core.delete_group, address, group, remove_offsets=remove_offsets)
+
+    def kv_status(self, address: str) -> list[NamespaceStatus]:
+        """Return the broker's partitions of key-value namespaces (310426); [] where it has none."""
+        return self._bridge.call(self._core.kv_status, address)
+
+    def runtime(self, address: str) -> dict[str, str]:
+        """Return what the broker reports about itself (28)."""
+        return self._bridge.call(self._core.runtime, address)
+
+    def config(self, address: str) -> dict[str, str]:
+        """Return the broker's configuration (26)."""
+        return self._bridge.call(self._core.config, address)
+
+    def update_config(self, address: str, values: Mapping[str, str]) -> None:
+        """Change the configuration of a running broker (25)."""
+        self._bridge.call(self._core.update_config, address, values)
+
+    def producers(self, address: str) -> ProducerTable:
+        """Return all connected producers by group (328)."""
+        return self._bridge.call(self._core.producers, address)
+
+    def statistics(self, address: str, name: str, key: str) -> BrokerStatsData:
+        """Return one counter (315), such as TOPIC_PUT_NUMS of a topic."""
+        return self._bridge.call(self._core.statistics, address, name, key)
+
+    def clean_expired_queues(self, address: str) -> None:
+        """Remove queue files whose messages are gone (306)."""
+        self._bridge.call(self._core.clean_expired_queues, address)
+
+    def clean_unused_topics(self, address: str) -> None:
+        """Remove queue files of topics that do not exist any more (316)."""
+        self._bridge.call(self._core.clean_unused_topics, address)
+
+    def delete_expired_log(self, address: str) -> None:
+        """Remove log files past their time now (329)."""
+        self._bridge.call(self._core.delete_expired_log, address)
+
+    def export_tables(self, address: str, tables: Iterable[str]) -> None:
+        """Let a broker write the JSON files of tables that it keeps in RocksDB (355).
+
+        ``tables``: of ``topics``, ``subscriptionGroups`` and ``consumerOffsets``. Not known to
+        brokers before 5.3.2; one that keeps them in JSON files anyway does nothing.
+        """
+        self._bridge.call(self._core.export_tables, address, tables)
+
+    def check_rocksdb(
+        self, address: str, *, topic: str = "", check_from_ms: int | None = None
+    ) -> CheckRocksdbCqWriteResult:
+        """Ask whether RocksDB has the queues that the files have (354), of all topics or of one.
+
+        ``check_from_ms``: messages stored before that time, in milliseconds since 1970, may be
+        missing. A broker of 5.3.2 and later says ``IN_PROGRESS`` and puts the result into its
+        log; one of 5.3.1 gives a text without a status, which is then ``IN_PROGRESS``, too.
+        lanemq's gives the result.
+        """
+        return self._bridge.call(
+            self._core.check_rocksdb, address, topic=topic, check_from_ms=check_from_ms
+        )
+
+
+class NameServerRequests:
+    """Requests, one method each. Reads ask the first name server that answers; writes ask all."""
+
+    _core: AdminClient
+    _bridge: Bridge
+
+    def topics(self) -> list[str]:
+        """Return the names of all topics that have a route (206)."""
+        return self._bridge.call(self._core.topics)
+
+    def topics_of_cluster(self, cluster: str) -> list[str]:
+        """Return the names of the topics with a queue in ``cluster`` (224)."""
+        return self._bridge.call(self._core.topics_of_cluster, cluster)
+
+    def route(self, topic: str) -> RouteData:
+        """Return the brokers and queues of ``topic`` (105). Raises ``NoRoute``."""
+        return self._bridge.call(self._core.route, topic)
+
+    def cluster(self) -> ClusterInfo:
+        """Return the clusters and the addresses of their brokers (106)."""
+        return self._bridge.call(self._core.cluster)
+
+    def delete_route(self, topic: str, *, cluster: str | None = None) -> None:
+        """Make every name server forget the route of ``topic`` (216)."""
+        self._bridge.call(self._core.delete_route, topic, cluster=cluster)
+
+    def listed_at(self, broker_name: str) -> str | None:
+        """Return the address of a name server that lists a broker; None where none does that
+        answers."""
+        return self._bridge.call(self._core.listed_at, broker_name)
+
+    def forget_broker(self, broker_name: str) -> None:
+        """Make every name server forget a broker's part of logical queues (104).
+
+        For one that will not come back. Name servers of Apache forget nothing by it.
+        """
+        self._bridge.call(self._core.forget_broker, broker_name)
+
+    def put_value(self, namespace: str, key: str, value: str) -> None:
+        """Store a value at every name server (100)."""
+        self._bridge.call(self._core.put_value, namespace, key, value)
+
+    def value(self, namespace: str, key: str) -> str | None:
+        """Return a stored value, None where there is none (101)."""
+        return self._bridge.call(self._core.value, namespace, key)
+
+    def values(self, namespace: str) -> dict[str, str]:
+        """Return all values of a namespace (219)."""
+        return self._bridge.call(self._core.values, namespace)
+
+    def delete_value(self, namespace: str, key: str) -> None:
+        """Remove a value from every name server (102)."""
+        self._bridge.call(self._core.delete_value, namespace, key)
+
+    def wipe_write_permission(self, broker_name: str) -> dict[str, int]:
+        """Make the topics of a broker unwritable (205): name server -> number of topics."""
+        return self._bridge.call(self._core.wipe_write_permission, broker_name)
+
+    def add_write_permission(self, broker_name: str) -> dict[str, int]:
+        """Make the topics of a broker writable again (327): name server -> number of topics."""
+        return self._bridge.call(self._core.add_write_permission, broker_name)
 
 
 class ServerRequests(BrokerRequests, LogicalQueueRequests, NameServerRequests):
     """Requests of single servers, and the addresses of a cluster's."""
 
     _core: AdminClient
-
     _bridge: Bridge
 
     def masters(self, cluster: str) -> list[str]:
@@ -21,3 +203,55 @@ class ServerRequests(BrokerRequests, LogicalQueueRequests, NameServerRequests):
     def broker_addresses(self, cluster: str) -> list[str]:
         """Return the addresses of all brokers of ``cluster``. Raises ``UnknownCluster``."""
         return self._bridge.call(self._core.broker_addresses, cluster)
+
+
+class LogicalQueueOperations(ServerRequests):
+    """Logical queues mapped, migrated, resumed and called off, each as one call."""
+
+    _core: AdminClient
+    _bridge: Bridge
+
+    def migrate_logical_queue(
+        self,
+        topic: str,
+        index: int,
+        destination: str,
+        *,
+        force_delta: int | None = None,
+        source_is_gone: bool = False,
+    ) -> Migrated:
+        """Move the end of logical queue ``index`` to the broker named ``destination``.
+
+        With ``force_delta`` the broker where it ends now is not asked, because it is gone for
+        good, and the queue goes on from that logical offset; it must be no smaller than the
+        number of messages the queue ever had. While a name server lists that broker it is refused
+        without ``source_is_gone``. Raises ``MigrationRefused``, and whatever stopped
+        a step; ``resume_migration`` or the same call again goes on from there.
+        """
+        return self._bridge.call(
+            self._core.migrate_logical_queue,
+            topic,
+            index,
+            destination,
+            force_delta=force_delta,
+            source_is_gone=source_is_gone,
+        )
+
+    def map_logical_queues(self, topic: str, *, cluster: str | None = None) -> int:
+        """Make logical queues of all queues of a topic that are none yet; returns their number.
+
+        All masters (of ``cluster``, or of all) have to answer: an index that one of them knows
+        must not be given again. Raises what asking the first silent one raised.
+        """
+        return self._bridge.call(self._core.map_logical_queues, topic, cluster=cluster)
+
+    def resume_migration(self, topic: str, index: int) -> Migrated:
+        """Finish a migration that was interrupted. Raises ``MigrationRefused`` if none was."""
+        return self._bridge.call(self._core.resume_migration, topic, index)
+
+    def abort_migration(self, topic: str, index: int) -> Migrated:
+        """Call a migration off, which its destination refuses once it has messages.
+
+        Raises ``MigrationRefused`` if none is under way.
+        """
+        return self._bridge.call(self._core.abort_migration, topic, index)

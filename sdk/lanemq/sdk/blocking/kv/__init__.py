@@ -15,7 +15,9 @@ from lanemq.wire.kv import (
     StepResult,
 )
 
-from ...kv._errors import (
+from ...kv._offset_store import KvOffsetStore
+from ...kv._results import BatchResult, CasResult
+from ...kv.requests._errors import (
     CheckpointMoved,
     KvCompacted,
     KvNotSupported,
@@ -26,13 +28,8 @@ from ...kv._errors import (
     LockNotAcquired,
     NoNamespace,
 )
-from ...kv._offset_store import KvOffsetStore
-from ...kv._results import BatchResult, CasResult
-from ._checkpoint import Checkpoint
-from ._lock import Lock
 from ._open import open_kv_store
-from ._store import KeyValueStore
-from ._watch import Watch
+from ._store import Checkpoint, KeyValueStore, Lock, Watch
 
 __all__ = [
     "Action",

@@ -1,1 +1,1 @@
-"""Ordered consumption: listeners, queue locks, stages and their progress."""
+"""Ordered consumption: queue locks, stages and their progress."""

@@ -15,10 +15,10 @@ from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.message import StageRecord
 
 from ..._errors import LanemqError
+from ...listeners._ordered_listeners import StageOffsetStore
 from ...observe._log import get_logger
 from ..group._offsets import AGAIN_S
 from ._queue_progress import STRATEGIES_COUNT, QueueProgress
-from ._stage_stores import StageOffsetStore
 
 LOGGER = get_logger("lanemq.sdk.offsets")
 

@@ -5,7 +5,7 @@ A record is a pair, consumer offset and stage offset, always stored as one (see
 """
 
 from pathlib import Path
-from typing import Protocol, final
+from typing import final
 
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.bodies import MessageQueue, SubscriptionGroupConfig
@@ -19,19 +19,6 @@ from ..group._group_calls import GroupCalls
 from ..group._offsets import LocalOffsets
 
 LOGGER = get_logger("lanemq.sdk.offsets")
-
-
-class StageOffsetStore(Protocol):
-    """Keeps one record for each queue, and one for each of its strategies, if there are any.
-
-    Both methods raise ``LanemqError`` when they cannot.
-    """
-
-    async def load(self, queue: MessageQueue, strategy: str = "") -> StageRecord | None:
-        """Return the record that was saved last, or None if none was."""
-
-    async def save(self, queue: MessageQueue, record: StageRecord, strategy: str = "") -> None:
-        """Keep ``record``; it lasts on return."""
 
 
 def _pack(queue: MessageQueue, record: StageRecord) -> int:

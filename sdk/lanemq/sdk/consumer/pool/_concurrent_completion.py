@@ -11,7 +11,7 @@ import trio
 
 from ..._messages import Outcome, ReceivedMessage, Retry
 from ..._options import PushOptions
-from ..._ordered_listeners import AbandonMessage
+from ...listeners._ordered_listeners import AbandonMessage
 from ...observe._log import get_logger
 from .._consumer_core import ConsumerCore
 from ..group._send_back import SendBack

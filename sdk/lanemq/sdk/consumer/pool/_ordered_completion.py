@@ -4,6 +4,7 @@ Source for orderly listeners: RocketMQ 4.9.8, ConsumeMessageOrderlyService.proce
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
 import trio
@@ -11,7 +12,11 @@ import trio
 from lanemq.wire.bodies import MessageQueue
 
 from ..._messages import Outcome, ReceivedMessage, Retry
-from ..._ordered_listeners import AbandonMessage, OrderlyListener, StagedConcurrentListener
+from ...listeners._ordered_listeners import (
+    AbandonMessage,
+    OrderlyListener,
+    StagedConcurrentListener,
+)
 from ...observe._log import get_logger
 from ..pulls._held_queue import HeldQueue
 from ._queue_consumer import Messages, OrderedScheduler, QueueConsumer
@@ -25,6 +30,7 @@ OrderedQueueConsumer: TypeAlias = QueueConsumer[OrderedScheduler]
 
 
 @final
+@dataclass(eq=False, kw_only=True, slots=True)
 class OrderedCompletion:
     """Completes the batches of an orderly or staged listener.
 
@@ -33,22 +39,12 @@ class OrderedCompletion:
     ``finished_late`` is told of messages whose queue was dropped before they were finished.
     """
 
-    def __init__(
-        self,
-        nursery: trio.Nursery,
-        listener: OrderlyListener | StagedConcurrentListener,
-        *,
-        commit: Callable[[MessageQueue, int], None] | None,
-        save: Callable[[MessageQueue], Awaitable[bool]],
-        dead_letter: Callable[[ReceivedMessage], Awaitable[bool]],
-        finished_late: Callable[[HeldQueue, Sequence[ReceivedMessage]], None],
-    ) -> None:
-        self._nursery = nursery
-        self._listener = listener
-        self._commit = commit
-        self._save = save
-        self._dead_letter = dead_letter
-        self._finished_late = finished_late
+    nursery: trio.Nursery
+    listener: OrderlyListener | StagedConcurrentListener
+    commit: Callable[[MessageQueue, int], None] | None
+    save: Callable[[MessageQueue], Awaitable[bool]]
+    dead_letter: Callable[[ReceivedMessage], Awaitable[bool]]
+    finished_late: Callable[[HeldQueue, Sequence[ReceivedMessage]], None]
 
     def complete(
         self, consumer: OrderedQueueConsumer, batch: Messages, outcome: object, *, timed_out: bool
@@ -60,12 +56,12 @@ class OrderedCompletion:
                 "%s is no longer this consumer's; %s may come again", consumer.held.queue, batch
             )
             if is_success:
-                self._finished_late(consumer.held, batch.messages)
+                self.finished_late(consumer.held, batch.messages)
         elif is_success:
             self._finish(consumer, batch)
         elif isinstance(outcome, AbandonMessage):
             LOGGER.warning("the listener abandoned %s: %s", batch.messages, outcome)
-            self._nursery.start_soon(self._give_up, consumer, batch, batch.messages)
+            self.nursery.start_soon(self._give_up, consumer, batch, batch.messages)
         elif isinstance(outcome, Retry):
             self._retry(consumer, batch, outcome)
         else:
@@ -73,7 +69,7 @@ class OrderedCompletion:
                 LOGGER.error(
                     "the listener returned %r, which is no Outcome; the batch comes again", outcome
                 )
-            self._fail(consumer, batch, self._listener.suspend_s)
+            self._fail(consumer, batch, self.listener.suspend_s)
         return None
 
     def _retry(self, consumer: OrderedQueueConsumer, batch: Messages, retry: Retry) -> None:
@@ -84,24 +80,24 @@ class OrderedCompletion:
         if retry.settled:
             self._finish(consumer, batch, batch.messages[: retry.settled])
         if rest > 0:
-            pause_s = self._listener.suspend_s if retry.suspend_s is None else retry.suspend_s
+            pause_s = self.listener.suspend_s if retry.suspend_s is None else retry.suspend_s
             self._fail(consumer, batch, pause_s)
 
     def nothing_found(self, held: HeldQueue) -> None:
         """Note that the queue went on past messages of other subscriptions."""
-        if self._commit is not None:
-            self._commit(held.queue, held.messages.commit_offset)
+        if self.commit is not None:
+            self.commit(held.queue, held.messages.commit_offset)
 
     def nothing_to_take(self, consumer: OrderedQueueConsumer) -> None:
         """Save the record of a counter that was reset, which the next message waits for."""
         if consumer.scheduler.must_save and not consumer.saving:
             consumer.saving = True
-            self._nursery.start_soon(self._save_reset, consumer)
+            self.nursery.start_soon(self._save_reset, consumer)
 
     async def _save_reset(self, consumer: OrderedQueueConsumer) -> None:
         while not consumer.held.dropped and not consumer.retired:
             waiting = consumer.scheduler.unsaved()
-            if await self._save(consumer.held.queue):
+            if await self.save(consumer.held.queue):
                 for scheduler in waiting:
                     scheduler.saved()
                 consumer.saving = False
@@ -119,11 +115,11 @@ class OrderedCompletion:
         consumer.scheduler.finish(batch, messages)
         held = consumer.held
         held.release(batch.messages if messages is None else messages)
-        if self._commit is not None:
-            self._commit(held.queue, held.messages.commit_offset)
+        if self.commit is not None:
+            self.commit(held.queue, held.messages.commit_offset)
 
     def _fail(self, consumer: OrderedQueueConsumer, batch: Messages, pause_s: float) -> None:
-        limit = self._listener.max_reconsume_times
+        limit = self.listener.max_reconsume_times
         over = [
             message
             for message in batch.messages
@@ -133,13 +129,13 @@ class OrderedCompletion:
             if message not in over:
                 message.retries_in_place += 1
         if over:
-            self._nursery.start_soon(self._give_up, consumer, batch, over)
+            self.nursery.start_soon(self._give_up, consumer, batch, over)
         else:
             self._suspend(consumer, batch, pause_s)
 
     def _suspend(self, consumer: OrderedQueueConsumer, batch: Messages, pause_s: float) -> None:
         consumer.scheduler.suspend(batch)
-        self._nursery.start_soon(self._resume_later, consumer, batch, pause_s)
+        self.nursery.start_soon(self._resume_later, consumer, batch, pause_s)
 
     async def _resume_later(
         self, consumer: OrderedQueueConsumer, batch: Messages, pause_s: float
@@ -154,14 +150,14 @@ class OrderedCompletion:
         """Put ``messages`` with the dead letters, however long that takes; go on with the rest."""
         for message in messages:
             while not consumer.held.dropped:
-                if await self._dead_letter(message):
+                if await self.dead_letter(message):
                     break
-                await trio.sleep(self._listener.suspend_s)
+                await trio.sleep(self.listener.suspend_s)
         if consumer.held.dropped:
             return
         rest = len(messages) < len(batch.messages)
         self._finish(consumer, batch, messages)
         if rest:
-            self._suspend(consumer, batch, self._listener.suspend_s)
+            self._suspend(consumer, batch, self.listener.suspend_s)
         else:
             consumer.wake()

@@ -1,12 +1,16 @@
-"""The state of one queue in a worker pool: its scheduler, its lock, and the calls that run."""
+"""The state of one queue in a worker pool: its scheduler, its lock, and the calls that run.
 
-from collections.abc import Callable, Iterable, Sequence
+And what a pool asks of others: schedulers, and a policy for messages that were handed out.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import InitVar, dataclass, field
 from typing import ClassVar, Generic, Protocol, TypeVar, final
 
 import trio
 
-from ..._listener_context import Stage
 from ..._messages import ReceivedMessage
+from ...listeners._listener_context import Stage
 from ...observe._consume_stats import TopicStats
 from ..ordered._queue_locks import Lease
 from ..pulls._held_queue import HeldQueue
@@ -71,52 +75,31 @@ S = TypeVar("S", bound=Scheduler)
 
 
 @final
+@dataclass(eq=False, kw_only=True, slots=True)
 class QueueConsumer(Generic[S]):
     """The state of one queue while it is held."""
 
-    __slots__ = (
-        "_wake",
-        "exclusive",
-        "held",
-        "idle",
-        "lease",
-        "predecessors_running",
-        "queued",
-        "retired",
-        "running",
-        "saving",
-        "scheduler",
-        "stats",
-        "successor",
-    )
+    held: HeldQueue
+    scheduler: S
+    lease: Lease | None
+    """The lock of the queue; None where nobody locks."""
+    stats: TopicStats
+    on_wake: "Callable[[QueueConsumer[S]], None]"
+    predecessor: "InitVar[QueueConsumer[S] | None]"
+    exclusive: bool = field(init=False)
+    running: int = 0
+    """Calls of the listener that run."""
+    predecessors_running: int = 0
+    """Calls that still run from an earlier time that the queue was held."""
+    successor: "QueueConsumer[S] | None" = None
+    """The consumer of the same queue after it was given up and held again."""
+    queued: bool = False  # among those that workers look at next
+    retired: bool = False  # nothing is handed out any more
+    saving: bool = False
+    idle: trio.Event | None = None
 
-    def __init__(
-        self,
-        held: HeldQueue,
-        scheduler: S,
-        *,
-        lease: Lease | None,
-        stats: TopicStats,
-        wake: "Callable[[QueueConsumer[S]], None]",
-        predecessor: "QueueConsumer[S] | None",
-    ) -> None:
-        self.held = held
-        self.scheduler = scheduler
-        self.exclusive = scheduler.exclusive
-        self.lease = lease
-        """The lock of the queue; None where nobody locks."""
-        self.stats = stats
-        self._wake = wake
-        self.running = 0
-        """Calls of the listener that run."""
-        self.predecessors_running = 0
-        """Calls that still run from an earlier time that the queue was held."""
-        self.successor: QueueConsumer[S] | None = None
-        """The consumer of the same queue after it was given up and held again."""
-        self.queued = False  # among those that workers look at next
-        self.retired = False  # nothing is handed out any more
-        self.saving = False
-        self.idle: trio.Event | None = None
+    def __post_init__(self, predecessor: "QueueConsumer[S] | None") -> None:
+        self.exclusive = self.scheduler.exclusive
         if predecessor is not None:
             predecessor.successor = self
             if self.exclusive:
@@ -124,7 +107,7 @@ class QueueConsumer(Generic[S]):
 
     def wake(self) -> None:
         """Let a worker look at this queue now, if one is free."""
-        self._wake(self)
+        self.on_wake(self)
 
     @property
     def current(self) -> "QueueConsumer[S]":
@@ -133,3 +116,21 @@ class QueueConsumer(Generic[S]):
         while consumer.successor is not None:
             consumer = consumer.successor
         return consumer
+
+
+class Completion(Protocol[S]):
+    """A policy for messages whose listener has returned."""
+
+    def complete(
+        self, consumer: QueueConsumer[S], batch: Messages, outcome: object, *, timed_out: bool
+    ) -> Awaitable[None] | None:
+        """Act on the listener's result; an awaitable that is returned is awaited by the worker.
+
+        ``timed_out`` says that the listener was cancelled.
+        """
+
+    def nothing_to_take(self, consumer: QueueConsumer[S]) -> None:
+        """Note that the scheduler has no (other) batch that may run now."""
+
+    def nothing_found(self, held: HeldQueue) -> None:
+        """Note that a pull found nothing for the listener, but the next offset may have moved."""

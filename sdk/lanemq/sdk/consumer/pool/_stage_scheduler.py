@@ -24,8 +24,8 @@ import msgspec
 
 from lanemq.wire.message import STAGE_OFFSET_MAX, StageRecord, Stages
 
-from ..._listener_context import Stage
-from ..ordered._stage_counter import StageCounter
+from ...listeners._listener_context import Stage
+from ...listeners._ordered_listeners import StageCounter
 from ..pulls._process_queue import HasOffset
 
 M = TypeVar("M", bound=HasOffset)

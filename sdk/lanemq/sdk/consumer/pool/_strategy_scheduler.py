@@ -9,7 +9,7 @@ from typing import ClassVar, Generic, final
 
 from lanemq.wire.message import StageRecord
 
-from ..._listener_context import Stage
+from ...listeners._listener_context import Stage
 from ..ordered._queue_progress import STRATEGIES_COUNT, QueueProgress
 from ._stage_scheduler import Batch, BatchState, M, StageScheduler
 

@@ -6,9 +6,9 @@ from typing import Generic, final
 
 import trio
 
-from ..._listener import Handle
 from ..._messages import Outcome, ReceivedMessage
-from ..._ordered_listeners import AbandonMessage
+from ...listeners._listener import Handle
+from ...listeners._ordered_listeners import AbandonMessage
 from ...observe._consume_stats import TopicStats
 from ...observe._log import get_logger
 from ..pulls._held_queue import HeldQueue

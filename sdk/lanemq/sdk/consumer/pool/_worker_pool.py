@@ -14,15 +14,14 @@ import trio
 
 from lanemq.wire.bodies import MessageQueue
 
-from ..._listener import Handle
-from ..._listener_context import ListenerContext, takes_context
 from ..._messages import ReceivedMessage
+from ...listeners._listener import Handle
+from ...listeners._listener_context import ListenerContext, takes_context
 from ...observe._consume_stats import TopicStats
 from ...observe._log import get_logger
 from ..ordered._queue_locks import Lease
 from ..pulls._held_queue import HeldQueue
-from ._completion import Completion
-from ._queue_consumer import Messages, QueueConsumer, S
+from ._queue_consumer import Completion, Messages, QueueConsumer, S
 from ._worker import Worker
 
 LOGGER = get_logger("lanemq.sdk.listener")
@@ -103,11 +102,11 @@ class WorkerPool(Generic[S]):
         if known is not None and known.held is held:
             return known
         consumer = self._consumers[queue] = QueueConsumer(
-            held,
-            self._schedule(held),
+            held=held,
+            scheduler=self._schedule(held),
             lease=self._lease(queue),
             stats=self._stats(queue.topic),
-            wake=self._wake,
+            on_wake=self._wake,
             predecessor=known,
         )
         return consumer

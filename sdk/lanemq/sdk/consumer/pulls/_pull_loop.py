@@ -5,7 +5,8 @@ Source: RocketMQ 4.9.8, DefaultMQPushConsumerImpl.pullMessage.
 
 import logging
 from collections.abc import Callable
-from typing import NamedTuple, final
+from dataclasses import dataclass
+from typing import final
 
 import trio
 
@@ -52,63 +53,37 @@ UNKNOWN_CLIENT = frozenset(
 )
 
 
-class PullSettings(NamedTuple):
-    """The settings of a consumer's pulls."""
+@final
+@dataclass(eq=False, kw_only=True, slots=True)
+class PullLoop:
+    """The pulling of a consumer; ``run`` is one task for each queue."""
 
+    client: Client
+    calls: GroupCalls
+    offsets: Offsets
+    options: ConsumerOptions
     batch: int
     """Messages at most."""
     post_subscription: bool
     """Tell the broker the subscription in each pull, as its heartbeats may not name it."""
     commit_in_passing: bool
     """Tell the broker the group's progress in each pull."""
-
-
-class PullReceiver(NamedTuple):
-    """The functions of a consumer that take the results of pulls."""
-
     deliver: Deliver
     progress: Progress
     correct: Correct
-
-
-@final
-class PullLoop:
-    """The pulling of a consumer; ``run`` is one task for each queue.
-
-    ``queues_held`` counts the queues of a topic that the consumer has.
-    """
-
-    def __init__(
-        self,
-        client: Client,
-        calls: GroupCalls,
-        offsets: Offsets,
-        options: ConsumerOptions,
-        settings: PullSettings,
-        receiver: PullReceiver,
-        *,
-        stats: Callable[[str], TopicStats],
-        pauses: Pauses,
-        queues_held: Callable[[str], int],
-    ) -> None:
-        self._client = client
-        self._calls = calls
-        self._offsets = offsets
-        self._options = options
-        self._settings = settings
-        self._receiver = receiver
-        self._stats = stats
-        self._pauses = pauses
-        self._queues_held = queues_held
+    stats: Callable[[str], TopicStats]
+    pauses: Pauses
+    queues_held: Callable[[str], int]
+    """Counts the queues of a topic that the consumer has."""
 
     async def run(self, held: HeldQueue, subscription: SubscriptionData) -> None:
         """Pull until ``held`` is dropped. Failures are logged and tried again."""
         tags = {tag.encode() for tag in subscription.tags_set}
-        limits = self._options.flow
+        limits = self.options.flow
         with held.scope:
             while not held.dropped:
-                await self._pauses.wait(held.queue)
-                queues = self._queues_held(held.queue.topic) if limits.by_topic else 1
+                await self.pauses.wait(held.queue)
+                queues = self.queues_held(held.queue.topic) if limits.by_topic else 1
                 reason = limits.exceeded_by(held.messages, queues)
                 if reason is not None:
                     LOGGER.debug("%s: not pulling: %s", held.queue, reason)
@@ -120,7 +95,7 @@ class PullLoop:
                 except LanemqError as error:
                     await self._after_failure(held, error)
                     continue
-                await self._pauses.wait(held.queue)  # a pause may have begun meanwhile
+                await self.pauses.wait(held.queue)  # a pause may have begun meanwhile
                 held.broker_id = pulled.suggested_broker_id
                 held.failing = False
                 if pulled.is_gap:  # no reason to drop what was pulled before
@@ -135,23 +110,23 @@ class PullLoop:
                     return
                 self._take(held, pulled, tags)
                 now_s = trio.current_time()
-                self._stats(held.queue.topic).pulled(now_s, len(pulled.messages), now_s - started_s)
+                self.stats(held.queue.topic).pulled(now_s, len(pulled.messages), now_s - started_s)
                 if pulled.code == NOT_FOUND and now_s - started_s < QUICK_S:
                     await trio.sleep(QUICK_DELAY_S)
 
     async def _pull(self, held: HeldQueue, subscription: SubscriptionData) -> Pulled:
-        options, settings, queue = self._options, self._settings, held.queue
-        held.last_pull_ms = self._client.clock_ms()
-        committed = self._offsets.get(queue) if settings.commit_in_passing else None
-        return await self._calls.of(queue).pull(
+        options, queue = self.options, held.queue
+        held.last_pull_ms = self.client.clock_ms()
+        committed = self.offsets.get(queue) if self.commit_in_passing else None
+        return await self.calls.of(queue).pull(
             queue,
             held.messages.next_offset,
             PullTerms(
                 subscription=subscription,
                 commit_offset=committed or None,
-                post_subscription=settings.post_subscription,
+                post_subscription=self.post_subscription,
                 broker_id=held.broker_id,
-                batch=settings.batch,
+                batch=self.batch,
                 suspend_s=options.pull_suspend_s,
                 timeout_s=options.pull_timeout_s,
             ),
@@ -163,7 +138,7 @@ class PullLoop:
             stored = pulled.messages
             if tags:  # the broker compares hashes only
                 stored = [m for m in stored if get_property(m.properties_data, b"TAGS") in tags]
-            namespace, origin = self._client.options.namespace, pulled.origin
+            namespace, origin = self.client.options.namespace, pulled.origin
             if namespace or origin is not None:
                 shown, shift = queue_out(namespace, queue), pulled.shift
                 if origin is not None:
@@ -173,21 +148,21 @@ class PullLoop:
                 received = [ReceivedMessage(m, queue) for m in stored]
             fresh = held.messages.put(received, next_offset)
             if fresh:
-                self._receiver.deliver(held, fresh)
+                self.deliver(held, fresh)
                 return
         held.messages.next_offset = next_offset
-        self._receiver.progress(held)
+        self.progress(held)
 
     async def _after_failure(self, held: HeldQueue, error: LanemqError) -> None:
         level = logging.DEBUG if held.failing else logging.WARNING
         LOGGER.log(level, "pull from %s failed, trying again: %s", held.queue, error)
         held.failing = True
-        delay_s = self._options.pull_retry_delay_s
+        delay_s = self.options.pull_retry_delay_s
         if isinstance(error, RefusedByBroker):
             if error.code == ResponseCode.FLOW_CONTROL:
                 delay_s = FLOW_CONTROL_DELAY_S
             elif error.code in UNKNOWN_CLIENT:
-                await self._client.heartbeat([error.address])
+                await self.client.heartbeat([error.address])
         await trio.sleep(delay_s)
 
     async def _after_illegal_offset(self, held: HeldQueue, pulled: Pulled) -> None:
@@ -200,5 +175,5 @@ class PullLoop:
             pulled.next_offset,
         )
         # No tight loop, in case the correction is wrong as well.
-        await trio.sleep(self._options.pull_retry_delay_s)
-        self._receiver.correct(held, pulled.next_offset)
+        await trio.sleep(self.options.pull_retry_delay_s)
+        self.correct(held, pulled.next_offset)

@@ -12,12 +12,12 @@ from lanemq.wire import RETRY_PREFIX
 from lanemq.wire.bodies import ConsumeType, MessageModel, MessageQueue
 from lanemq.wire.message import StageRecord, Stages, stage_group
 
-from ..._listener import ConcurrentListener
 from ..._messages import ReceivedMessage
 from ..._namespace import out_of_namespace, queue_out
 from ..._options import PushOptions
-from ..._ordered_listeners import OrderlyListener, StagedConcurrentListener
 from ..._validate import check_group
+from ...listeners._listener import ConcurrentListener
+from ...listeners._ordered_listeners import OrderlyListener, StageCounter, StagedConcurrentListener
 from ...net._client import Client
 from ...observe._log import get_logger
 from .._consumer_core import ConsumerCore
@@ -28,7 +28,6 @@ from ..group._offset_store import StoreCommits
 from ..group._offsets import LocalOffsets, Offsets
 from ..group._send_back import SendBack
 from ..ordered._queue_progress import QueueProgress
-from ..ordered._stage_counter import StageCounter
 from ..ordered._stage_progress import StageProgress
 from ..ordered._stage_stores import BrokerStageOffsets, LocalCommits, LocalStageOffsets
 from ..pool._concurrent_completion import ConcurrentCompletion
@@ -165,8 +164,8 @@ def _assemble_ordered(
     else:
         schedule, save = _orderly(listener), _nothing_to_save
     completion = OrderedCompletion(
-        nursery,
-        listener,
+        nursery=nursery,
+        listener=listener,
         # Of staged queues: the offset is asked for at each commit.
         commit=core.offsets.update if staged is None else None,
         save=save,

@@ -11,7 +11,7 @@ import trio
 from lanemq.wire.bodies import MessageQueue
 
 from ..._messages import ReceivedMessage
-from ..._ordered_listeners import LockLoss
+from ...listeners._ordered_listeners import LockLoss
 from ...observe._log import get_logger
 from .._consumer_core import PERSIST_TIMEOUT_S, ConsumerCore
 from ..ordered._queue_locks import Lease, QueueLocks

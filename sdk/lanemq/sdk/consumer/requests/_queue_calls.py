@@ -3,7 +3,7 @@
 Source: RocketMQ 4.9.8, MQClientAPIImpl, PullAPIWrapper.
 """
 
-from collections.abc import Container, Hashable
+from collections.abc import Hashable
 from functools import partial
 from typing import Final, Protocol, final
 
@@ -243,12 +243,7 @@ class QueueCalls:
         return read_pull(*await self.pull_answer(queue, offset, terms))
 
     async def pull_answer(
-        self,
-        queue: MessageQueue,
-        offset: int,
-        terms: PullTerms,
-        *,
-        accept: Container[int] = PULL_CODES,
+        self, queue: MessageQueue, offset: int, terms: PullTerms
     ) -> tuple[Frame, str]:
         """Return the answer to one pull, for ``read_pull``, and the address that gave it."""
         address = self.reader(queue, terms.broker_id)
@@ -278,8 +273,8 @@ class QueueCalls:
         if terms.of_logical_queue:
             fields[READER_FIELD] = "true"
         frame = request(RequestCode.PULL_MESSAGE, fields)
-        answer = await self._client.remoting.call(address, frame, terms.timeout_s, accept=accept)
-        return answer, address
+        call = self._client.remoting.call
+        return await call(address, frame, terms.timeout_s, accept=PULL_CODES), address
 
 
 def _read_offset(answer: Frame, address: str) -> int:

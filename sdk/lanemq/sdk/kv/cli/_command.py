@@ -15,8 +15,8 @@ from lanemq.wire import ProtocolError
 from lanemq.wire.kv import DEFAULT_NAMESPACE, Change, ChangeKind, Entry
 
 from ..._errors import LanemqError
-from ...admin.cli._access import access_options, take_access
-from .._store import KeyValueStore, open_kv_store
+from ...admin.cli.command._access import access_options, take_access
+from .._store import open_kv_store
 
 ENVIRONMENT: Final = "NAMESRV_ADDR"
 EXIT_NO: Final = 1
@@ -196,6 +196,3 @@ def _run(body: Body, options: dict[str, Any]) -> int:
 
 def _fail(text: str) -> NoReturn:
     raise Failed(text)
-
-
-__all__ = ["KeyValueStore", "Output", "change_value", "entry_value", "kv_command"]

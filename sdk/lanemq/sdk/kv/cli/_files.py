@@ -18,10 +18,9 @@ from lanemq.wire.kv import (
     SnapshotWriter,
 )
 
-from ..._tasks import open_quiet_nursery
-from .._errors import KvStateLost, NoNamespace
-from .._gather import gather
+from ..._tasks import gather, open_quiet_nursery
 from .._store import KeyValueStore
+from ..requests._errors import KvStateLost, NoNamespace
 from ._command import Failed, Output, kv_command
 
 CHUNK_BYTES: Final = 256 << 10

@@ -7,9 +7,9 @@ from typing import final
 import click
 import trio
 
-from .._errors import LockLost, LockNotAcquired
 from .._lock import Lock
 from .._store import KeyValueStore
+from ..requests._errors import LockLost, LockNotAcquired
 from ._command import EXIT_NO, KINDS, Output, change_value, kv_command
 
 LOOK_S = 0.2
@@ -73,7 +73,7 @@ async def watch(
 @kv_command("lock")
 @click.argument("key")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--ttl", "ttl_s", type=float, default=15.0, show_default=True, metavar="SECONDS")
+@click.option("--ttl", "ttl_s", default=15.0, show_default=True, metavar="SECONDS")
 @click.option("--wait", "wait_s", type=float, metavar="SECONDS", help="[default: for ever]")
 async def lock(
     store: KeyValueStore,

@@ -1,0 +1,1 @@
+"""Common parts of the commands: their options, servers and output."""

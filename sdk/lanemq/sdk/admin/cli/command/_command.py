@@ -1,0 +1,208 @@
+"""Common parts of the commands of ``lanemq admin``: name server, output, errors, exit status.
+
+A command is a coroutine function. It gets an open ``AdminClient`` and an ``Output``, and
+returns the value that ``--json`` prints.
+"""
+
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from difflib import get_close_matches
+from functools import partial
+from typing import Any, NoReturn
+
+import click
+import msgspec
+import trio
+
+from lanemq.wire import ProtocolError, fastjson
+
+from ...._errors import BrokerUnreachable, LanemqError, NoRoute, RequestTimedOut
+from ..._client import AdminClient, open_admin
+from ._access import Access, access_options, take_access
+
+ENVIRONMENT = "NAMESRV_ADDR"
+# Names that were announced for a command before it came out under another.
+OTHER_NAMES = {"diffconsumequeue": "checkRocksdbCqWriteProgress"}
+Body = Callable[..., Awaitable[object]]
+Opener = Callable[[str | None], AbstractAsyncContextManager[AdminClient]]
+"""Connects; a broker's address does for commands that ask no name server."""
+
+
+class Output:
+    """The output of a command; under ``--json`` its text goes nowhere."""
+
+    def __init__(self, *, json: bool) -> None:
+        self.json = json
+
+    def line(self, text: str = "") -> None:
+        """Write one line of the text form, without the blanks that columns leave at its end."""
+        if not self.json:
+            click.echo(text.rstrip())
+
+    def value(self, value: object) -> None:
+        """Write a whole value; the text form writes nothing."""
+        if self.json:
+            data = fastjson.dumps(value, standard=True)
+            click.echo(msgspec.json.format(data, indent=2).decode())
+
+
+def command(
+    name: str, *, connects_itself: bool = False, n_is_taken: bool = False
+) -> Callable[[Body], click.Command]:
+    """Make a click command of a coroutine function; its docstring is the help.
+
+    One that ``connects_itself`` gets an ``Opener`` in place of the client: it may work without
+    any name server, or on files alone. ``n_is_taken`` leaves the short option ``-n`` to the
+    command: the name servers then have the long ones, and the environment.
+    """
+
+    def make(body: Body) -> click.Command:
+        def callback(**options: Any) -> None:  # noqa: ANN401  # click passes what it parsed
+            run(body, options, connects_itself=connects_itself)
+
+        params = list(reversed(getattr(body, "__click_params__", [])))
+        return Command(
+            name,
+            params=[*params, *_shared(n_is_taken=n_is_taken)],
+            callback=callback,
+            help=body.__doc__,
+            context_settings={"help_option_names": ["-h", "--help"]},
+        )
+
+    return make
+
+
+def _shared(*, n_is_taken: bool) -> list[click.Parameter]:
+    short = [] if n_is_taken else ["-n"]
+    return [
+        click.Option(
+            [*short, "--namesrvAddr", "--nameserverAddr", "name_servers"],
+            envvar=ENVIRONMENT,
+            show_envvar=True,
+            metavar="HOST:PORT;...",
+            help="Name servers, joined by semicolons.",
+        ),
+        click.Option(["--json", "json"], is_flag=True, help="Print a JSON value."),
+        click.Option(
+            ["--timeout", "timeout_s"],
+            type=click.FloatRange(min=0, min_open=True),
+            default=5.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="How long to wait for each answer.",
+        ),
+        *access_options(),
+    ]
+
+
+class BadUsage(click.UsageError):
+    """A wrong option or command. Its exit status is 1, as that of all other errors here."""
+
+    exit_code = 1
+
+
+class Command(click.Command):
+    """A command whose usage errors end with status 1, as all its other errors do."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            raise BadUsage(error.format_message(), ctx) from None
+
+
+class Commands(click.Group):
+    """The group: names in any case, as mqadmin's, and a hint at the nearest one."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        wanted = cmd_name.lower()
+        wanted = OTHER_NAMES.get(wanted, wanted).lower()
+        for name, found in self.commands.items():
+            if name.lower() == wanted:
+                return found
+        return None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        found = self.get_command(ctx, name)
+        if found is not None:
+            return found.name, found, args[1:]
+        lowered = {known.lower(): known for known in self.commands}
+        near = [lowered[match] for match in get_close_matches(name.lower(), lowered, n=1)]
+        hint = f"did you mean {near[0]}?" if near else "see `lanemq admin --help`"
+        raise BadUsage(f"unknown command {name!r}: {hint}", ctx)
+
+
+def fail(text: str) -> NoReturn:
+    """End the command with ``text`` on standard error and status 1."""
+    raise click.ClickException(text)
+
+
+def run(body: Body, options: dict[str, Any], *, connects_itself: bool = False) -> None:
+    """Run a command's coroutine to its end; every foreseen error becomes one line."""
+    name_servers = options.pop("name_servers") or ""
+    output = Output(json=options.pop("json"))
+    try:
+        access = take_access(options)
+    except click.UsageError as error:
+        fail(error.format_message())
+    opener = partial(_opened, name_servers, options.pop("timeout_s"), access)
+    running: Callable[[], Awaitable[object]]
+    if connects_itself:
+        running = partial(body, opener, output, **options)
+    else:
+        _require(name_servers)
+        running = partial(_run, body, output, opener, options)
+    try:
+        value = trio.run(running)
+    except NoRoute as error:
+        fail(
+            f"topic {error.topic!r}: {error.reason}; `lanemq admin topicList` shows the topics "
+            "there are, `lanemq admin updateTopic` makes one"
+        )
+    except BrokerUnreachable as error:
+        fail(f"cannot reach {error.address}: {error.reason}; is it running, is the address right?")
+    except RequestTimedOut as error:
+        fail(f"{error}; --timeout allows it more time")
+    except (LanemqError, ProtocolError) as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        sys.exit(os.EX_OK)  # clusterList -i runs until the user stops it
+    output.value(value)
+
+
+def _require(name_servers: str) -> None:
+    if not name_servers.replace(";", "").strip():
+        fail(f"no name server: give -n HOST:PORT or set {ENVIRONMENT}, as 127.0.0.1:9876")
+
+
+def _opened(
+    name_servers: str, timeout_s: float, access: Access, broker: str | None = None
+) -> AbstractAsyncContextManager[AdminClient]:
+    if broker is None:
+        _require(name_servers)
+    return open_admin(
+        name_servers=name_servers or broker,
+        timeout_s=timeout_s,
+        credentials=access.credentials,
+        tls=access.tls,
+    )
+
+
+async def _run(body: Body, output: Output, opener: Opener, options: dict[str, Any]) -> object:
+    async with opener(None) as admin:
+        return await body(admin, output, **options)
+
+
+async def chosen_masters(admin: AdminClient, broker: str | None, cluster: str | None) -> list[str]:
+    """Return the masters that ``-b`` or ``-c`` names; exactly one of the two is given."""
+    if (broker is None) == (cluster is None):
+        fail("give either -b BROKER_ADDRESS or -c CLUSTER_NAME (`clusterList` shows both)")
+    if broker is not None:
+        return [broker.strip()]
+    assert cluster is not None
+    return await admin.masters(cluster.strip())

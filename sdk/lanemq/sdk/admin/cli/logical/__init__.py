@@ -1,0 +1,1 @@
+"""Commands for logical queues: their mapping, migrations, brokers that leave."""

@@ -1,0 +1,1 @@
+"""Requests for keys and values: where they go, how they are tried again, and split by partition."""

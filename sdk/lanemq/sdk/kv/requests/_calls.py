@@ -1,0 +1,300 @@
+"""Requests to the brokers that hold a namespace: tried again, and understood."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Final, NoReturn, TypeVar, final
+
+import msgspec
+import trio
+
+from lanemq.wire import RequestCode, ResponseCode
+from lanemq.wire.frame import Frame, request
+from lanemq.wire.headers import KvGet, KvMultiGet, KvScan, KvStatus, KvWatch, KvWrite
+from lanemq.wire.kv import (
+    Entry,
+    Moved,
+    NamespaceStatus,
+    OpType,
+    WriteAnswer,
+    decode_answer,
+    decode_entry,
+    encode_key,
+    partition_of,
+)
+
+from ..._errors import BrokerUnreachable, LanemqError, NoRoute, RefusedByBroker, RequestTimedOut
+from ..._tasks import gather
+from ...admin._client import AdminClient
+from ...net._remoting import RemotingClient
+from ._attempts import Attempts
+from ._errors import (
+    KvCompacted,
+    KvNotSupported,
+    KvRejected,
+    KvStateLost,
+    KvWriteForgotten,
+    NoNamespace,
+)
+from ._holders import Holders
+from ._writes import WriteWindow
+
+T = TypeVar("T")
+ATTEMPT_S: Final = 3.0
+TRIED_AGAIN: Final = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE})
+ANY_CODE: Final = range(1 << 31)
+
+KvHeader = KvWrite | KvGet | KvMultiGet | KvScan | KvStatus | KvWatch
+Chosen = Callable[[int], int]
+"""Number of partitions -> the partition to ask."""
+
+
+class OtherPartitions(Exception):  # noqa: N818 - it is no error: the call begins anew
+    """The namespace has another number of partitions than was assumed."""
+
+
+@final
+class KvCalls:
+    """Asks the holders of one namespace."""
+
+    def __init__(
+        self,
+        client: RemotingClient,
+        name_servers: Sequence[str],
+        *,
+        namespace: str,
+        broker: str | None,
+        client_id: str,
+        timeout_s: float,
+    ) -> None:
+        self._client = client
+        admin = AdminClient(client, name_servers, timeout_s=ATTEMPT_S)
+        self.namespace = namespace
+        self.holders = Holders(admin, namespace, broker)
+        self._client_id = client_id
+        self.timeout_s = timeout_s
+        self._windows: dict[int, WriteWindow] = {}
+
+    def attempts(self, more_s: float = 0.0) -> Attempts:
+        """Return the attempts of a new call."""
+        return Attempts(trio.current_time() + self.timeout_s + more_s)
+
+    # Calls of one partition
+
+    async def ask(
+        self, key: bytes, code: RequestCode, header: KvHeader, *, wait_s: float = 0.0
+    ) -> bytes:
+        """Ask the partition of a key until there is an answer; returns its body.
+
+        The broker may wait for ``wait_s`` before it answers. A broker that cannot be reached or
+        is busy is asked again, until ``timeout_s`` is over; then what was wrong the last time is
+        raised.
+        """
+        attempts = self.attempts(wait_s)
+
+        async def once(partitions: int) -> bytes:
+            partition = partition_of(key, partitions)
+            return await self.ask_at(
+                partition, partitions, code, header, attempts=attempts, wait_s=wait_s
+            )
+
+        return await self.of_all(once, attempts)
+
+    async def write(self, key: bytes, op_type: str, body: bytes) -> WriteAnswer:
+        """Write to the partition of a key, once, however often it has to be tried."""
+        return await self.write_chosen(partial(partition_of, key), op_type, body)
+
+    async def write_chosen(self, chosen: Chosen, op_type: str, body: bytes) -> WriteAnswer:
+        """Write to the partition that ``chosen`` says, which may raise ``KvRejected``."""
+        attempts = self.attempts()
+
+        async def once(partitions: int) -> WriteAnswer:
+            try:
+                partition = chosen(partitions)
+            except KvRejected as error:
+                await self.refuse(partitions, error)
+            return await self.write_at(partition, partitions, op_type, body, attempts=attempts)
+
+        return await self.of_all(once, attempts)
+
+    async def sure_entry(self, key: bytes) -> Entry | None:
+        """Return the entry of a key, None where there is none for sure.
+
+        A namespace that is missing is made first, since it may be another broker's that is down:
+        what cannot be read is not nothing.
+        """
+        header = KvGet(key=encode_key(key), namespace=self.namespace)
+        try:
+            return decode_entry(await self.ask(key, RequestCode.KV_GET, header))
+        except NoNamespace:
+            await self.create()
+            return None
+
+    async def create(self) -> None:
+        """Have the namespace made, if it is missing. Raises ``NoNamespace`` if none may."""
+        await self.write_chosen(lambda _: 0, OpType.CREATE, b"")
+
+    # Calls of several
+
+    async def of_all(
+        self, ask: Callable[[int], Awaitable[T]], attempts: Attempts | None = None
+    ) -> T:
+        """Call ``ask`` with the number of partitions, again where that was not right."""
+        attempts = attempts or self.attempts()
+        while True:
+            try:
+                partitions = await self.holders.partitions()
+            except (BrokerUnreachable, NoRoute, RequestTimedOut) as error:
+                await attempts.pause(error)
+                continue
+            try:
+                return await ask(partitions)
+            except OtherPartitions:
+                if not attempts.may_follow():
+                    await attempts.pause(
+                        LanemqError(
+                            f"namespace {self.namespace!r}: brokers do not agree on the number "
+                            "of its partitions"
+                        )
+                    )
+
+    async def each(self, ask: Callable[[int, int, Attempts], Awaitable[T]]) -> list[T]:
+        """Call ``ask`` for every partition at once; it gets its number, and how many there are."""
+        attempts = self.attempts()
+
+        async def once(partitions: int) -> list[T]:
+            return await gather(
+                [
+                    partial(ask, partition, partitions, attempts.fork())
+                    for partition in range(partitions)
+                ]
+            )
+
+        return await self.of_all(once, attempts)
+
+    async def sure_partitions(self) -> int:
+        """Return the number of partitions as a broker says it."""
+        if self.holders.is_sure:
+            return await self.holders.partitions()
+        attempts = self.attempts()
+        await self.of_all(lambda known: self.status_at(0, known, attempts=attempts), attempts)
+        return await self.holders.partitions()
+
+    async def refuse(self, partitions: int, why: KvRejected) -> NoReturn:
+        """Raise ``why``, which follows from the number of partitions, if that number is right."""
+        await self.sure_partitions()
+        if not self.holders.agree_on(partitions):
+            raise OtherPartitions
+        raise why
+
+    # One partition, known by its number
+
+    async def status_at(
+        self, partition: int, partitions: int, *, attempts: Attempts
+    ) -> NamespaceStatus:
+        """Return a partition's numbers of entries and bytes, and its position."""
+        header = KvStatus(self.namespace)
+        code = RequestCode.KV_STATUS
+        body = await self.ask_at(partition, partitions, code, header, attempts=attempts)
+        found = decode_answer(body, list[NamespaceStatus])
+        return next((one for one in found if one.partition == partition), found[0])
+
+    async def write_at(
+        self,
+        partition: int,
+        partitions: int,
+        op_type: str,
+        body: bytes,
+        *,
+        attempts: Attempts,
+        create_at: str | None = None,
+    ) -> WriteAnswer:
+        """Write to one of ``partitions``, as ``ask_at``."""
+        window = self._windows.get(partition)
+        if window is None:
+            window = self._windows[partition] = WriteWindow()
+        waits_since_s = trio.current_time()
+        sequence = await window.take()
+        try:
+            attempts.extend(trio.current_time() - waits_since_s)
+            header = KvWrite(
+                op_type=op_type,
+                namespace=self.namespace,
+                client=self._client_id,
+                sequence=sequence,
+                waits=window.waits,
+            )
+            code = RequestCode.KV_WRITE
+            found = await self.ask_at(
+                partition, partitions, code, header, body, attempts=attempts, create_at=create_at
+            )
+            return decode_answer(found, WriteAnswer)
+        finally:
+            window.give_back(sequence)
+
+    async def ask_at(
+        self,
+        partition: int,
+        partitions: int,
+        code: RequestCode,
+        header: KvHeader,
+        body: bytes = b"",
+        *,
+        attempts: Attempts,
+        wait_s: float = 0.0,
+        create_at: str | None = None,
+    ) -> bytes:
+        """Ask the holder of one of ``partitions``; a write has it made at ``create_at``.
+
+        Raises ``OtherPartitions`` where there is another number of them.
+        """
+        holders = self.holders
+        while True:
+            if not holders.agree_on(partitions):
+                raise OtherPartitions
+            error: LanemqError
+            try:
+                at = await holders.locate(partition, create_at=create_at)
+                placed: dict[str, Any] = {"partition": partition, "partitions": partitions}
+                if isinstance(header, KvWrite):
+                    placed["create_at"] = create_at or at.create_at
+                fields = msgspec.structs.replace(header, **placed).to_fields()
+                answer = await self._client.call(
+                    at.address, request(code, fields, body=body), ATTEMPT_S + wait_s,
+                    accept=ANY_CODE,
+                )  # fmt: skip
+            except (BrokerUnreachable, NoRoute, RequestTimedOut) as unreachable:
+                holders.forget(partition)
+                error = unreachable
+            else:
+                if answer.code == ResponseCode.SUCCESS:
+                    holders.answered(partition, at)
+                    attempts.answered()
+                    return answer.body
+                error = self._error(answer, at.address)
+                if answer.code == ResponseCode.KV_MOVED:
+                    holders.moved(partition, decode_answer(answer.body, Moved))
+                    if not holders.agree_on(partitions) or attempts.may_follow():
+                        continue
+                    holders.forget(partition)
+                elif answer.code not in TRIED_AGAIN:
+                    if answer.code == ResponseCode.KV_NAMESPACE_NOT_EXIST:
+                        holders.forget(partition)  # another may have it by the next call
+                    raise error
+            await attempts.pause(error)
+
+    def _error(self, answer: Frame, address: str) -> LanemqError:
+        remark = answer.remark or ""
+        match answer.code:
+            case ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                return KvNotSupported(address)
+            case ResponseCode.KV_NAMESPACE_NOT_EXIST:
+                return NoNamespace(self.namespace, remark)
+            case ResponseCode.INVALID_PARAMETER:
+                return KvRejected(remark)
+            case ResponseCode.KV_COMPACTED:
+                return KvCompacted(remark)
+            case ResponseCode.KV_STATE_LOST:
+                return KvStateLost(remark)
+            case ResponseCode.KV_WRITE_FORGOTTEN:
+                return KvWriteForgotten(remark)
+        return RefusedByBroker(answer.code, answer.remark, address)

@@ -1,0 +1,85 @@
+"""Pages of a prefix: of one partition, or merged from one page of each."""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from lanemq.wire import RequestCode
+from lanemq.wire.headers import KvScan
+from lanemq.wire.kv import Entry, Page, decode_answer
+
+from ..._tasks import gather
+from ._attempts import Attempts
+from ._calls import KvCalls
+from ._errors import KvRejected, counted
+
+PAGE_ENTRIES_MAX: Final = 1000
+PAGE_BYTES_MAX: Final = 1 << 20
+
+
+async def read_page(calls: KvCalls, header: KvScan, partition: int | None) -> Page:
+    """Read a page of one partition, or of all; see ``KeyValueStore.prefix``."""
+    attempts = calls.attempts()
+
+    async def once(partitions: int) -> Page:
+        one = 0 if partition is None and partitions == 1 else partition
+        if one is None and header.snapshot is not None:
+            why = f"a snapshot is of one partition, and there are {partitions}: say which"
+            await calls.refuse(partitions, KvRejected(f"{why}, with partition="))
+        if one is not None and not 0 <= one < partitions:
+            why = f"there is no partition {one}: the namespace has {counted(partitions)}, from 0 on"
+            await calls.refuse(partitions, KvRejected(why))
+        if one is not None:
+            page = await _read(calls, header, one, partitions, attempts)
+            return msgspec.structs.replace(page, positions=(page.position,))
+        asked = [
+            partial(_read, calls, header, number, partitions, attempts.fork())
+            for number in range(partitions)
+        ]
+        return merged(await gather(asked), header.limit)
+
+    return await calls.of_all(once, attempts)
+
+
+async def _read(
+    calls: KvCalls, header: KvScan, partition: int, partitions: int, attempts: Attempts
+) -> Page:
+    code = RequestCode.KV_SCAN
+    return decode_answer(
+        await calls.ask_at(partition, partitions, code, header, attempts=attempts), Page
+    )
+
+
+def merged(pages: Sequence[Page], limit: int) -> Page:
+    """Merge a page of each partition, all from the same cursor, into one.
+
+    What is behind the end of any page may lack keys of its partition, so it is left for the next.
+    """
+    ends = [page.cursor for page in pages if page.cursor is not None]
+    end = min(ends, default=None)
+    limit = max(1, min(limit, PAGE_ENTRIES_MAX))
+    found: list[Entry] = []
+    size_bytes = 0
+    cursor = end
+    for entry in _in_order(pages):
+        if end is not None and entry.key >= end:
+            break
+        if len(found) >= limit or size_bytes >= PAGE_BYTES_MAX:
+            cursor = entry.key
+            break
+        found.append(entry)
+        size_bytes += len(entry.key) + len(entry.value)
+    return Page(
+        found,
+        cursor,
+        -1,
+        max(page.clock_ms for page in pages),
+        positions=tuple(page.position for page in pages),
+    )
+
+
+def _in_order(pages: Sequence[Page]) -> Iterator[Entry]:
+    return heapq.merge(*(page.entries for page in pages), key=lambda entry: entry.key)

@@ -1,0 +1,1 @@
+"""Listeners that applications write, and what they are called with."""
