@@ -20,22 +20,12 @@ from ..acl import register as register_accounts
 from ..acl.users import UserControl
 from ..acl.users import register as register_users
 from ..logical.broker.migration import (
-    _growth as _logical_growth,
-)
-from ..logical.broker.migration import (
-    _indices as _logical_indices,
-)
-from ..logical.broker.migration import (
-    _mapping as _logical_mapping,
-)
-from ..logical.broker.migration import (
-    _migrate as _logical_migrate,
-)
-from ..logical.broker.migration import (
-    _seal as _logical_seal,
-)
-from ..logical.broker.migration import (
-    _superseded_messages as _logical_superseded,
+    _growth,
+    _indices,
+    _mapping,
+    _migrate,
+    _seal,
+    _superseded_messages,
 )
 from ..logical.broker.migration._deleted_topics import DeletedTopics
 from ..logical.broker.migration._reconcile import Reconciler
@@ -51,30 +41,7 @@ from ._config import BrokerConfig
 from ._context import BrokerContext, wall_clock_ms
 from ._logical_start import StartCheck
 from ._results import add_encoders
-from .admin import (
-    _config as _admin_config,
-)
-from .admin import (
-    _groups as _admin_groups,
-)
-from .admin import (
-    _metadata as _admin_metadata,
-)
-from .admin import (
-    _queue_contents as _admin_queue_contents,
-)
-from .admin import (
-    _relay as _admin_relay,
-)
-from .admin import (
-    _rocksdb as _admin_rocksdb,
-)
-from .admin import (
-    _runtime as _admin_runtime,
-)
-from .admin import (
-    _stats as _admin_stats,
-)
+from .admin import _config, _groups, _metadata, _queue_contents, _relay, _rocksdb, _runtime, _stats
 from .handlers import _heartbeats
 from .handlers.pulls import _pull
 from .handlers.sends import _replies, _send, _send_back
@@ -91,17 +58,17 @@ SAMPLE_S: Final = 1.0
 _WITHOUT_TASKS: Final = (
     _send_back,
     _replies,
-    _logical_growth,
-    _logical_mapping,
-    _logical_migrate,
-    _logical_seal,
-    _admin_config,
-    _admin_groups,
-    _admin_metadata,
-    _admin_queue_contents,
-    _admin_relay,
-    _admin_runtime,
-    _admin_stats,
+    _growth,
+    _mapping,
+    _migrate,
+    _seal,
+    _config,
+    _groups,
+    _metadata,
+    _queue_contents,
+    _relay,
+    _runtime,
+    _stats,
     _recall,
 )
 
@@ -151,7 +118,7 @@ class Broker:
         self.pulls = _pull.register(self.handlers, self.context)
         """The pulls that this process's logical listener reads with."""
         add_encoders(self.handlers, config=config, host=self.context.store_host, store=store)
-        self._checks = _admin_rocksdb.register(self.handlers, self.context)
+        self._checks = _rocksdb.register(self.handlers, self.context)
         self._heartbeats = _heartbeats.register(self.handlers, self.context)
         self._kv = register_kv(self.handlers, self.context, is_alone=is_alone)
         self._delays = DelayService.of(self.context)
@@ -161,8 +128,8 @@ class Broker:
         _ends.register(self.handlers, self.context, halves)
         self._transactions = Checks.of(self.context, halves)
         superseded = SupersededMessages.of(self.context)
-        _logical_superseded.register(self.handlers, superseded)
-        indices = _logical_indices.register(self.handlers, self.context)
+        _superseded_messages.register(self.handlers, superseded)
+        indices = _indices.register(self.handlers, self.context)
         deleted_topics = DeletedTopics.of(self.context, indices)
         self._reconciler = Reconciler.of(self.context, superseded, deleted_topics)
         self._start = StartCheck(self.context.logical, self._reconciler.view)
