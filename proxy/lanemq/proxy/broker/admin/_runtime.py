@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final, Self, final
 
+from attrs import define, field
+
 from lanemq.storage import Store, Supervisor
 from lanemq.wire import VERSION, RequestCode, SystemTopic, version_name
 from lanemq.wire.bodies import KVTable
@@ -33,31 +35,23 @@ POOLS: Final = ("send", "pull", "query")
 
 
 @final
+@define(eq=False, kw_only=True)
 class RuntimeInfo:
     """The runtime information of one broker."""
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        delay_levels: int,
-        logical: LogicalState,
-        now_ms: Callable[[], int],
-        refusals: Callable[[], int] | None,
-        statistics: BrokerStatistics,
-        store: Store,
-        supervisor: Supervisor,
-    ) -> None:
-        """``refusals`` counts the requests that access control has refused, where there is any."""
-        self._boot_ms = now_ms()
-        self._config = config
-        self._delay_levels = delay_levels
-        self._logical = logical
-        self._now_ms = now_ms
-        self._refusals = refusals
-        self._statistics = statistics
-        self._store = store
-        self._supervisor = supervisor
+    _config: BrokerConfig
+    _delay_levels: int
+    _logical: LogicalState
+    _now_ms: Callable[[], int]
+    _refusals: Callable[[], int] | None
+    """Counts the requests that access control has refused, where there is any."""
+    _statistics: BrokerStatistics
+    _store: Store
+    _supervisor: Supervisor
+    _boot_ms: int = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._boot_ms = self._now_ms()
 
     @classmethod
     def of(cls, broker: BrokerContext) -> Self:

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import final
 
+from attrs import define, field
+
 from lanemq.storage import ConfigTables, Store
 from lanemq.wire import Refused, RequestCode, ResponseCode, topic_name_problem
 from lanemq.wire.bodies import (
@@ -46,21 +48,14 @@ LOGGER = logging.getLogger("lanemq.proxy.admin")
 
 
 @final
+@define(eq=False, kw_only=True)
 class TopicSettings:
     """The creation, change and deletion of topics."""
 
-    def __init__(
-        self,
-        *,
-        announced: Callable[[], Awaitable[None]],
-        delete_topic: Callable[[str], None],
-        logical: LogicalState,
-        topics: Topics,
-    ) -> None:
-        self._announced = announced
-        self._delete_topic = delete_topic
-        self._logical = logical
-        self._topics = topics
+    _announced: Callable[[], Awaitable[None]]
+    _delete_topic: Callable[[str], None]
+    _logical: LogicalState
+    _topics: Topics
 
     def put(self, header: CreateTopic, frame: Frame, session: Session) -> Awaitable[Frame]:
         """Create a topic or change it; unlike 4.9.8, which forgets it, ``order`` is kept.
@@ -126,31 +121,20 @@ class TopicSettings:
 
 
 @final
+@define(eq=False, kw_only=True)
 class TopicViews:
     """The settings of topics, their queues, and the groups that read them."""
 
-    def __init__(
-        self,
-        *,
-        clients: ClientRegistry[Session],
-        logical: LogicalState,
-        now_s: Callable[[], float],
-        queues: OwnQueues,
-        statistics: BrokerStatistics,
-        store: Store,
-        tables: ConfigTables,
-        topics: Topics,
-    ) -> None:
-        self._clients = clients
-        self._logical = logical
-        self._now_s = now_s
-        self._queues = queues
-        self._statistics = statistics
-        self._store = store
-        self._tables = tables
-        self._topics = topics
-        self._answered: tuple[DataVersion, bytes] | None = None
-        """The last answer to ``configs`` without logical queues, and the version that it has."""
+    _clients: ClientRegistry[Session]
+    _logical: LogicalState
+    _now_s: Callable[[], float]
+    _queues: OwnQueues
+    _statistics: BrokerStatistics
+    _store: Store
+    _tables: ConfigTables
+    _topics: Topics
+    _answered: tuple[DataVersion, bytes] | None = field(init=False, default=None)
+    """The last answer to ``configs`` without logical queues, and the version that it has."""
 
     def configs(self, frame: Frame, session: Session) -> Frame:
         """Answer the settings of all topics."""
