@@ -6,6 +6,8 @@ Source: RocketMQ 4.9.8, AdminBrokerProcessor.lockBatchMQ, unlockBatchMQ.
 from collections.abc import Awaitable, Callable
 from typing import Final, Self, final
 
+from attrs import define
+
 from lanemq.wire import BOUND_LOCK_FIELD, Refused, RequestCode, ResponseCode
 from lanemq.wire.bodies import LockBatch
 from lanemq.wire.frame import Frame
@@ -24,15 +26,13 @@ QUEUES_MAX: Final = 4096
 
 
 @final
+@define(eq=False, kw_only=True)
 class LockRequests:
     """The requests for the locks that one broker lends."""
 
-    def __init__(
-        self, *, locks: QueueLocks, logical: LogicalLocks, now_s: Callable[[], float]
-    ) -> None:
-        self._locks = locks
-        self._logical = logical
-        self._now_s = now_s
+    _locks: QueueLocks
+    _logical: LogicalLocks
+    _now_s: Callable[[], float]
 
     @classmethod
     def of(cls, broker: BrokerContext) -> Self:

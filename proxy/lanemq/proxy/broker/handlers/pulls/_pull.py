@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final, final
 
 import trio
+from attrs import define
 
 from lanemq.storage import GetStatus, Store
 from lanemq.wire import RequestCode, ResponseCode
@@ -53,33 +54,20 @@ CODES: Final = {
 
 
 @final
+@define(eq=False, kw_only=True)
 class Pulls:
     """The pulls from one broker."""
 
-    def __init__(
-        self,
-        *,
-        clients: ClientRegistry[Session],
-        commit_offset: CommitOffset,
-        logical_stages: LogicalStages,
-        mappings: Mapping[str, TopicMapping],
-        now_s: Callable[[], float],
-        parked: ParkedPulls,
-        reads: Reads,
-        stages: GroupStages,
-        statistics: BrokerStatistics,
-        store: Store,
-    ) -> None:
-        self._clients = clients
-        self._commit_offset = commit_offset
-        self._logical_stages = logical_stages
-        self._mappings = mappings
-        self._now_s = now_s
-        self.parked = parked
-        self.reads = reads
-        self._stages = stages
-        self._statistics = statistics
-        self._store = store
+    _clients: ClientRegistry[Session]
+    _commit_offset: CommitOffset
+    _logical_stages: LogicalStages
+    _mappings: Mapping[str, TopicMapping]
+    _now_s: Callable[[], float]
+    parked: ParkedPulls
+    reads: Reads
+    _stages: GroupStages
+    _statistics: BrokerStatistics
+    _store: Store
 
     # At the broker's port
 

@@ -5,6 +5,8 @@ Source: RocketMQ 4.9.8, QueryMessageProcessor.
 
 from typing import Self, final
 
+from attrs import define
+
 from lanemq.storage import Store
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import Frame
@@ -22,12 +24,12 @@ NOT_FOUND = "can not find message, maybe time range not correct"
 
 
 @final
+@define(eq=False, kw_only=True)
 class SingleMessages:
     """The searches for single messages of one broker."""
 
-    def __init__(self, *, config: BrokerConfig, store: Store) -> None:
-        self._config = config
-        self._store = store
+    _config: BrokerConfig
+    _store: Store
 
     @classmethod
     def of(cls, broker: BrokerContext) -> Self:
