@@ -152,8 +152,8 @@ def _context(
     changes."""
     tables = store.tables.topics
     registrar = Registrar(
-        config,
-        client,
+        config=config,
+        client=client,
         address=str(address),
         ha_address=str(HostAddress(address.host, address.port + _HA_ABOVE)),
         topics=lambda: TopicConfigWrapper(dict(tables.configs), tables.data_version),
