@@ -53,7 +53,7 @@ Texts = Mapping[Path, "AccountText"]
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class AccountRequests:
     """The handlers of requests about accounts."""
 

@@ -58,7 +58,7 @@ UNREGISTER_S: Final = 2.0
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class Registrar:
     """The registrar of one broker. ``run`` does the work; the rest never waits."""
 
@@ -258,7 +258,7 @@ class Registrar:
         return await self._client.call(server.name, frame, timeout_s)
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class _NameServer:
     """One name server: what it knows, and what it has to be told."""
 

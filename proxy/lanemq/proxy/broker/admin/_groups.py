@@ -50,7 +50,7 @@ LOGGER = logging.getLogger("lanemq.proxy.admin")
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class GroupSettings:
     """The settings of groups."""
 
@@ -122,7 +122,7 @@ class GroupSettings:
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class Members:
     """The clients of groups, and what they subscribe to."""
 
@@ -189,7 +189,7 @@ class Members:
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class GroupProgress:
     """The offsets of groups in topics."""
 

@@ -13,7 +13,7 @@ from ..state._topics import Topics
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class OwnQueues:
     """The message queues of one broker."""
 

@@ -36,7 +36,7 @@ UNITS_MAX: Final = 16_384  # of one answer; they stay far below the longest fram
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class QueueContents:
     """The contents of message queues, and where groups stand in them."""
 

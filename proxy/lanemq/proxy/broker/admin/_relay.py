@@ -62,7 +62,7 @@ SIGNATURE_FIELDS: Final = frozenset(
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class Relay:
     """The questions of operators to clients."""
 
@@ -126,7 +126,7 @@ class Relay:
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class MemberOffsets:
     """The offsets that the members of a group hold, asked for or set."""
 

@@ -35,7 +35,7 @@ POOLS: Final = ("send", "pull", "query")
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class RuntimeInfo:
     """The runtime information of one broker."""
 

@@ -39,7 +39,7 @@ from ._own_queues import OwnQueues
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class ConsumeProgress:
     """The progress of groups."""
 
@@ -162,7 +162,7 @@ class ConsumeProgress:
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class Counters:
     """The broker's counters."""
 

@@ -48,7 +48,7 @@ LOGGER = logging.getLogger("lanemq.proxy.admin")
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class TopicSettings:
     """The creation, change and deletion of topics."""
 
@@ -121,7 +121,7 @@ class TopicSettings:
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class TopicViews:
     """The settings of topics, their queues, and the groups that read them."""
 

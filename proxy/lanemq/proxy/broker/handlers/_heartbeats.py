@@ -42,7 +42,7 @@ _REGISTERED: Final = "clients"
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class Heartbeats:
     """The handlers of heartbeats, over the client registry of one broker."""
 

@@ -26,7 +26,7 @@ QUEUES_MAX: Final = 4096
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class LockRequests:
     """The requests for the locks that one broker lends."""
 

@@ -18,7 +18,7 @@ ASK_AGAIN_S: Final = 2.0
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class Leftovers:
     """The states at one broker that follow no log any more; ``run`` is its task."""
 

@@ -49,7 +49,7 @@ class Asked(NamedTuple):
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class NewNamespaces:
     """The partitions being made, with the writes that wait for each; ``run`` is its task.
 

@@ -26,7 +26,7 @@ LOST = (
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class Partitions:
     """The partitions of one broker. ``mappings`` are its logical queues, by topic."""
 

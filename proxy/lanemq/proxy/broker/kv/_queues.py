@@ -22,7 +22,7 @@ FIRST_QUEUE: Final = 0
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class PartitionQueues:
     """Makes the queues of new partitions."""
 

@@ -48,7 +48,7 @@ _KEYS: Final = msgspec.msgpack.Decoder(list[bytes])
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class KvRequests:
     """Answers requests for keys and values; ``run`` is its task.
 

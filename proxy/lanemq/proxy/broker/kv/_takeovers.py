@@ -33,7 +33,7 @@ LOOK_S: Final = 0.1
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class Takeovers:
     """The comings and goings at one broker; ``run`` is its task."""
 

@@ -64,7 +64,7 @@ class _Waiting(NamedTuple):
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class KvWrites:
     """The writes of one broker."""
 

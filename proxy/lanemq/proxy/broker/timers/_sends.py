@@ -21,7 +21,7 @@ _MARK = MARK.encode()
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class TimedSends:
     """The appends of messages that may have a timer."""
 

@@ -28,7 +28,7 @@ TURN: Final = 256
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class TimerService:
     """The timers of one broker; ``task`` does it."""
 

@@ -50,7 +50,7 @@ HOUR_MS: Final = 3_600_000
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class Checks:
     """The checks of one broker's transactions; ``run`` is their task."""
 

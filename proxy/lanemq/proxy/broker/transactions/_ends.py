@@ -66,7 +66,7 @@ class _Ended(NamedTuple):
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class Ends:
     """The handlers of one broker's ends of transactions."""
 

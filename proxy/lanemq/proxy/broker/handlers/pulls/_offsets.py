@@ -44,7 +44,7 @@ class CommitOffset(Protocol):
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class GroupOffsets:
     """The offsets of groups, in queues and in logical queues."""
 
@@ -103,7 +103,7 @@ class GroupOffsets:
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class QueueOffsets:
     """The bounds of message queues, and their offsets by time."""
 

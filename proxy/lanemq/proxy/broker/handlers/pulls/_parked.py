@@ -57,7 +57,7 @@ Deliver = Callable[[Pulled | Exception], None]
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class ParkedPulls:
     """The parked pulls of one broker."""
 

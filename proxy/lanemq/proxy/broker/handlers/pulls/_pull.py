@@ -54,7 +54,7 @@ CODES: Final = {
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class Pulls:
     """The pulls from one broker."""
 

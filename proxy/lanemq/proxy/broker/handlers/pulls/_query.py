@@ -24,7 +24,7 @@ NOT_FOUND = "can not find message, maybe time range not correct"
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class SingleMessages:
     """The searches for single messages of one broker."""
 

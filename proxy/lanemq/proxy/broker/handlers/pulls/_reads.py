@@ -42,7 +42,7 @@ gets what was found until then, or the offset to go on at: each looks at one mes
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class Reads:
     """The reads of pulls at any port."""
 

@@ -26,7 +26,7 @@ LOGGER = logging.getLogger("lanemq.proxy.broker.delay")
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class DelayService:
     """The delivery of one broker's due messages; ``task`` does it."""
 

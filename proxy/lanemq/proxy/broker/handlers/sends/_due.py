@@ -34,7 +34,7 @@ Again = Callable[[StoredMessage], NewMessage | Impossible | None]
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class DueMessages:
     """The delivery of one broker's due messages."""
 

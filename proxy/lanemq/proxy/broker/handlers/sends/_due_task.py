@@ -14,7 +14,7 @@ RETRY_S: Final = 1.0
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class DueTask:
     """A task over ``work``, which does all that is due and returns when the next thing is.
 

@@ -40,7 +40,7 @@ PUSHED_ID: Final = "0"
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class Replies:
     """The reply handlers of one broker."""
 

@@ -47,7 +47,7 @@ Send = Callable[[Frame, Session], Sent | Awaitable[Sent]]
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class Sends:
     """The sends to one broker."""
 

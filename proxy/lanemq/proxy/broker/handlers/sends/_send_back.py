@@ -48,7 +48,7 @@ DLQ_QUEUES: Final = 1
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class SendBacks:
     """The send-back handler of one broker."""
 

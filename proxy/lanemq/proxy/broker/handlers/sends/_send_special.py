@@ -44,7 +44,7 @@ message."""
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class SpecialSends:
     """The slow way of sends to one broker, for every kind of them.
 

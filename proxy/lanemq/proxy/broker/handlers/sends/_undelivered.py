@@ -22,7 +22,7 @@ LOGGER = logging.getLogger("lanemq.proxy.broker.delay")
 
 
 @final
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class Undelivered:
     """The store of messages that delayed delivery could not deliver."""
 
