@@ -10,7 +10,7 @@ from typing import final
 
 from attrs import define, field
 
-from lanemq.storage import ConfigTables, Store
+from lanemq.storage import Store
 from lanemq.wire import Refused, RequestCode, ResponseCode, topic_name_problem
 from lanemq.wire.bodies import (
     DataVersion,
@@ -131,14 +131,13 @@ class TopicViews:
     _queues: OwnQueues
     _statistics: BrokerStatistics
     _store: Store
-    _tables: ConfigTables
     _topics: Topics
     _answered: tuple[DataVersion, bytes] | None = field(init=False, default=None)
     """The last answer to ``configs`` without logical queues, and the version that it has."""
 
     def configs(self, frame: Frame, session: Session) -> Frame:
         """Answer the settings of all topics."""
-        table = self._tables.topics
+        table = self._store.tables.topics
         version = table.data_version
         mapped = {
             topic: LogicalQueues(mapping.chains.values())
@@ -181,7 +180,7 @@ class TopicViews:
         """
         names = {
             *self._clients.groups_of_topic(header.topic),
-            *self._tables.consumer_offsets.groups_of(header.topic),
+            *self._store.tables.consumer_offsets.groups_of(header.topic),
         }
         real = (name for name in names if not is_stage_group(name))
         return frame.reply(body=GroupList(tuple(sorted(real))).encode())
@@ -202,7 +201,6 @@ def register(handlers: Handlers, broker: BrokerContext) -> TopicViews:
         queues=OwnQueues.of(broker),
         statistics=broker.statistics,
         store=broker.store,
-        tables=broker.store.tables,
         topics=broker.topics,
     )
 

@@ -3,7 +3,7 @@
 Source: RocketMQ 4.9.8, QueryMessageProcessor.
 """
 
-from typing import Self, final
+from typing import final
 
 from attrs import define
 
@@ -30,11 +30,6 @@ class SingleMessages:
 
     _config: BrokerConfig
     _store: Store
-
-    @classmethod
-    def of(cls, broker: BrokerContext) -> Self:
-        """Return the searches in the store of ``broker``."""
-        return cls(config=broker.config, store=broker.store)
 
     def by_key(self, asked: QueryMessage, *, version: int) -> Queried:
         """Return the records of a topic that have the key, newest first.
@@ -81,7 +76,7 @@ class SingleMessages:
 
 def register(handlers: Handlers, broker: BrokerContext) -> SingleMessages:
     """Register both requests."""
-    messages = SingleMessages.of(broker)
+    messages = SingleMessages(config=broker.config, store=broker.store)
     handlers.add(RequestCode.QUERY_MESSAGE, typed(QueryMessage, messages.answer_query))
     handlers.add(RequestCode.VIEW_MESSAGE_BY_ID, typed(ViewMessage, messages.answer_view))
     return messages
