@@ -34,7 +34,7 @@ from . import _typed_handlers
 from ._context import BrokerContext
 from ._logical_start import StartCheck
 from ._results import add_encoders
-from .admin import _config, _groups, _metadata, _queue_contents, _relay, _rocksdb, _runtime, _stats
+from .admin import _config, _groups, _queue_contents, _relay, _rocksdb, _runtime, _stats
 from .handlers import _heartbeats
 from .handlers.pulls import _pull
 from .handlers.sends import _replies, _send, _send_back
@@ -57,7 +57,6 @@ _WITHOUT_TASKS: Final = (
     _seal,
     _config,
     _groups,
-    _metadata,
     _queue_contents,
     _relay,
     _runtime,

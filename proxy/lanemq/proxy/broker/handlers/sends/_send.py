@@ -26,7 +26,6 @@ from ..._context import BrokerContext
 from ..._results import Moved, Stored
 from ...timers._sends import TimedSends
 from ._flushes import Flushes
-from ._half_sends import half_sends
 from ._own_properties import OwnProperties
 from ._quick_sends import (
     LETTERS,
@@ -34,6 +33,7 @@ from ._quick_sends import (
     Names,
     OrdinarySend,
     QuickSend,
+    half_sends,
     ordinary_sends,
     quick_sends,
 )
