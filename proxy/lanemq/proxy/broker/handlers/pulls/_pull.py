@@ -19,7 +19,7 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.logical.translate import Numbers
 
 from ....logical.broker.state._state import waiting_queue
-from ....logical.broker.traffic._pull import InSegment, answer_without_read
+from ....logical.broker.traffic._pull import InSegment, LogicalReads, answer_without_read
 from ....logical.broker.traffic._stages import AskFirst, LogicalStages
 from ....logical.rules import TopicMapping, Wait
 from ....net._dispatch import Handlers
@@ -261,6 +261,17 @@ def register(handlers: Handlers, broker: BrokerContext) -> Pulls:
     parked = ParkedPulls(
         config=broker.config, holds=broker.holds, now_s=broker.now_s, store=broker.store
     )
+    reads = Reads(
+        address=broker.address,
+        clients=broker.clients,
+        config=broker.config,
+        groups=broker.groups,
+        logical=LogicalReads(broker.logical),
+        mappings=broker.logical.mappings,
+        statistics=broker.statistics,
+        store=broker.store,
+        topics=broker.topics,
+    )
     pulls = Pulls(
         clients=broker.clients,
         commit_offset=broker.commit_offset,
@@ -268,7 +279,7 @@ def register(handlers: Handlers, broker: BrokerContext) -> Pulls:
         mappings=broker.logical.mappings,
         now_s=broker.now_s,
         parked=parked,
-        reads=Reads.of(broker),
+        reads=reads,
         stages=broker.stages,
         statistics=broker.statistics,
         store=broker.store,

@@ -5,7 +5,7 @@ Source: RocketMQ 4.9.8, PullMessageProcessor.
 
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, Self, final
+from typing import Final, final
 
 from attrs import define
 from msgspec.structs import replace
@@ -31,9 +31,6 @@ from ...state._topics import Topics
 from ._old_readers import for_reader_all
 from ._pull_request import PullRequest
 
-if TYPE_CHECKING:
-    from ..._context import BrokerContext
-
 BROADCASTING: Final = "BROADCASTING"
 
 JUDGING_S = 0.03
@@ -55,21 +52,6 @@ class Reads:
     _statistics: BrokerStatistics
     _store: Store
     _topics: Topics
-
-    @classmethod
-    def of(cls, broker: "BrokerContext") -> Self:
-        """Return the reads of ``broker``."""
-        return cls(
-            address=broker.address,
-            clients=broker.clients,
-            config=broker.config,
-            groups=broker.groups,
-            logical=LogicalReads(broker.logical),
-            mappings=broker.logical.mappings,
-            statistics=broker.statistics,
-            store=broker.store,
-            topics=broker.topics,
-        )
 
     def allowed(
         self, group_name: str, topic: str, queue_id: int, session: Session
