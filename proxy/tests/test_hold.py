@@ -17,8 +17,7 @@ TIMEOUTS_S = st.floats(0, 30)
 
 def hold(owner: str = "a", **changes: object) -> Hold[str]:
     values: dict[str, object] = {
-        "topic": "T",
-        "queue_id": 0,
+        "queue": ("T", 0),
         "queue_offset": 5,
         "tag_codes": None,
         "timeout_s": 15.0,
@@ -62,8 +61,7 @@ class HoldsMachine(RuleBasedStateMachine):
     ) -> object:
         new = hold(
             owner,
-            topic=topic,
-            queue_id=queue_id,
+            queue=(topic, queue_id),
             queue_offset=self.ends.get((topic, queue_id), 0),
             tag_codes=codes,
             timeout_s=timeout_s,

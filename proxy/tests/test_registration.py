@@ -107,8 +107,8 @@ class Cluster:
             )
             async with open_remoting_client(dial=dial) as client:
                 registrar = Registrar(
-                    settings,
-                    client,
+                    config=settings,
+                    client=client,
                     address="10.0.0.9:10911",
                     ha_address="10.0.0.9:10912",
                     topics=self.wrapper,

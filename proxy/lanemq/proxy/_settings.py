@@ -119,8 +119,13 @@ class Settings:
         return values
 
     @classmethod
-    def load(cls, path: Path, overrides: Mapping[str, object] | None = None) -> Self:
-        """Read a properties file; ``overrides`` (field names) win. Raises ``ConfigError``."""
+    def load(cls, path: Path | None, overrides: Mapping[str, object] | None = None) -> Self:
+        """Read a properties file, if there is one; ``overrides`` (field names) win.
+
+        Raises ``ConfigError``.
+        """
+        if path is None:
+            return cls.from_properties({}, overrides)
         properties = parse_properties(read_file(path), source=str(path))
         return cls.from_properties(properties, overrides, source=str(path))
 

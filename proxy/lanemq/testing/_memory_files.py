@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import final
 
 import trio
+from attrs import define, field
 
 from lanemq.storage import Entry, StoreLocked, Usage
 
@@ -18,29 +19,21 @@ DISK_BYTES = 1 << 40
 """The pretended size of the disk, so large that no store ever finds it full."""
 
 
+@define(eq=False, repr=False)
 class _Content:
-    __slots__ = ("data", "modified_s", "size_bytes")
-
-    def __init__(self, size_bytes: int, modified_s: float) -> None:
-        self.data = bytearray()
-        self.size_bytes = size_bytes
-        self.modified_s = modified_s
+    size_bytes: int
+    modified_s: float
+    data: bytearray = field(init=False, factory=bytearray)
 
 
 @final
+@define(eq=False, repr=False)
 class MemoryFile:
     """One open file in memory; see ``lanemq.storage.File``."""
 
-    __slots__ = ("_content", "_now_s", "_path")
-
-    def __init__(self, path: Path, content: _Content, now_s: Callable[[], float]) -> None:
-        self._path = path
-        self._content = content
-        self._now_s = now_s
-
-    @property
-    def path(self) -> Path:
-        return self._path
+    path: Path
+    _content: _Content
+    _now_s: Callable[[], float]
 
     def read(self, position: int, size_bytes: int) -> bytes:
         content = self._content
@@ -70,10 +63,10 @@ class MemoryFile:
 
 
 @final
+@define(eq=False, repr=False)
 class _Lock:
-    def __init__(self, locked: set[Path], path: Path) -> None:
-        self._locked = locked
-        self._path = path
+    _locked: set[Path]
+    _path: Path
 
     def release(self) -> None:
         self._locked.discard(self._path)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import final
 
 import trio
@@ -21,12 +20,7 @@ class Opening:
         self._server.start()
         return self._server
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._server.close()
 
     async def __aenter__(self) -> TestServer:
@@ -37,12 +31,7 @@ class Opening:
             raise
         return self._server
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await _in_thread(self._server.close)
 
 

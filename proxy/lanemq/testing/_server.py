@@ -6,6 +6,7 @@ apart from the test's event loop and from whatever clock that has.
 """
 
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -19,7 +20,6 @@ from lanemq.proxy.process import RunningBroker, open_broker
 from lanemq.sdk import ReceivedMessage
 from lanemq.wire.bodies import MessageQueue, TopicConfig
 
-from ._clock import MovableClock
 from ._memory_files import MemoryFiles
 
 T = TypeVar("T")
@@ -44,6 +44,29 @@ queues."""
 
 class ServerClosed(Exception):  # noqa: N818 - says what happened
     """The server was used outside its block."""
+
+
+@final
+class MovableClock:
+    """The time of day of a test's server: the real one, later by the time it was moved."""
+
+    def __init__(self) -> None:
+        self._ahead_ms = 0
+
+    def now_ms(self) -> int:
+        """Return milliseconds since 1970."""
+        return time.time_ns() // 1_000_000 + self._ahead_ms
+
+    def now_s(self) -> float:
+        """Return seconds since 1970."""
+        return self.now_ms() / 1000
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock forward. Raises ``ValueError`` for a negative time: stores do not go
+        back."""
+        if not seconds >= 0:
+            raise ValueError(f"the clock moves forward only, not by {seconds} s")
+        self._ahead_ms += round(seconds * 1000)
 
 
 @final

@@ -50,7 +50,8 @@ class AccountControl:
     def __init__(self, files: AccountFiles) -> None:
         self._files = files
         self._stamp = stamp_of(files.paths())
-        self._accounts = files.read()
+        self.accounts: Accounts = files.read()
+        """The accounts in force."""
         self._reading = trio.Lock()
         self.refusals = Refusals()
 
@@ -59,14 +60,9 @@ class AccountControl:
         """The file that gets new accounts."""
         return self._files.main
 
-    @property
-    def accounts(self) -> Accounts:
-        """The accounts in force."""
-        return self._accounts
-
     def check(self, frame: Frame, session: Session) -> None:
         """Let a request in, or raise ``Refused`` (SYSTEM_ERROR) with Apache's text."""
-        why = refusal_of(self._accounts, frame, session.peer.host)
+        why = refusal_of(self.accounts, frame, session.peer.host)
         if why is not None:
             self.refusals.add(frame, session, why)
             raise Refused(ResponseCode.SYSTEM_ERROR, _REMARK.format(why))
@@ -89,10 +85,10 @@ class AccountControl:
             except ConfigError as error:
                 LOGGER.error("%s; the accounts read before stay in force", error)
                 return
-            self._accounts = accounts
+            self.accounts = accounts
             LOGGER.info("accounts read again: %d", len(accounts.by_key))
 
     async def change(self, edit: Edit, now_ms: int) -> None:
         """Change the files; it counts at once. Errors as ``AccountFiles.change``."""
         async with self._reading:
-            self._accounts = await trio.to_thread.run_sync(self._files.change, edit, now_ms)
+            self.accounts = await trio.to_thread.run_sync(self._files.change, edit, now_ms)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
+from attrs import define
+
 from lanemq.wire import Refused, RequestCode, fastjson
 from lanemq.wire.bodies import DataVersion
 from lanemq.wire.frame import Frame
@@ -51,22 +53,16 @@ Texts = Mapping[Path, "AccountText"]
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class AccountRequests:
-    """The handlers of requests about accounts; ``broker`` is its address, and ``names`` are those
-    of its cluster and itself."""
+    """The handlers of requests about accounts."""
 
-    def __init__(
-        self,
-        control: AccountControl,
-        *,
-        broker: str,
-        names: tuple[str, str],
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._control = control
-        self._broker = broker
-        self._cluster, self._name = names
-        self._now_ms = now_ms
+    _control: AccountControl
+    _broker: str
+    """The broker's address."""
+    _names: tuple[str, str]
+    """The names of its cluster and itself."""
+    _now_ms: Callable[[], int]
 
     async def put(self, header: CreateAccessConfig, frame: Frame, session: Session) -> Frame:
         """Create an account, or change the fields that the request names."""
@@ -146,12 +142,13 @@ class AccountRequests:
     def versions(self, frame: Frame, session: Session) -> Frame:
         """Answer the version of each file, in a field."""
         versions = self._control.accounts.versions
+        cluster, name = self._names
         main = versions.get(str(self._control.main_file), DataVersion())
         header = GetBrokerAclConfigResponse(
             version=main.encode().decode(),
-            broker_name=self._name,
+            broker_name=name,
             broker_addr=self._broker,
-            cluster_name=self._cluster,
+            cluster_name=cluster,
             all_acl_file_version=fastjson.dumps(
                 {path: version.to_json() for path, version in versions.items()}
             ).decode(),
@@ -178,7 +175,7 @@ def register(
     now_ms: Callable[[], int],
 ) -> None:
     """Register the requests about the accounts of ``control``; the rest as ``AccountRequests``."""
-    requests = AccountRequests(control, broker=broker, names=names, now_ms=now_ms)
+    requests = AccountRequests(control=control, broker=broker, names=names, now_ms=now_ms)
     handlers.add(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, typed(CreateAccessConfig, requests.put))
     handlers.add(RequestCode.DELETE_ACL_CONFIG, typed(DeleteAccessConfig, requests.delete))
     handlers.add(

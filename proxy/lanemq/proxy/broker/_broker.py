@@ -10,32 +10,17 @@ from typing import Final, final
 
 import trio
 
-from lanemq.sdk import RemotingClient
-from lanemq.storage import Store
-from lanemq.wire import HostAddress
-from lanemq.wire.bodies import TopicConfig
-
 from ..acl import AccessControl, AccountControl
 from ..acl import register as register_accounts
 from ..acl.users import UserControl
 from ..acl.users import register as register_users
 from ..logical.broker.migration import (
-    _growth as _logical_growth,
-)
-from ..logical.broker.migration import (
-    _indices as _logical_indices,
-)
-from ..logical.broker.migration import (
-    _mapping as _logical_mapping,
-)
-from ..logical.broker.migration import (
-    _migrate as _logical_migrate,
-)
-from ..logical.broker.migration import (
-    _seal as _logical_seal,
-)
-from ..logical.broker.migration import (
-    _superseded_messages as _logical_superseded,
+    _growth,
+    _indices,
+    _mapping,
+    _migrate,
+    _seal,
+    _superseded_messages,
 )
 from ..logical.broker.migration._deleted_topics import DeletedTopics
 from ..logical.broker.migration._reconcile import Reconciler
@@ -44,37 +29,12 @@ from ..logical.broker.migration._superseded_messages import SupersededMessages
 from ..net._dispatch import Handlers
 from ..net._loop_watch import LoopWatch, Timed, loop_watch
 from ..net._server import Server
-from ..net.limits._budget import Budget
 from ..net.transport._tls import ServerTls
 from . import _typed_handlers
-from ._config import BrokerConfig
-from ._context import BrokerContext, wall_clock_ms
+from ._context import BrokerContext
 from ._logical_start import StartCheck
 from ._results import add_encoders
-from .admin import (
-    _config as _admin_config,
-)
-from .admin import (
-    _groups as _admin_groups,
-)
-from .admin import (
-    _metadata as _admin_metadata,
-)
-from .admin import (
-    _queue_contents as _admin_queue_contents,
-)
-from .admin import (
-    _relay as _admin_relay,
-)
-from .admin import (
-    _rocksdb as _admin_rocksdb,
-)
-from .admin import (
-    _runtime as _admin_runtime,
-)
-from .admin import (
-    _stats as _admin_stats,
-)
+from .admin import _config, _groups, _queue_contents, _relay, _rocksdb, _runtime, _stats
 from .handlers import _heartbeats
 from .handlers.pulls import _pull
 from .handlers.sends import _replies, _send, _send_back
@@ -91,17 +51,16 @@ SAMPLE_S: Final = 1.0
 _WITHOUT_TASKS: Final = (
     _send_back,
     _replies,
-    _logical_growth,
-    _logical_mapping,
-    _logical_migrate,
-    _logical_seal,
-    _admin_config,
-    _admin_groups,
-    _admin_metadata,
-    _admin_queue_contents,
-    _admin_relay,
-    _admin_runtime,
-    _admin_stats,
+    _growth,
+    _mapping,
+    _migrate,
+    _seal,
+    _config,
+    _groups,
+    _queue_contents,
+    _relay,
+    _runtime,
+    _stats,
     _recall,
 )
 
@@ -112,69 +71,50 @@ class Broker:
 
     def __init__(
         self,
-        config: BrokerConfig,
-        store: Store,
+        context: BrokerContext,
         *,
-        address: HostAddress,
-        announce: Callable[[TopicConfig], None],
-        announce_all: Callable[[], None] = lambda: None,
-        announced: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
-        client: RemotingClient | None = None,
-        now_ms: Callable[[], int] = wall_clock_ms,
-        budget: Budget | None = None,
         is_alone: Callable[[], bool] = lambda: False,
-        access_control: AccessControl | None = None,
         tls: ServerTls | None = None,
     ) -> None:
+        config, store = context.config, context.store
         self.config = config
-        self.address = address
+        self.address = context.address
         """The address for name servers and clients; ``host:port`` as text."""
-        self.context = BrokerContext(
-            config,
-            store,
-            address=address,
-            announce=announce,
-            announce_all=announce_all,
-            announced=announced,
-            client=client,
-            now_ms=now_ms,
-            budget=budget,
-            access_control=access_control,
-        )
+        self.context = context
         self.handlers = Handlers()
         for module in _WITHOUT_TASKS:
-            module.register(self.handlers, self.context)
-        self.typed = _typed_handlers.register(self.handlers, self.context)
+            module.register(self.handlers, context)
+        self.typed = _typed_handlers.register(self.handlers, context)
         """The typed handlers that this process's logical listener asks as well."""
-        self.sends = _send.register(self.handlers, self.context)
+        self.sends = _send.register(self.handlers, context)
         """The sends through which this process's logical listener stores; it answers itself."""
-        self.pulls = _pull.register(self.handlers, self.context)
+        self.pulls = _pull.register(self.handlers, context)
         """The pulls that this process's logical listener reads with."""
-        add_encoders(self.handlers, config=config, host=self.context.store_host, store=store)
-        self._checks = _admin_rocksdb.register(self.handlers, self.context)
-        self._heartbeats = _heartbeats.register(self.handlers, self.context)
-        self._kv = register_kv(self.handlers, self.context, is_alone=is_alone)
-        self._delays = DelayService.of(self.context)
-        self._timers = TimerService.of(self.context)
-        halves = HalfTable.of(self.context)
-        self._register_access(access_control)
-        _ends.register(self.handlers, self.context, halves)
-        self._transactions = Checks.of(self.context, halves)
-        superseded = SupersededMessages.of(self.context)
-        _logical_superseded.register(self.handlers, superseded)
-        indices = _logical_indices.register(self.handlers, self.context)
-        deleted_topics = DeletedTopics.of(self.context, indices)
-        self._reconciler = Reconciler.of(self.context, superseded, deleted_topics)
-        self._start = StartCheck(self.context.logical, self._reconciler.view)
-        self._retention = LogicalRetention.of(self.context)
+        add_encoders(self.handlers, config=config, host=context.store_host, store=store)
+        self._checks = _rocksdb.register(self.handlers, context)
+        self._heartbeats = _heartbeats.register(self.handlers, context)
+        self._kv = register_kv(self.handlers, context, is_alone=is_alone)
+        self._delays = DelayService.of(context)
+        self._timers = TimerService.of(context)
+        halves = HalfTable.of(context)
+        self._register_access(context.access_control)
+        _ends.register(self.handlers, context, halves)
+        self._transactions = Checks.of(context, halves)
+        superseded = SupersededMessages.of(context)
+        _superseded_messages.register(self.handlers, superseded)
+        indices = _indices.register(self.handlers, context)
+        deleted_topics = DeletedTopics.of(context, indices)
+        self._reconciler = Reconciler.of(context, superseded, deleted_topics)
+        self._start = StartCheck(context.logical, self._reconciler.view)
+        self._retention = LogicalRetention.of(context)
         self.server = Server(
             self.handlers,
             name=f"broker {config.broker_name}",
-            after_batch=[self.context.write],
-            after_replies=[self.context.dispatch],
+            after_batch=[context.write],
+            after_replies=[context.dispatch],
             limits=config.limits(),
-            budget=self.context.budget,
-            guard=self.context.guard,
+            budget=context.budget,
+            guard=context.guard,
             tls=tls or ServerTls(),
         )
 

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final, final
 
 import trio
+from attrs import define, field
 
 from lanemq.sdk import LanemqError, RemotingClient
 from lanemq.storage import Supervisor
@@ -57,42 +58,30 @@ UNREGISTER_S: Final = 2.0
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Registrar:
-    """The registrar of one broker. ``run`` does the work; the rest never waits.
+    """The registrar of one broker. ``run`` does the work; the rest never waits."""
 
-    ``topics`` gives all topics with their data version, whenever it is called, and
-    ``logical_queues`` what the broker knows of logical queues, topic by topic: of others'
-    segments only what is missing between them and its own is registered.
-    ``on_java_setting`` hears, with its name, which topics' logical queues a name server tells
-    Java clients of. ``on_order_topics`` hears which topics the name server's operator has declared
-    ordered. ``logical_brokers`` tells at how many brokers older clients see a topic.
-    """
+    _config: BrokerConfig
+    _client: RemotingClient
+    _address: str
+    _ha_address: str
+    _topics: Callable[[], TopicConfigWrapper]
+    """Returns all topics with their data version, whenever it is called."""
+    _logical_queues: Callable[[], Mapping[str, LogicalQueues]] = dict
+    """Returns what the broker knows of logical queues, topic by topic: of others' segments only
+    what is missing between them and its own is registered."""
+    _on_java_setting: Callable[[str, str], None] = lambda server, setting: None
+    """Hears, with its name, which topics' logical queues a name server tells Java clients of."""
+    _on_order_topics: Callable[[Mapping[str, str]], None] = lambda table: None
+    """Hears which topics the name server's operator has declared ordered."""
+    _logical_listener: LogicalListenerReport | None = None
+    _logical_brokers: Callable[[str], int] = lambda topic: 1
+    """Returns at how many brokers older clients see a topic."""
+    _servers: "list[_NameServer]" = field(init=False)
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        client: RemotingClient,
-        *,
-        address: str,
-        ha_address: str,
-        topics: Callable[[], TopicConfigWrapper],
-        logical_queues: Callable[[], Mapping[str, LogicalQueues]] = dict,
-        on_java_setting: Callable[[str, str], None] = lambda server, setting: None,
-        on_order_topics: Callable[[Mapping[str, str]], None] = lambda table: None,
-        logical_listener: LogicalListenerReport | None = None,
-        logical_brokers: Callable[[str], int] = lambda topic: 1,
-    ) -> None:
-        self._config = config
-        self._client = client
-        self._address = address
-        self._ha_address = ha_address
-        self._topics = topics
-        self._logical_queues = logical_queues
-        self._on_java_setting = on_java_setting
-        self._on_order_topics = on_order_topics
-        self._logical_listener = logical_listener
-        self._logical_brokers = logical_brokers
-        self._servers = [_NameServer(name) for name in config.name_servers]
+    def __attrs_post_init__(self) -> None:
+        self._servers = [_NameServer(name) for name in self._config.name_servers]
 
     def announce(self, topic: TopicConfig) -> None:
         """Tell every name server at once of a topic that was created or changed."""
@@ -269,24 +258,24 @@ class Registrar:
         return await self._client.call(server.name, frame, timeout_s)
 
 
+@define(eq=False, repr=False)
 class _NameServer:
     """One name server: what it knows, and what it has to be told."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.changed: dict[str, TopicConfig] = {}
-        self.is_stale = False
-        """True if everything has to be told again."""
-        self.is_registered = False
-        """True if it has been told everything but the above, over the present connection."""
-        self.is_failing = False
-        """True if the last attempt failed, and that was logged."""
-        self.is_telling = False
-        """True while an attempt is under way."""
-        self.wake = trio.Event()
-        self.done = trio.Event()
-        """Event that is set after the next attempt."""
-        self.tried = trio.Event()
+    name: str
+    changed: dict[str, TopicConfig] = field(factory=dict)
+    is_stale: bool = False
+    """True if everything has to be told again."""
+    is_registered: bool = False
+    """True if it has been told everything but the above, over the present connection."""
+    is_failing: bool = False
+    """True if the last attempt failed, and that was logged."""
+    is_telling: bool = False
+    """True while an attempt is under way."""
+    wake: trio.Event = field(factory=trio.Event)
+    done: trio.Event = field(factory=trio.Event)
+    """Event that is set after the next attempt."""
+    tried: trio.Event = field(factory=trio.Event)
 
     @property
     def is_behind(self) -> bool:

@@ -18,10 +18,10 @@ _PAGE_BYTES = 4096
 class StoreSettings(Settings):
     """The settings of the store of one broker."""
 
-    store_path_root_dir: Path = setting(Path("lanemq-data"))  # noqa: RUF009 - a field
+    store_path_root_dir: Path = setting(Path("lanemq-data"))
     """Default: ``lanemq-data`` in the current directory."""
-    store_path_commit_log: Path | None = setting(None)  # noqa: RUF009 - a field
-    store_type: StoreType = setting(StoreType.FILE)  # noqa: RUF009 - a field
+    store_path_commit_log: Path | None = setting(None)
+    store_type: StoreType = setting(StoreType.FILE)
     """``default`` keeps queues in files and tables in JSON, ``defaultRocksDB`` both in RocksDB."""
     rocksdb_cq_double_write_enable: bool | None = setting(None, key="rocksdbCQDoubleWriteEnable")
     """Keep queues in RocksDB beside their files. Default: false."""
@@ -49,7 +49,7 @@ class StoreSettings(Settings):
     """v1 starts beside ``config/rdb`` of a broker with v2, which lanemq cannot read."""
     kv_enable: bool = setting(True)
     """Keep keys and values."""
-    kv_engine: KvEngine = setting(KvEngine.ROCKSDB)  # noqa: RUF009 - a field
+    kv_engine: KvEngine = setting(KvEngine.ROCKSDB)
     """``rocksdb``, or ``memory`` for small states."""
     kv_memory_max_bytes: int = setting(256 << 20, least=1 << 20)
     """Bytes of keys and values beyond which writes are refused, with ``kvEngine=memory``."""
@@ -69,7 +69,7 @@ class StoreSettings(Settings):
     message_index_enable: bool = setting(True)
     max_hash_slot_num: int = setting(5_000_000, least=1)
     max_index_num: int = setting(20_000_000, least=1)
-    flush_disk_type: FlushMode = setting(FlushMode.ASYNC)  # noqa: RUF009 - a field
+    flush_disk_type: FlushMode = setting(FlushMode.ASYNC)
     sync_flush_timeout: int = setting(5000)
     """Milliseconds."""
     flush_interval_commit_log: int = setting(500, least=1)

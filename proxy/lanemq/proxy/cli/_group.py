@@ -1,11 +1,10 @@
 """The group of all sub-commands, loaded when they are asked for."""
 
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import final
 
 import click
-
-from ._broker_file import read_broker_file
 
 GROUP = "lanemq.commands"
 BROKER_FILE = "lanemq.read_broker_file"
@@ -57,6 +56,23 @@ def _unavailable(name: str, module: str) -> click.Command:
         short_help=f"(not available: {module} is not installed)",
         add_help_option=False,
     )
+
+
+def read_broker_file(path: Path) -> dict[str, str]:
+    """Return the keys and values of a broker's configuration file, for commands that are no broker.
+
+    They are warned of and refused as a broker's start does it; a mistake that concerns a start
+    alone, such as a missing certificate, is no fault here. Raises ``ConfigInvalid``.
+    """
+    from lanemq.storage import ConfigInvalid
+
+    from .._settings import ConfigError
+    from ..broker import BrokerConfig
+
+    try:
+        return BrokerConfig.given_in(path)
+    except ConfigError as error:
+        raise ConfigInvalid(str(error)) from error
 
 
 @click.group(cls=EntryPointGroup, context_settings={"help_option_names": ["-h", "--help"]})

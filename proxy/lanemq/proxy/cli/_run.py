@@ -68,6 +68,11 @@ def server_options(command: _F) -> _F:
     )(command)
 
 
+def given(**options: object) -> dict[str, object]:
+    """Return the options of a command that were given."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def run_until_signalled(
     services: Callable[[], AbstractAsyncContextManager[Ready]],
     *,

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ..net.transport._listen import offering
-from ._run import OTHER_BROKER_PORT, Ready, run_until_signalled, server_options
+from ._run import OTHER_BROKER_PORT, Ready, given, run_until_signalled, server_options
 
 
 @click.command()
@@ -50,25 +50,16 @@ def broker(
         from ..broker import BrokerConfig
         from ..process import open_broker
 
-        given: dict[str, object] = {}
-        if namesrv is not None:
-            given["namesrv_addr"] = namesrv
-        if name is not None:
-            given["broker_name"] = name
-        if host is not None:
-            given["bind_address"] = host
-        if port is not None:
-            given["listen_port"] = port
-        if data is not None:
-            given["store_path_root_dir"] = data
-        if tls_config is not None:
-            given["tls_config_file"] = tls_config
-        if allow_missing_queue_files:
-            given["allow_missing_queue_files"] = True
-        if config_file is not None:
-            config = BrokerConfig.load(config_file, given)
-        else:
-            config = BrokerConfig.from_properties({}, given)
+        options = given(
+            namesrv_addr=namesrv,
+            broker_name=name,
+            bind_address=host,
+            listen_port=port,
+            store_path_root_dir=data,
+            tls_config_file=tls_config,
+            allow_missing_queue_files=allow_missing_queue_files or None,
+        )
+        config = BrokerConfig.load(config_file, options)
         # A process with a parent is one of a fleet, where `--port` is the name server's.
         option = "--port" if parent is None else "--broker-port"
         with offering(OTHER_BROKER_PORT.format(option=option)):

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ..net.transport._listen import offering
-from ._run import OTHER_PORT, Ready, run_until_signalled, server_options
+from ._run import OTHER_PORT, Ready, given, run_until_signalled, server_options
 
 
 @click.command()
@@ -35,20 +35,14 @@ def namesrv(
     async def services() -> AsyncIterator[Ready]:
         from ..nameserver import NameServerConfig, open_nameserver
 
-        given: dict[str, object] = {}
-        if host is not None:
-            given["bind_address"] = host
-        if port is not None:
-            given["listen_port"] = port
-        if data is not None:
-            given["kv_config_path"] = data / "kvConfig.json"
-            given["config_store_path"] = data / "namesrv.properties"
-        if tls_config is not None:
-            given["tls_config_file"] = tls_config
-        if config_file is not None:
-            config = NameServerConfig.load(config_file, given)
-        else:
-            config = NameServerConfig.from_properties({}, given)
+        options = given(
+            bind_address=host,
+            listen_port=port,
+            kv_config_path=data and data / "kvConfig.json",
+            config_store_path=data and data / "namesrv.properties",
+            tls_config_file=tls_config,
+        )
+        config = NameServerConfig.load(config_file, options)
         with offering(f"{OTHER_PORT}, as does listenPort in the file of -c"):
             async with open_nameserver(config) as server:
                 yield Ready((f"name server {server.address}",), {"namesrv": server.address})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..net.transport._listen import offering
-from ._run import OTHER_BROKER_PORT, OTHER_PORT, Ready, run_until_signalled, server_options
+from ._run import OTHER_BROKER_PORT, OTHER_PORT, Ready, given, run_until_signalled, server_options
 
 if TYPE_CHECKING:
     from ..broker import BrokerConfig
@@ -91,14 +91,12 @@ def serve(
         from ..net.limits._budget import Budget
         from ._fleet import serve_fleet
 
-        given: dict[str, object] = {}
-        if broker_port is not None or port == 0:
-            given["listen_port"] = broker_port or 0
-        if data is not None:
-            given["store_path_root_dir"] = data
-        if tls_config is not None:
-            given["tls_config_file"] = tls_config
-        config, files = _configured(config_file, given, host, makes_certificates)
+        options = given(
+            listen_port=0 if port == 0 and broker_port is None else broker_port,
+            store_path_root_dir=data,
+            tls_config_file=tls_config,
+        )
+        config, files = _configured(config_file, options, host, makes_certificates)
         budget = Budget(config.peer_memory_bytes)
         async with AsyncExitStack() as stack:
             with offering(OTHER_PORT):
@@ -122,7 +120,7 @@ def serve(
 
 
 def _configured(
-    config_file: Path | None, given: dict[str, object], host: str | None, makes_certificates: bool
+    config_file: Path | None, options: dict[str, object], host: str | None, makes_certificates: bool
 ) -> "tuple[BrokerConfig, SelfSigned | None]":
     """Read the configuration, and make certificates if that is asked for."""
     from .._settings import ConfigError, parse_properties, read_file
@@ -134,16 +132,16 @@ def _configured(
     if config_file is not None:
         properties = parse_properties(read_file(config_file), source=str(config_file))
     if host is not None or "bindAddress" not in properties:
-        given["bind_address"] = host or LOOPBACK
+        options["bind_address"] = host or LOOPBACK
     source = str(config_file or "configuration")
     if not makes_certificates:
-        return BrokerConfig.from_properties(properties, given, source=source), None
+        return BrokerConfig.from_properties(properties, options, source=source), None
     mode = TlsMode.ENFORCING
     if properties.get("tls.server.mode", mode.value) == mode.value:
         properties.pop("tls.server.mode", None)  # there is no certificate yet to enforce it with
-        config = BrokerConfig.from_properties(properties, given, source=source)
+        config = BrokerConfig.from_properties(properties, options, source=source)
     else:
-        config = BrokerConfig.from_properties(properties, given, source=source)
+        config = BrokerConfig.from_properties(properties, options, source=source)
         mode = config.tls_server_mode
     for key, value in (
         ("tls.config.file", config.tls_config_file),
@@ -156,8 +154,8 @@ def _configured(
     if not config.listens_everywhere:
         hosts.append(config.bind_address)
     files = make_self_signed(config.store_path_root_dir / "tls", hosts, mode=TlsMode(mode))
-    given["tls_config_file"] = files.properties
-    return BrokerConfig.from_properties(properties, given, source=source), files
+    options["tls_config_file"] = files.properties
+    return BrokerConfig.from_properties(properties, options, source=source), files
 
 
 def _name_server_config(config: "BrokerConfig", port: int) -> "NameServerConfig":

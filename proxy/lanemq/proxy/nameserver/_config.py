@@ -40,9 +40,9 @@ class NameServerConfig(TlsSettings):
     """The address to listen on."""
     listen_port: int = setting(9876, most=65535)
     """0 takes any free port."""
-    kv_config_path: Path | None = setting(None)  # noqa: RUF009 - a field
+    kv_config_path: Path | None = setting(None)
     """Path of the key-value configuration. Default: in memory only."""
-    config_store_path: Path | None = setting(None)  # noqa: RUF009 - a field
+    config_store_path: Path | None = setting(None)
     """Path of settings changed by an admin tool. Default: until the process ends."""
     order_message_enable: bool = setting(False, changeable=True)
     """Let routes carry the ORDER_TOPIC_CONFIG of their topic."""

@@ -20,12 +20,12 @@ from lanemq.wire.logical import LogicalListenerReport
 from .._settings import ConfigError
 from ..acl import AccessControl, AccountControl, AccountFiles
 from ..acl.users import UserControl
-from ..broker import Broker, BrokerConfig
+from ..broker import Broker, BrokerConfig, BrokerContext
 from ..broker._context import wall_clock_ms
 from ..broker._registration import Registrar
+from ..broker.state._topics import Topics
 from ..logical.listener import LogicalListener
 from ..net.limits._budget import Budget
-from ..net.transport._tls import ServerTls
 from ..tls import ProcessTls
 
 FIRST_REGISTRATION_S: Final = 3.0
@@ -83,18 +83,10 @@ async def run_broker(
     ):
         access_control = access_control or users_of(config)
         report = None if logical is None else _report(logical, clock_ms())
-        registrar, broker = _build(
-            config,
-            store,
-            client,
-            address,
-            report,
-            clock_ms,
-            budget,
-            is_alone,
-            access_control,
-            tls.server,
+        registrar, context = _context(
+            config, store, client, address, report, clock_ms, budget, access_control
         )
+        broker = Broker(context, is_alone=is_alone, tls=tls.server)
         listener = None if logical is None else _listener(broker, client, logical)
         await broker.check_start()
         async with trio.open_nursery() as nursery:
@@ -146,7 +138,7 @@ def users_of(config: BrokerConfig) -> UserControl | None:
     )
 
 
-def _build(
+def _context(
     config: BrokerConfig,
     store: Store,
     client: RemotingClient,
@@ -154,27 +146,26 @@ def _build(
     report: LogicalListenerReport | None,
     clock_ms: Callable[[], int],
     budget: Budget | None,
-    is_alone: Callable[[], bool],
     access_control: AccessControl | None,
-    tls: ServerTls,
-) -> tuple[Registrar, Broker]:
-    """Build a broker, and its other end at the name servers; each tells the other of changes."""
+) -> tuple[Registrar, BrokerContext]:
+    """Build a broker's context, and its other end at the name servers; each tells the other of
+    changes."""
     tables = store.tables.topics
     registrar = Registrar(
-        config,
-        client,
+        config=config,
+        client=client,
         address=str(address),
         ha_address=str(HostAddress(address.host, address.port + _HA_ABOVE)),
         topics=lambda: TopicConfigWrapper(dict(tables.configs), tables.data_version),
-        logical_queues=lambda: broker.context.logical.known_queues(),
-        on_java_setting=lambda server, setting: broker.context.logical.java_settings.update(
+        logical_queues=lambda: context.logical.known_queues(),
+        on_java_setting=lambda server, setting: context.logical.java_settings.update(
             {server: setting}
         ),
-        on_order_topics=lambda table: _mark_ordered(broker, table),
+        on_order_topics=lambda table: _mark_ordered(context.topics, table),
         logical_listener=report,
-        logical_brokers=lambda topic: broker.context.logical.brokers.get(topic, 1),
+        logical_brokers=lambda topic: context.logical.brokers.get(topic, 1),
     )
-    broker = Broker(
+    context = BrokerContext(
         config,
         store,
         address=address,
@@ -184,11 +175,9 @@ def _build(
         client=client,
         now_ms=clock_ms,
         budget=budget,
-        is_alone=is_alone,
         access_control=access_control,
-        tls=tls,
     )
-    return registrar, broker
+    return registrar, context
 
 
 def _report(logical: LogicalPorts, since_ms: int) -> LogicalListenerReport:
@@ -209,13 +198,12 @@ def _listener(broker: Broker, client: RemotingClient, logical: LogicalPorts) -> 
     return LogicalListener(broker, client, address=logical.address, numbered=numbered)
 
 
-def _mark_ordered(broker: Broker, table: Mapping[str, str]) -> None:
+def _mark_ordered(topics: Topics, table: Mapping[str, str]) -> None:
     """Take over the topics that the name server's operator has declared ordered.
 
     (4.9.8 also takes the mark from topics that are not listed; but there a broker forgets the
     mark that updateTopic asks for, and here it does not.)
     """
-    topics = broker.context.topics
     for name in table:
         topic = topics.get(name)
         if topic is not None and not topic.order:

@@ -33,23 +33,19 @@ class ProcessTls:
         self._name = name
         self._files = files_of(settings)
         self._taken = stamp_of(self._files)  # before they are read: a later change is seen
-        self._client = client_context(settings)
+        self.client = client_context(settings)
+        """The rules for servers to connect to; None for plain connections."""
         self.server = ServerTls(settings.tls_server_mode, server_context(settings))
         """The TLS of the ports."""
 
-    @property
-    def client(self) -> ssl.SSLContext | None:
-        """The rules for servers to connect to; None for plain connections."""
-        return self._client
-
     def dial(self, dial: Dial) -> Dial:
         """Return a way to connect by ``dial``, with TLS if that is wanted."""
-        if self._client is None:
+        if self.client is None:
             return dial
 
         async def dial_tls(host: str, port: int) -> trio.abc.Stream:
-            assert self._client is not None
-            return await over_tls(dial, self._client)(host, port)
+            assert self.client is not None
+            return await over_tls(dial, self.client)(host, port)
 
         return dial_tls
 
@@ -63,7 +59,7 @@ class ProcessTls:
                 server.mode.value,
                 settings.tls_server_cert_path,
             )
-        if self._client is not None and self._client.verify_mode is ssl.CERT_NONE:
+        if self.client is not None and self.client.verify_mode is ssl.CERT_NONE:
             LOGGER.warning(
                 "%s connects to name servers and brokers with TLS, but trusts whoever answers: "
                 "name their authority in tls.client.trustCertPath",
@@ -97,5 +93,5 @@ class ProcessTls:
                 LOOK_S,
             )
             return
-        self.server.context, self._client = server, client
+        self.server.context, self.client = server, client
         LOGGER.info("%s: new certificates are in force for new connections", self._name)

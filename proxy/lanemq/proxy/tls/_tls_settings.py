@@ -34,52 +34,38 @@ class ClientAuth(enum.Enum):
 class TlsSettings(Settings):
     """The settings that a server of either kind has for TLS. Files are PEM."""
 
-    tls_config_file: Path | None = setting(None, key="tls.config.file")  # noqa: RUF009 - a field
+    tls_config_file: Path | None = setting(None, key="tls.config.file")
     """A file with more of these keys, which win. Apache's default is
     ``/etc/rocketmq/tls.properties``; here there is none."""
-    tls_server_mode: TlsMode = setting(  # noqa: RUF009 - a field
-        TlsMode.PERMISSIVE, key="tls.server.mode"
-    )
+    tls_server_mode: TlsMode = setting(TlsMode.PERMISSIVE, key="tls.server.mode")
     """``disabled`` closes connections with TLS, ``enforcing`` those without."""
-    tls_server_cert_path: Path | None = setting(  # noqa: RUF009 - a field
-        None, key="tls.server.certPath"
-    )
+    tls_server_cert_path: Path | None = setting(None, key="tls.server.certPath")
     """The server's certificate, and those between it and its authority. Without it nobody can
     connect with TLS."""
-    tls_server_key_path: Path | None = setting(  # noqa: RUF009 - a field
-        None, key="tls.server.keyPath"
-    )
+    tls_server_key_path: Path | None = setting(None, key="tls.server.keyPath")
     tls_server_key_password: str | None = setting(None, key="tls.server.keyPassword", secret=True)
-    tls_server_need_client_auth: ClientAuth = setting(  # noqa: RUF009 - a field
+    tls_server_need_client_auth: ClientAuth = setting(
         ClientAuth.NONE, key="tls.server.need.client.auth"
     )
     """``require`` lets in only clients with a certificate."""
     tls_server_auth_client: bool = setting(False, key="tls.server.authClient")
     """Has no effect: certificates that clients show are always checked. (Apache takes any, unless
     this is true.)"""
-    tls_server_trust_cert_path: Path | None = setting(  # noqa: RUF009 - a field
-        None, key="tls.server.trustCertPath"
-    )
+    tls_server_trust_cert_path: Path | None = setting(None, key="tls.server.trustCertPath")
     """The authorities of clients' certificates."""
     tls_enable: bool | None = setting(None, key="tls.enable")
     """Another name of ``use_tls``, which has the value."""
     use_tls: bool | None = setting(None, key="useTLS")
     """Connect to name servers and other brokers with TLS. Default: true where ``tls_server_mode``
     is ``enforcing``."""
-    tls_client_cert_path: Path | None = setting(  # noqa: RUF009 - a field
-        None, key="tls.client.certPath"
-    )
+    tls_client_cert_path: Path | None = setting(None, key="tls.client.certPath")
     """The certificate to show there."""
-    tls_client_key_path: Path | None = setting(  # noqa: RUF009 - a field
-        None, key="tls.client.keyPath"
-    )
+    tls_client_key_path: Path | None = setting(None, key="tls.client.keyPath")
     tls_client_key_password: str | None = setting(None, key="tls.client.keyPassword", secret=True)
     tls_client_auth_server: bool | None = setting(None, key="tls.client.authServer")
     """Check the certificates of these servers, but as at Apache not the names in them. Default:
     true where ``tls_client_trust_cert_path`` is there. (Apache's is false.)"""
-    tls_client_trust_cert_path: Path | None = setting(  # noqa: RUF009 - a field
-        None, key="tls.client.trustCertPath"
-    )
+    tls_client_trust_cert_path: Path | None = setting(None, key="tls.client.trustCertPath")
     """The authorities of these servers. Default: the system's."""
 
     @classmethod

@@ -10,7 +10,7 @@ from trio.testing import memory_stream_pair
 
 from lanemq.proxy.broker._broker import Broker
 from lanemq.proxy.broker._config import BrokerConfig
-from lanemq.proxy.broker._context import wall_clock_ms
+from lanemq.proxy.broker._context import BrokerContext, wall_clock_ms
 from lanemq.proxy.process._run import accounts_of, users_of
 from lanemq.storage import open_store
 from lanemq.wire import (
@@ -99,15 +99,15 @@ async def open_test_broker(
         trio.open_nursery() as nursery,
     ):
         access_control = accounts_of(config) or users_of(config)
-        broker = Broker(
+        context = BrokerContext(
             config,
             store,
             address=ADDRESS,
             announce=announced.append,
             now_ms=now_ms,
-            is_alone=lambda: True,
             access_control=access_control,
         )
+        broker = Broker(context, is_alone=lambda: True)
         test_broker = TestBroker(broker, nursery)
         test_broker.announced = announced
         nursery.start_soon(broker.run)

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import final
 
+from attrs import define
+
 from lanemq.storage import ConfigTables
 from lanemq.wire import Refused, RequestCode, ResponseCode, fastjson, group_name_problem
 from lanemq.wire.bodies import (
@@ -48,23 +50,15 @@ LOGGER = logging.getLogger("lanemq.proxy.admin")
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class GroupSettings:
     """The settings of groups."""
 
-    def __init__(
-        self,
-        *,
-        groups: Groups,
-        stages: GroupStages,
-        statistics: BrokerStatistics,
-        tables: ConfigTables,
-        topics: Topics,
-    ) -> None:
-        self._groups = groups
-        self._stages = stages
-        self._statistics = statistics
-        self._tables = tables
-        self._topics = topics
+    _groups: Groups
+    _stages: GroupStages
+    _statistics: BrokerStatistics
+    _tables: ConfigTables
+    _topics: Topics
 
     def put(self, frame: Frame, session: Session) -> Frame:
         """Create a group or change it. Raises ``Refused``, also for settings that are too long."""
@@ -128,19 +122,13 @@ class GroupSettings:
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Members:
     """The clients of groups, and what they subscribe to."""
 
-    def __init__(
-        self,
-        *,
-        clients: ClientRegistry[Session],
-        now_ms: Callable[[], int],
-        now_s: Callable[[], float],
-    ) -> None:
-        self._clients = clients
-        self._now_ms = now_ms
-        self._now_s = now_s
+    _clients: ClientRegistry[Session]
+    _now_ms: Callable[[], int]
+    _now_s: Callable[[], float]
 
     def connection(self, client: Client[Session]) -> ClientConnection:
         return ClientConnection(
@@ -201,19 +189,13 @@ class Members:
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class GroupProgress:
     """The offsets of groups in topics."""
 
-    def __init__(
-        self,
-        *,
-        clients: ClientRegistry[Session],
-        tables: ConfigTables,
-        topics: Topics,
-    ) -> None:
-        self._clients = clients
-        self._tables = tables
-        self._topics = topics
+    _clients: ClientRegistry[Session]
+    _tables: ConfigTables
+    _topics: Topics
 
     def topics_of(self, group: str) -> set[str]:
         found = self._clients.consumer_group(group)

@@ -2,6 +2,8 @@
 
 from typing import Self, final
 
+from attrs import define
+
 from lanemq.storage import Store
 from lanemq.wire import Refused, ResponseCode
 from lanemq.wire.bodies import MessageQueue, TopicConfig
@@ -11,13 +13,13 @@ from ..state._topics import Topics
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class OwnQueues:
     """The message queues of one broker."""
 
-    def __init__(self, *, broker_name: str, store: Store, topics: Topics) -> None:
-        self._broker_name = broker_name
-        self._store = store
-        self._topics = topics
+    _broker_name: str
+    _store: Store
+    _topics: Topics
 
     @classmethod
     def of(cls, broker: BrokerContext) -> Self:

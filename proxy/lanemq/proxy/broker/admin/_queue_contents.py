@@ -6,6 +6,8 @@ Source: RocketMQ 4.9.8, AdminBrokerProcessor, ConsumerOffsetManager.queryMinOffs
 from collections.abc import Callable
 from typing import Final, final
 
+from attrs import define
+
 from lanemq.storage import OffsetTable, Store
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.bodies import (
@@ -34,25 +36,16 @@ UNITS_MAX: Final = 16_384  # of one answer; they stay far below the longest fram
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class QueueContents:
     """The contents of message queues, and where groups stand in them."""
 
-    def __init__(
-        self,
-        *,
-        clients: ClientRegistry[Session],
-        now_ms: Callable[[], int],
-        offsets: OffsetTable,
-        queues: OwnQueues,
-        store: Store,
-        topics: Topics,
-    ) -> None:
-        self._clients = clients
-        self._now_ms = now_ms
-        self._offsets = offsets
-        self._queues = queues
-        self._store = store
-        self._topics = topics
+    _clients: ClientRegistry[Session]
+    _now_ms: Callable[[], int]
+    _offsets: OffsetTable
+    _queues: OwnQueues
+    _store: Store
+    _topics: Topics
 
     def time_span(self, header: QueryConsumeTimeSpan, frame: Frame, session: Session) -> Frame:
         """Answer the store times of each queue's begin and end and of the group's offset."""

@@ -8,6 +8,7 @@ import logging
 from typing import Final, final
 
 import trio
+from attrs import define
 
 from lanemq.storage import Store
 from lanemq.wire import (
@@ -61,19 +62,13 @@ SIGNATURE_FIELDS: Final = frozenset(
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Relay:
     """The questions of operators to clients."""
 
-    def __init__(
-        self,
-        *,
-        clients: ClientRegistry[Session],
-        config: BrokerConfig,
-        store: Store,
-    ) -> None:
-        self._clients = clients
-        self._config = config
-        self._store = store
+    _clients: ClientRegistry[Session]
+    _config: BrokerConfig
+    _store: Store
 
     def find(self, group: str, client_id: str | None) -> Client[Session]:
         found = self._clients.consumer_group(group)
@@ -131,23 +126,15 @@ class Relay:
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class MemberOffsets:
     """The offsets that the members of a group hold, asked for or set."""
 
-    def __init__(
-        self,
-        *,
-        clients: ClientRegistry[Session],
-        queues: OwnQueues,
-        stages: GroupStages,
-        store: Store,
-        topics: Topics,
-    ) -> None:
-        self._clients = clients
-        self._queues = queues
-        self._stages = stages
-        self._store = store
-        self._topics = topics
+    _clients: ClientRegistry[Session]
+    _queues: OwnQueues
+    _stages: GroupStages
+    _store: Store
+    _topics: Topics
 
     def reset(self, header: ResetOffset, frame: Frame, session: Session) -> Frame:
         """Tell the members of a group the offsets to continue at. Their commits then move the

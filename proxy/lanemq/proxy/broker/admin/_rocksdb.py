@@ -1,8 +1,9 @@
-"""CHECK_ROCKSDB_CQ_WRITE_PROGRESS (354): compares RocksDB queues with file queues.
+"""Requests about RocksDB: its queues compared with files (354), its tables as JSON files (355).
 
-mqadmin of 5.3.2 and later is told that the check has begun, and the result goes into the log;
-that of 5.3.1 waits for a text; lanemq's own asks for the result itself.
-Source: RocketMQ 5.3.1 and 5.3.3, AdminBrokerProcessor.checkRocksdbCqWriteProgress.
+Of a check (354), mqadmin of 5.3.2 and later is told that it has begun, and the result goes into
+the log; that of 5.3.1 waits for a text; lanemq's own asks for the result itself.
+Source: RocketMQ 5.3.1 and 5.3.3, AdminBrokerProcessor.checkRocksdbCqWriteProgress,
+exportRocksDBConfigToJson.
 """
 
 import logging
@@ -12,14 +13,14 @@ import msgspec
 import trio
 
 from lanemq.storage import DiffReport, QueueDiff, Stage, Store, disk_problem
-from lanemq.wire import RequestCode
+from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.bodies import (
     CheckRocksdbCqWriteProgressBody,
     CheckRocksdbCqWriteResult,
     CheckStatus,
 )
 from lanemq.wire.frame import Frame
-from lanemq.wire.headers import CheckRocksdbCqWriteProgress
+from lanemq.wire.headers import CheckRocksdbCqWriteProgress, ExportRocksdbConfigToJson
 
 from ...net._dispatch import Handlers, typed
 from ...net._session import Session
@@ -29,29 +30,16 @@ LOGGER = logging.getLogger("lanemq.proxy.admin")
 
 ROCKSDB_ALONE: Final = "storeType is DEFAULT_ROCKSDB, no need check"
 FILES_ALONE: Final = "rocksdbCQWriteEnable is false, checkRocksdbCqWriteProgressCommand is invalid"
+CONFIG_TYPES: Final = ("topics", "subscriptionGroups", "consumerOffsets")
 WAITING_MAX: Final = 8
 SHOWN_QUEUES: Final = 50
-
-
-def register(handlers: Handlers, broker: BrokerContext) -> "QueueChecks":
-    """Register CHECK_ROCKSDB_CQ_WRITE_PROGRESS (354); the caller runs ``run`` of the result."""
-    checks = QueueChecks(store=broker.store)
-    handlers.add(
-        RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS,
-        typed(CheckRocksdbCqWriteProgress, checks.asked),
-    )
-    return checks
 
 
 @final
 class QueueChecks:
     """The checks, one at a time; those whose result goes into the log wait for their turn."""
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-    ) -> None:
+    def __init__(self, *, store: Store) -> None:
         self._store = store
         self._one_at_a_time = trio.Lock()
         self._for_log, self._to_run = trio.open_memory_channel[CheckRocksdbCqWriteProgress](
@@ -145,6 +133,49 @@ class QueueChecks:
 
     def _topics_now(self) -> int:
         return len({topic for topic, _ in self._store.queues()})
+
+
+def register(handlers: Handlers, broker: BrokerContext) -> QueueChecks:
+    """Register both requests; the caller runs ``run`` of the result."""
+    checks = QueueChecks(store=broker.store)
+    one_at_a_time = trio.Lock()
+
+    async def export(header: ExportRocksdbConfigToJson, frame: Frame, session: Session) -> Frame:
+        """Write the files, keeping older ones as ``.bak``; a broker with files writes nothing."""
+        names = _config_types(header.config_type)
+        async with one_at_a_time:
+            try:
+                await broker.store.tables.export(names)
+            except OSError as error:
+                LOGGER.error("the tables cannot be exported: %s", error)
+                remark = f"the tables cannot be exported: {disk_problem(error)}"
+                raise Refused(ResponseCode.SYSTEM_ERROR, remark) from error
+        LOGGER.info("%s were exported to JSON for %s", ", ".join(names), session.peer)
+        return frame.reply(remark="export done.")
+
+    handlers.add(
+        RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON, typed(ExportRocksdbConfigToJson, export)
+    )
+    handlers.add(
+        RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS,
+        typed(CheckRocksdbCqWriteProgress, checks.asked),
+    )
+    return checks
+
+
+def _config_types(text: str) -> list[str]:
+    """Parse the names in ``topics;consumerOffsets;``, in any case. Raises ``Refused``."""
+    by_lower = {name.lower(): name for name in CONFIG_TYPES}
+    names = []
+    for part in text.split(";"):
+        if not part.strip():
+            continue
+        name = by_lower.get(part.strip().lower())
+        if name is None:
+            remark = f"Unknown config type: {part}"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        names.append(name)
+    return names
 
 
 def _first_difference(queue: QueueDiff) -> str:

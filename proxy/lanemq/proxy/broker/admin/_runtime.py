@@ -11,9 +11,11 @@ DefaultMessageStore.getRuntimeInfo; 5.3.3 for getTransferredTps and brokerActive
 import shutil
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Final, Self, final
+from typing import Final, final
 
-from lanemq.storage import Store, Supervisor
+from attrs import define, field
+
+from lanemq.storage import Store
 from lanemq.wire import VERSION, RequestCode, SystemTopic, version_name
 from lanemq.wire.bodies import KVTable
 from lanemq.wire.frame import Frame
@@ -33,46 +35,22 @@ POOLS: Final = ("send", "pull", "query")
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class RuntimeInfo:
     """The runtime information of one broker."""
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        delay_levels: int,
-        logical: LogicalState,
-        now_ms: Callable[[], int],
-        refusals: Callable[[], int] | None,
-        statistics: BrokerStatistics,
-        store: Store,
-        supervisor: Supervisor,
-    ) -> None:
-        """``refusals`` counts the requests that access control has refused, where there is any."""
-        self._boot_ms = now_ms()
-        self._config = config
-        self._delay_levels = delay_levels
-        self._logical = logical
-        self._now_ms = now_ms
-        self._refusals = refusals
-        self._statistics = statistics
-        self._store = store
-        self._supervisor = supervisor
+    _config: BrokerConfig
+    _delay_levels: int
+    _logical: LogicalState
+    _now_ms: Callable[[], int]
+    _refusals: Callable[[], int] | None
+    """Counts the requests that access control has refused, where there is any."""
+    _statistics: BrokerStatistics
+    _store: Store
+    _boot_ms: int = field(init=False)
 
-    @classmethod
-    def of(cls, broker: BrokerContext) -> Self:
-        """Return the information of ``broker``, which has just started."""
-        control = broker.access_control
-        return cls(
-            config=broker.config,
-            delay_levels=len(broker.writer.delays_ms),
-            logical=broker.logical,
-            now_ms=broker.now_ms,
-            refusals=None if control is None else lambda: control.refusals.count,
-            statistics=broker.statistics,
-            store=broker.store,
-            supervisor=broker.supervisor,
-        )
+    def __attrs_post_init__(self) -> None:
+        self._boot_ms = self._now_ms()
 
     def answer(self, frame: Frame, session: Session) -> Frame:
         return frame.reply(body=KVTable(self.all()).encode())
@@ -103,7 +81,7 @@ class RuntimeInfo:
             "loopHeldTimes": str(watch.held),
             "loopHeldTimeMax": f"{watch.longest_s * 1000:.0f}",
             "undeliveredMessages": str(self._statistics.undelivered),
-            "taskFailures": str(self._supervisor.failures.total()),
+            "taskFailures": str(self._store.supervisor.failures.total()),
         }
         if self._refusals is not None:
             troubles["aclRefusedRequests"] = str(self._refusals())
@@ -112,7 +90,17 @@ class RuntimeInfo:
 
 def register(handlers: Handlers, broker: BrokerContext) -> None:
     """Register GET_BROKER_RUNTIME_INFO (28)."""
-    handlers.add(RequestCode.GET_BROKER_RUNTIME_INFO, RuntimeInfo.of(broker).answer)
+    control = broker.access_control
+    info = RuntimeInfo(
+        config=broker.config,
+        delay_levels=len(broker.writer.delays_ms),
+        logical=broker.logical,
+        now_ms=broker.now_ms,
+        refusals=None if control is None else lambda: control.refusals.count,
+        statistics=broker.statistics,
+        store=broker.store,
+    )
+    handlers.add(RequestCode.GET_BROKER_RUNTIME_INFO, info.answer)
 
 
 def _counters(statistics: BrokerStatistics) -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import final
 
 import trio
+from attrs import define
 
 from lanemq.storage import OffsetTable, Store
 from lanemq.wire import HostAddress, Refused, RequestCode, ResponseCode
@@ -38,31 +39,19 @@ from ._own_queues import OwnQueues
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class ConsumeProgress:
     """The progress of groups."""
 
-    def __init__(
-        self,
-        *,
-        address: HostAddress,
-        clients: ClientRegistry[Session],
-        logical: LogicalState,
-        now_s: Callable[[], float],
-        offsets: OffsetTable,
-        queues: OwnQueues,
-        statistics: BrokerStatistics,
-        store: Store,
-        topics: Topics,
-    ) -> None:
-        self._address = address
-        self._clients = clients
-        self._logical = logical
-        self._now_s = now_s
-        self._offsets = offsets
-        self._queues = queues
-        self._statistics = statistics
-        self._store = store
-        self._topics = topics
+    _address: HostAddress
+    _clients: ClientRegistry[Session]
+    _logical: LogicalState
+    _now_s: Callable[[], float]
+    _offsets: OffsetTable
+    _queues: OwnQueues
+    _statistics: BrokerStatistics
+    _store: Store
+    _topics: Topics
 
     def progress(
         self, group: str, topic: str, queue_ids: Iterable[int]
@@ -173,19 +162,13 @@ class ConsumeProgress:
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Counters:
     """The broker's counters."""
 
-    def __init__(
-        self,
-        *,
-        cluster_name: str,
-        now_s: Callable[[], float],
-        statistics: BrokerStatistics,
-    ) -> None:
-        self._cluster_name = cluster_name
-        self._now_s = now_s
-        self._statistics = statistics
+    _cluster_name: str
+    _now_s: Callable[[], float]
+    _statistics: BrokerStatistics
 
     def counter(self, header: ViewBrokerStatsData, frame: Frame, session: Session) -> Frame:
         """Answer one counter over the last minute, hour and day."""

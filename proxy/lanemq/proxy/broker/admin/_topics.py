@@ -8,7 +8,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import final
 
-from lanemq.storage import ConfigTables, Store
+from attrs import define, field
+
+from lanemq.storage import Store
 from lanemq.wire import Refused, RequestCode, ResponseCode, topic_name_problem
 from lanemq.wire.bodies import (
     DataVersion,
@@ -47,21 +49,14 @@ LOGGER = logging.getLogger("lanemq.proxy.admin")
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class TopicSettings:
     """The creation, change and deletion of topics."""
 
-    def __init__(
-        self,
-        *,
-        announced: Callable[[], Awaitable[None]],
-        delete_topic: Callable[[str], None],
-        logical: LogicalState,
-        topics: Topics,
-    ) -> None:
-        self._announced = announced
-        self._delete_topic = delete_topic
-        self._logical = logical
-        self._topics = topics
+    _announced: Callable[[], Awaitable[None]]
+    _delete_topic: Callable[[str], None]
+    _logical: LogicalState
+    _topics: Topics
 
     def put(self, header: CreateTopic, frame: Frame, session: Session) -> Awaitable[Frame]:
         """Create a topic or change it; unlike 4.9.8, which forgets it, ``order`` is kept.
@@ -127,35 +122,23 @@ class TopicSettings:
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class TopicViews:
     """The settings of topics, their queues, and the groups that read them."""
 
-    def __init__(
-        self,
-        *,
-        clients: ClientRegistry[Session],
-        logical: LogicalState,
-        now_s: Callable[[], float],
-        queues: OwnQueues,
-        statistics: BrokerStatistics,
-        store: Store,
-        tables: ConfigTables,
-        topics: Topics,
-    ) -> None:
-        self._clients = clients
-        self._logical = logical
-        self._now_s = now_s
-        self._queues = queues
-        self._statistics = statistics
-        self._store = store
-        self._tables = tables
-        self._topics = topics
-        self._answered: tuple[DataVersion, bytes] | None = None
-        """The last answer to ``configs`` without logical queues, and the version that it has."""
+    _clients: ClientRegistry[Session]
+    _logical: LogicalState
+    _now_s: Callable[[], float]
+    _queues: OwnQueues
+    _statistics: BrokerStatistics
+    _store: Store
+    _topics: Topics
+    _answered: tuple[DataVersion, bytes] | None = field(init=False, default=None)
+    """The last answer to ``configs`` without logical queues, and the version that it has."""
 
     def configs(self, frame: Frame, session: Session) -> Frame:
         """Answer the settings of all topics."""
-        table = self._tables.topics
+        table = self._store.tables.topics
         version = table.data_version
         mapped = {
             topic: LogicalQueues(mapping.chains.values())
@@ -198,7 +181,7 @@ class TopicViews:
         """
         names = {
             *self._clients.groups_of_topic(header.topic),
-            *self._tables.consumer_offsets.groups_of(header.topic),
+            *self._store.tables.consumer_offsets.groups_of(header.topic),
         }
         real = (name for name in names if not is_stage_group(name))
         return frame.reply(body=GroupList(tuple(sorted(real))).encode())
@@ -219,7 +202,6 @@ def register(handlers: Handlers, broker: BrokerContext) -> TopicViews:
         queues=OwnQueues.of(broker),
         statistics=broker.statistics,
         store=broker.store,
-        tables=broker.store.tables,
         topics=broker.topics,
     )
 

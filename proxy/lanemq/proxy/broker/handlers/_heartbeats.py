@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Final, final
 
 import trio
+from attrs import define
 
 from lanemq.wire import TIMERS_FIELD, Refused, RequestCode, ResponseCode, TopicSysFlag, retry_topic
 from lanemq.wire.bodies import CheckClientRequestBody, ConsumerIdList, HeartbeatData
@@ -41,27 +42,17 @@ _REGISTERED: Final = "clients"
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Heartbeats:
     """The handlers of heartbeats, over the client registry of one broker."""
 
-    def __init__(
-        self,
-        *,
-        clients: ClientRegistry[Session],
-        config: BrokerConfig,
-        groups: Groups,
-        has_timers: bool,
-        locks: QueueLocks,
-        now_s: Callable[[], float],
-        topics: Topics,
-    ) -> None:
-        self._clients = clients
-        self._config = config
-        self._groups = groups
-        self._has_timers = has_timers
-        self._locks = locks
-        self._now_s = now_s
-        self._topics = topics
+    _clients: ClientRegistry[Session]
+    _config: BrokerConfig
+    _groups: Groups
+    _has_timers: bool
+    _locks: QueueLocks
+    _now_s: Callable[[], float]
+    _topics: Topics
 
     def heartbeat(self, frame: Frame, session: Session) -> Frame:
         """Register the client, and answer only then: it may ask for its group at once."""

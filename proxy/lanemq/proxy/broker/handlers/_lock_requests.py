@@ -4,7 +4,9 @@ Source: RocketMQ 4.9.8, AdminBrokerProcessor.lockBatchMQ, unlockBatchMQ.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Final, Self, final
+from typing import Final, final
+
+from attrs import define
 
 from lanemq.wire import BOUND_LOCK_FIELD, Refused, RequestCode, ResponseCode
 from lanemq.wire.bodies import LockBatch
@@ -24,27 +26,13 @@ QUEUES_MAX: Final = 4096
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class LockRequests:
     """The requests for the locks that one broker lends."""
 
-    def __init__(
-        self, *, locks: QueueLocks, logical: LogicalLocks, now_s: Callable[[], float]
-    ) -> None:
-        self._locks = locks
-        self._logical = logical
-        self._now_s = now_s
-
-    @classmethod
-    def of(cls, broker: BrokerContext) -> Self:
-        """Return the requests for the locks of ``broker``."""
-        logical = LogicalLocks(
-            locks=broker.locks,
-            logical=broker.logical,
-            now_ms=broker.now_ms,
-            now_s=broker.now_s,
-            peers=broker.peers,
-        )
-        return cls(locks=broker.locks, logical=logical, now_s=broker.now_s)
+    _locks: QueueLocks
+    _logical: LogicalLocks
+    _now_s: Callable[[], float]
 
     def lock(self, asked: LockBatch, *, bound_to: Session | None = None) -> Locked:
         """Lock or renew a client's queues; the locks end with the session ``bound_to``."""
@@ -107,7 +95,14 @@ def _checked(asked: LockBatch) -> LockBatch:
 
 def register(handlers: Handlers, broker: BrokerContext) -> LockRequests:
     """Register LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42)."""
-    requests = LockRequests.of(broker)
+    logical = LogicalLocks(
+        locks=broker.locks,
+        logical=broker.logical,
+        now_ms=broker.now_ms,
+        now_s=broker.now_s,
+        peers=broker.peers,
+    )
+    requests = LockRequests(locks=broker.locks, logical=logical, now_s=broker.now_s)
     handlers.add(RequestCode.LOCK_BATCH_MQ, requests.answer_lock)
     handlers.add(RequestCode.UNLOCK_BATCH_MQ, requests.answer_unlock)
     return requests

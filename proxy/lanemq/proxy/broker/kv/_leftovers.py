@@ -4,6 +4,7 @@ import logging
 from typing import Final, final
 
 import trio
+from attrs import define
 
 from lanemq.storage import KvStates
 from lanemq.storage.kv import NO_QUEUE
@@ -17,21 +18,14 @@ ASK_AGAIN_S: Final = 2.0
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Leftovers:
     """The states at one broker that follow no log any more; ``run`` is its task."""
 
-    def __init__(
-        self,
-        *,
-        broker_name: str,
-        fetcher: StateFetcher,
-        partitions: Partitions,
-        states: KvStates,
-    ) -> None:
-        self._broker_name = broker_name
-        self._fetcher = fetcher
-        self._partitions = partitions
-        self._states = states
+    _broker_name: str
+    _fetcher: StateFetcher
+    _partitions: Partitions
+    _states: KvStates
 
     async def run(self) -> None:
         """Remove states, until cancelled."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, final
 
 import trio
+from attrs import define, field
 
 from lanemq.storage import KvStates, StoreError
 from lanemq.wire import Refused, ResponseCode
@@ -48,29 +49,21 @@ class Asked(NamedTuple):
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class NewNamespaces:
     """The partitions being made, with the writes that wait for each; ``run`` is its task.
 
     ``ready`` is given those writes, in their order, once their partition is there.
     """
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        is_alone: Callable[[], bool],
-        partitions: Partitions,
-        queues: PartitionQueues,
-        states: KvStates,
-    ) -> None:
-        self._config = config
-        self._partitions = partitions
-        self._queues = queues
-        self._states = states
-        self._is_alone = is_alone
-        self.ready: Callable[[list[Asked]], None] = lambda asked: None
-        self._waiting: dict[str, list[Asked]] = {}
-        self._news = trio.Event()
+    _config: BrokerConfig
+    _is_alone: Callable[[], bool]
+    _partitions: Partitions
+    _queues: PartitionQueues
+    _states: KvStates
+    ready: Callable[[list[Asked]], None] = field(init=False, default=lambda asked: None)
+    _waiting: dict[str, list[Asked]] = field(init=False, factory=dict)
+    _news: trio.Event = field(init=False, factory=trio.Event)
 
     def is_waiting(self, name: str) -> bool:
         """Return whether writes wait for a partition, so that later ones have to queue up."""

@@ -8,6 +8,8 @@ once it has the state that the queue's earlier records make.
 from collections.abc import Mapping
 from typing import final
 
+from attrs import define, field
+
 from lanemq.storage import KvStates
 from lanemq.storage.kv import NO_QUEUE, KvState
 from lanemq.wire import Refused, ResponseCode
@@ -25,24 +27,17 @@ LOST = (
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Partitions:
     """The partitions of one broker. ``mappings`` are its logical queues, by topic."""
 
-    def __init__(
-        self,
-        *,
-        broker_name: str,
-        gate: Gate,
-        mappings: Mapping[str, TopicMapping],
-        states: KvStates,
-    ) -> None:
-        self._broker_name = broker_name
-        self._gate = gate
-        self._mappings = mappings
-        self._states = states
-        self.waits_for: dict[str, str] = {}
-        """Name of a partition that is being taken over -> what it waits for. Until then its state
-        may lack what its log has."""
+    _broker_name: str
+    _gate: Gate
+    _mappings: Mapping[str, TopicMapping]
+    _states: KvStates
+    waits_for: dict[str, str] = field(init=False, factory=dict)
+    """Name of a partition that is being taken over -> what it waits for. Until then its state
+    may lack what its log has."""
 
     def find(self, namespace: str, partition: int, partitions: int) -> KvState:
         """Return the state of a partition that is open here.

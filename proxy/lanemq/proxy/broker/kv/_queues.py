@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable
 from typing import Final, final
 
+from attrs import define
+
 from lanemq.storage import KvStates
 from lanemq.storage.kv import KvMeta
 from lanemq.wire import Permission, Refused, ResponseCode
@@ -21,23 +23,15 @@ FIRST_QUEUE: Final = 0
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class PartitionQueues:
     """Makes the queues of new partitions."""
 
-    def __init__(
-        self,
-        *,
-        announced: Callable[[], Awaitable[None]],
-        logical: LogicalState,
-        states: KvStates,
-        topics: Topics,
-        view: LogicalView,
-    ) -> None:
-        self._announced = announced
-        self._logical = logical
-        self._states = states
-        self._topics = topics
-        self._view = view
+    _announced: Callable[[], Awaitable[None]]
+    _logical: LogicalState
+    _states: KvStates
+    _topics: Topics
+    _view: LogicalView
 
     async def make(self, header: KvWrite) -> None:
         """Make a partition, empty, with a queue that is the beginning of its log.

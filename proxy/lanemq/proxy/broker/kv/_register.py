@@ -6,6 +6,7 @@ from typing import Final, final
 
 import msgspec
 import trio
+from attrs import define, field
 
 from lanemq.storage import KvStates
 from lanemq.storage.kv import Frozen, KvState, SnapshotGone, read_entry, read_page, read_rows
@@ -30,6 +31,8 @@ from ...net._session import Session
 from .._config import BrokerConfig
 from .._context import BrokerContext
 from ._checks import decoded_key
+from ._fetching import StateFetcher
+from ._leftovers import Leftovers
 from ._namespaces import NewNamespaces
 from ._partitions import Partitions
 from ._queues import PartitionQueues
@@ -45,6 +48,7 @@ _KEYS: Final = msgspec.msgpack.Decoder(list[bytes])
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class KvRequests:
     """Answers requests for keys and values; ``run`` is its task.
 
@@ -52,26 +56,15 @@ class KvRequests:
     what it has applied is all that anybody can know of, and a read of it is linearizable.
     """
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        now_ms: Callable[[], int],
-        now_s: Callable[[], float],
-        partitions: Partitions,
-        states: KvStates,
-        takeovers: Takeovers,
-        writes: KvWrites,
-    ) -> None:
-        self._config = config
-        self._partitions = partitions
-        self.takeovers = takeovers
-        """The partitions that come and go; its ``run`` is a task."""
-        self._now_ms = now_ms
-        self._now_s = now_s
-        self._states = states
-        self.writes = writes
-        self._snapshots = Snapshots()
+    _config: BrokerConfig
+    _now_ms: Callable[[], int]
+    _now_s: Callable[[], float]
+    _partitions: Partitions
+    _states: KvStates
+    takeovers: Takeovers
+    """The partitions that come and go; its ``run`` is a task."""
+    writes: KvWrites
+    _snapshots: Snapshots = field(init=False, factory=Snapshots)
 
     async def run(self) -> None:
         """Let entries expire, and answer writers whose time is up, until cancelled."""
@@ -234,8 +227,9 @@ def register(
     states = broker.store.kv
     if states is None:
         return None
+    broker_name = broker.config.broker_name
     partitions = Partitions(
-        broker_name=broker.config.broker_name,
+        broker_name=broker_name,
         gate=broker.logical.gate,
         mappings=broker.logical.mappings,
         states=states,
@@ -248,12 +242,16 @@ def register(
         view=LogicalView.of_broker(broker),
     )
     watches = Watches(partitions=partitions, states=states)
+    fetcher = StateFetcher(peers=broker.peers, states=states)
     takeovers = Takeovers(
         bounds=broker.store.bounds,
-        broker_name=broker.config.broker_name,
+        broker_name=broker_name,
+        fetcher=fetcher,
+        leftovers=Leftovers(
+            broker_name=broker_name, fetcher=fetcher, partitions=partitions, states=states
+        ),
         logical=broker.logical,
         partitions=partitions,
-        peers=broker.peers,
         queues=queues,
         states=states,
         wake=watches.wake,

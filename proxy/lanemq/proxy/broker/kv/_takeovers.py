@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 import trio
+from attrs import define, field
 
 from lanemq.storage import KvStates, StoreError
 from lanemq.storage.kv import NO_QUEUE, KvMeta, KvState
@@ -20,7 +21,6 @@ from lanemq.wire.logical import Segment
 
 from ...logical.broker.state._state import LogicalState
 from ...logical.rules._mapping import TopicMapping
-from .._peers import Peers
 from ._fetching import StateFetcher
 from ._leftovers import Leftovers
 from ._partitions import Partitions
@@ -33,38 +33,25 @@ LOOK_S: Final = 0.1
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Takeovers:
     """The comings and goings at one broker; ``run`` is its task."""
 
-    def __init__(
-        self,
-        *,
-        bounds: Callable[[str, int], tuple[int, int]],
-        broker_name: str,
-        logical: LogicalState,
-        partitions: Partitions,
-        peers: Peers,
-        queues: PartitionQueues,
-        states: KvStates,
-        wake: Callable[[str], None],
-    ) -> None:
-        """``bounds`` returns the oldest and the next offset of a message queue of the store."""
-        self._bounds = bounds
-        self._broker_name = broker_name
-        self._logical = logical
-        self._partitions = partitions
-        self._fetcher = StateFetcher(peers=peers, states=states)
-        self._leftovers = Leftovers(
-            broker_name=broker_name, fetcher=self._fetcher, partitions=partitions, states=states
-        )
-        self._queues = queues
-        self._states = states
-        self._wake = wake
-        self._waiting: set[tuple[str, int]] = set()
-        """Topics of namespaces, with the partitions of each to look at."""
-        self._busy: set[tuple[str, int]] = set()
-        """The partitions that are being looked at."""
-        self._news = trio.Event()
+    _bounds: Callable[[str, int], tuple[int, int]]
+    """Returns the oldest and the next offset of a message queue of the store."""
+    _broker_name: str
+    _fetcher: StateFetcher
+    _leftovers: Leftovers
+    _logical: LogicalState
+    _partitions: Partitions
+    _queues: PartitionQueues
+    _states: KvStates
+    _wake: Callable[[str], None]
+    _waiting: set[tuple[str, int]] = field(init=False, factory=set)
+    """Topics of namespaces, with the partitions of each to look at."""
+    _busy: set[tuple[str, int]] = field(init=False, factory=set)
+    """The partitions that are being looked at."""
+    _news: trio.Event = field(init=False, factory=trio.Event)
 
     def changed(self, topic: str) -> None:
         """Note that a topic's logical queues have changed."""

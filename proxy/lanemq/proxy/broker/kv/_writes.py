@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, final
 
+from attrs import define, field
+
 from lanemq.storage import KvStates, NewMessage, Put, Store
 from lanemq.storage.kv import KvState, Outcome, Status, operation_properties
 from lanemq.wire import Refused, ResponseCode
@@ -62,40 +64,30 @@ class _Waiting(NamedTuple):
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class KvWrites:
     """The writes of one broker."""
 
-    def __init__(
-        self,
-        *,
-        commit: Callable[[], None],
-        new: NewNamespaces,
-        now_ms: Callable[[], int],
-        now_s: Callable[[], float],
-        on_unwritten: list[Callable[[Refused], None]],
-        partitions: Partitions,
-        states: KvStates,
-        store: Store,
-        store_host: bytes,
-        writer: Writer,
-    ) -> None:
-        self._commit = commit
-        self._now_ms = now_ms
-        self._now_s = now_s
-        self._store = store
-        self._store_host = store_host
-        self._writer = writer
-        self._states = states
-        self._partitions = partitions
-        self._waiting: dict[str, deque[_Waiting]] = {}
-        self._begun: set[str] = set()
-        """Partitions whose first record is on its way into the log."""
-        self.new = new
-        """The namespaces that are being made; its ``run`` is a task."""
-        new.ready = self._append_all
-        states.on_applied.append(self._applied)
-        states.on_behind.append(self._fell_behind)
-        on_unwritten.append(self._unwritten)
+    _commit: Callable[[], None]
+    new: NewNamespaces
+    """The namespaces that are being made; its ``run`` is a task."""
+    _now_ms: Callable[[], int]
+    _now_s: Callable[[], float]
+    _on_unwritten: list[Callable[[Refused], None]]
+    _partitions: Partitions
+    _states: KvStates
+    _store: Store
+    _store_host: bytes
+    _writer: Writer
+    _waiting: dict[str, deque[_Waiting]] = field(init=False, factory=dict)
+    _begun: set[str] = field(init=False, factory=set)
+    """Partitions whose first record is on its way into the log."""
+
+    def __attrs_post_init__(self) -> None:
+        self.new.ready = self._append_all
+        self._states.on_applied.append(self._applied)
+        self._states.on_behind.append(self._fell_behind)
+        self._on_unwritten.append(self._unwritten)
 
     # Requests
 

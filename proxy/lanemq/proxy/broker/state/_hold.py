@@ -22,6 +22,8 @@ import math
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar, final
 
+from attrs import define, field
+
 SLOT_S = 0.1
 """Seconds of a slot of deadlines; an answer may be this late."""
 
@@ -37,51 +39,25 @@ OwnerT = TypeVar("OwnerT")
 
 
 @final
+@define(eq=False, kw_only=True, repr=False, weakref_slot=False)
 class Hold(Generic[OwnerT]):
-    """One parked pull, which waits on behalf of ``owner`` for ``queue_offset`` of a queue.
+    """One parked pull, which waits on behalf of ``owner`` for ``queue_offset`` of a queue."""
 
-    ``again`` runs it once more, and ``deliver`` takes what comes of that. ``tag_codes`` are the
-    hashes of the tags it wants, None for all; ``matches`` judges the property string of a message
-    that has one of them. ``size_bytes`` is what it is charged with.
-    """
-
-    __slots__ = (
-        "again",
-        "deliver",
-        "matches",
-        "owner",
-        "queue",
-        "queue_offset",
-        "size_bytes",
-        "slot",
-        "tag_codes",
-        "timeout_s",
-    )
-
-    def __init__(
-        self,
-        *,
-        owner: OwnerT,
-        again: Callable[[], Any],
-        deliver: Callable[[Any], None],
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        tag_codes: frozenset[int] | None,
-        matches: Callable[[bytes], bool] | None = None,
-        timeout_s: float,
-        size_bytes: int = 0,
-    ) -> None:
-        self.owner = owner
-        self.again = again
-        self.deliver = deliver
-        self.queue = (topic, queue_id)
-        self.queue_offset = queue_offset
-        self.tag_codes = tag_codes
-        self.matches = matches
-        self.timeout_s = timeout_s
-        self.size_bytes = size_bytes
-        self.slot = 0
+    owner: OwnerT
+    again: Callable[[], Any]
+    """Runs it once more."""
+    deliver: Callable[[Any], None]
+    """Takes what comes of that."""
+    queue: tuple[str, int]
+    queue_offset: int
+    tag_codes: frozenset[int] | None
+    """The hashes of the tags it wants; None for all."""
+    matches: Callable[[bytes], bool] | None = None
+    """Judges the property string of a message that has one of them."""
+    timeout_s: float
+    size_bytes: int = 0
+    """The bytes that it is charged with."""
+    slot: int = field(init=False, default=0)
 
 
 @final

@@ -8,6 +8,8 @@ Source: RocketMQ 5.3.3, RecallMessageProcessor.
 from collections.abc import Awaitable, Callable
 from typing import final
 
+from attrs import define
+
 from lanemq.storage import NewMessage
 from lanemq.wire import (
     INT64,
@@ -34,25 +36,16 @@ from ._rules import QUEUE_ID, RECALL_BODY, RECALL_TAG, delete_key, slot_time_ms
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Recalls:
     """The recalls at one broker."""
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        flushes: Flushes,
-        now_ms: Callable[[], int],
-        store_host: bytes,
-        topics: Topics,
-        writer: Writer,
-    ) -> None:
-        self._config = config
-        self._flushes = flushes
-        self._now_ms = now_ms
-        self._store_host = store_host
-        self._topics = topics
-        self._writer = writer
+    _config: BrokerConfig
+    _flushes: Flushes
+    _now_ms: Callable[[], int]
+    _store_host: bytes
+    _topics: Topics
+    _writer: Writer
 
     def recall(
         self, header: RecallMessage, frame: Frame, session: Session

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Self, final
 
+from attrs import define
+
 from lanemq.storage import NewMessage, Put, Timers
 from lanemq.wire import SystemTopic
 from lanemq.wire.message import decode_properties
@@ -19,23 +21,15 @@ _MARK = MARK.encode()
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class TimedSends:
     """The appends of messages that may have a timer."""
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        now_ms: Callable[[], int],
-        timers: Timers | None,
-        topics: Topics,
-        writer: Writer,
-    ) -> None:
-        self._config = config
-        self._now_ms = now_ms
-        self._timers = timers
-        self._topics = topics
-        self._writer = writer
+    _config: BrokerConfig
+    _now_ms: Callable[[], int]
+    _timers: Timers | None
+    _topics: Topics
+    _writer: Writer
 
     @classmethod
     def of(cls, broker: "BrokerContext") -> Self:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final, Self, final
 
 import trio
+from attrs import define, field
 
 from lanemq.storage import NewMessage, Store, Taken, Timers, disk_problem
 from lanemq.wire import Refused, ResponseCode, SystemTopic, java_hash
@@ -27,25 +28,20 @@ TURN: Final = 256
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class TimerService:
     """The timers of one broker; ``task`` does it."""
 
-    def __init__(
-        self,
-        *,
-        commit: Callable[[], None],
-        due: DueMessages,
-        now_ms: Callable[[], int],
-        store: Store,
-        timers: Timers,
-    ) -> None:
-        self._commit = commit
-        self._due = due
-        self._now_ms = now_ms
-        self._store = store
-        self._timers = timers
-        self.task = DueTask(self._work, logger=LOGGER, now_ms=now_ms)
-        store.on_arrival.append(self._arrived)
+    _commit: Callable[[], None]
+    _due: DueMessages
+    _now_ms: Callable[[], int]
+    _store: Store
+    _timers: Timers
+    task: DueTask = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.task = DueTask(work=self._work, logger=LOGGER, now_ms=self._now_ms)
+        self._store.on_arrival.append(self._arrived)
 
     @classmethod
     def of(cls, broker: BrokerContext) -> Self | None:

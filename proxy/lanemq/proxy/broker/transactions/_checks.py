@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, Self, final
 
 import trio
+from attrs import define, field
 from msgspec.structs import replace
 
 from lanemq.storage import NewMessage, Put, Store, Unit
@@ -49,33 +50,21 @@ HOUR_MS: Final = 3_600_000
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Checks:
     """The checks of one broker's transactions; ``run`` is their task."""
 
-    def __init__(
-        self,
-        *,
-        clients: ClientRegistry[Session],
-        commit: Callable[[], None],
-        config: BrokerConfig,
-        now_ms: Callable[[], int],
-        statistics: BrokerStatistics,
-        store: Store,
-        table: HalfTable,
-        topics: Topics,
-        writer: Writer,
-    ) -> None:
-        self._clients = clients
-        self._commit = commit
-        self._config = config
-        self._now_ms = now_ms
-        self._statistics = statistics
-        self._store = store
-        self._topics = topics
-        self._writer = writer
-        self._table = table
-        self._turn = 0
-        self._checking = trio.Lock()
+    _clients: ClientRegistry[Session]
+    _commit: Callable[[], None]
+    _config: BrokerConfig
+    _now_ms: Callable[[], int]
+    _statistics: BrokerStatistics
+    _store: Store
+    _table: HalfTable
+    _topics: Topics
+    _writer: Writer
+    _turn: int = field(init=False, default=0)
+    _checking: trio.Lock = field(init=False, factory=trio.Lock)
 
     @classmethod
     def of(cls, broker: BrokerContext, table: HalfTable) -> Self:

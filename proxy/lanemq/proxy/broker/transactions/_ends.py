@@ -12,6 +12,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, final
 
+from attrs import define
+
 from lanemq.storage import NewMessage
 from lanemq.wire import Refused, RemoteProtocolError, RequestCode, ResponseCode, SysFlag
 from lanemq.wire.frame import Frame
@@ -64,31 +66,19 @@ class _Ended(NamedTuple):
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Ends:
     """The handlers of one broker's ends of transactions."""
 
-    def __init__(
-        self,
-        *,
-        commit: Callable[[], None],
-        deliveries: Deliveries,
-        flushes: Flushes,
-        statistics: BrokerStatistics,
-        recent: RecentHalves,
-        table: HalfTable,
-        timed: TimedSends,
-        topics: Topics,
-        writer: Writer,
-    ) -> None:
-        self._commit = commit
-        self._statistics = statistics
-        self._flushes = flushes
-        self._timed = timed
-        self._topics = topics
-        self._writer = writer
-        self._table = table
-        self._recent = recent
-        self._deliveries = deliveries
+    _commit: Callable[[], None]
+    _deliveries: Deliveries
+    _flushes: Flushes
+    _statistics: BrokerStatistics
+    _recent: RecentHalves
+    _table: HalfTable
+    _timed: TimedSends
+    _topics: Topics
+    _writer: Writer
 
     def end(self, header: EndTransaction, frame: Frame, session: Session) -> Answer:
         """Commit or roll back; a state that is not known yet has no answer.

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final, Self, final
 
 import trio
+from attrs import define, field
 
 from lanemq.storage import Put, Store, StoreError, Unit
 from lanemq.wire import ProtocolError, SystemGroup, SystemTopic
@@ -29,31 +30,25 @@ end that comes a second time after it is recognised."""
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class HalfTable:
     """The table of half messages; ``loaded`` is set once it says what the store says."""
 
-    def __init__(
-        self,
-        *,
-        now_ms: Callable[[], int],
-        store: Store,
-        store_host: bytes,
-        topics: Topics,
-        writer: Writer,
-    ) -> None:
-        self._now_ms = now_ms
-        self._store = store
-        self._store_host = store_host
-        self._topics = topics
-        self._writer = writer
-        self._offsets = store.tables.consumer_offsets
-        begin, first = self._begin(HALF)
+    _now_ms: Callable[[], int]
+    _store: Store
+    _store_host: bytes
+    _topics: Topics
+    _writer: Writer
+    halves: HalfMessages = field(init=False)
+    _first: int = field(init=False)
+    loaded: trio.Event = field(init=False, factory=trio.Event)
+    under_way: set[int] = field(init=False, factory=set)
+    """Half messages whose transactions end now; their op messages are not in the log yet."""
+
+    def __attrs_post_init__(self) -> None:
+        begin, self._first = self._begin(HALF)
         op_begin, op_first = self._begin(OP)
-        self.halves = HalfMessages(begin, op_begin, first=first, op_first=op_first)
-        self._first = first
-        self.loaded = trio.Event()
-        self.under_way: set[int] = set()
-        """Half messages whose transactions end now; their op messages are not in the log yet."""
+        self.halves = HalfMessages(begin, op_begin, first=self._first, op_first=op_first)
 
     @classmethod
     def of(cls, broker: BrokerContext) -> Self:
@@ -69,7 +64,7 @@ class HalfTable:
     def _begin(self, topic: str) -> tuple[int, int]:
         """Return where the last broker was, as far as the queue reaches, and where to read from."""
         least, end = self._store.bounds(topic, QUEUE_ID)
-        kept = self._offsets.get(GROUP, topic, QUEUE_ID)
+        kept = self._store.tables.consumer_offsets.get(GROUP, topic, QUEUE_ID)
         begin = min(max(least if kept is None else kept, least), end)
         return begin, max(least, begin - READ_AGAIN)
 
@@ -144,6 +139,7 @@ class HalfTable:
 
     def keep(self) -> None:
         """Store the table's progress, for the next broker on the store."""
+        offsets = self._store.tables.consumer_offsets
         for topic, offset in ((HALF, self.halves.begin), (OP, self.halves.op_begin)):
-            if offset != (self._offsets.get(GROUP, topic, QUEUE_ID) or 0):
-                self._offsets.put(GROUP, topic, QUEUE_ID, offset)
+            if offset != (offsets.get(GROUP, topic, QUEUE_ID) or 0):
+                offsets.put(GROUP, topic, QUEUE_ID, offset)

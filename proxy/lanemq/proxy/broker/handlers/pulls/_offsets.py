@@ -6,6 +6,8 @@ Source: RocketMQ 4.9.8, ConsumerManageProcessor (14, 15), AdminBrokerProcessor (
 from collections.abc import Mapping
 from typing import Final, Protocol, final
 
+from attrs import define
+
 from lanemq.storage import Boundary, OffsetTable, Store
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import Frame
@@ -44,27 +46,17 @@ class CommitOffset(Protocol):
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class GroupOffsets:
     """The offsets of groups, in queues and in logical queues."""
 
-    def __init__(
-        self,
-        *,
-        clients: ClientRegistry[Session],
-        commit_offset: CommitOffset,
-        counts: StageCounts,
-        logical_progress: LogicalProgress,
-        offsets: OffsetTable,
-        stages: GroupStages,
-        store: Store,
-    ) -> None:
-        self._clients = clients
-        self._commit_offset = commit_offset
-        self._counts = counts
-        self._logical_progress = logical_progress
-        self._offsets = offsets
-        self._stages = stages
-        self._store = store
+    _clients: ClientRegistry[Session]
+    _commit_offset: CommitOffset
+    _counts: StageCounts
+    _logical_progress: LogicalProgress
+    _offsets: OffsetTable
+    _stages: GroupStages
+    _store: Store
 
     def query(self, header: QueryConsumerOffset) -> GroupOffset:
         """Return the queue offset at which the group goes on.
@@ -113,17 +105,12 @@ class GroupOffsets:
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class QueueOffsets:
     """The bounds of message queues, and their offsets by time."""
 
-    def __init__(
-        self,
-        *,
-        mappings: Mapping[str, TopicMapping],
-        store: Store,
-    ) -> None:
-        self._mappings = mappings
-        self._store = store
+    _mappings: Mapping[str, TopicMapping]
+    _store: Store
 
     def search(self, header: SearchOffset) -> QueueOffset:
         """Return the offset at a time; clients since 5.0 say which side of it they want."""

@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Final, final
 
 import trio
+from attrs import define, field
 
 from lanemq.storage import Store
 from lanemq.wire import Refused, ResponseCode
@@ -56,26 +57,19 @@ Deliver = Callable[[Pulled | Exception], None]
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class ParkedPulls:
     """The parked pulls of one broker."""
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        holds: Holds[Session],
-        now_s: Callable[[], float],
-        store: Store,
-    ) -> None:
-        self._config = config
-        self._holds = holds
-        self._now_s = now_s
-        self._store = store
-        self._wake = trio.Event()
-        self._sleeps_until_s = math.inf
-        self._stopping = False
-        self._late: deque[Hold[Session]] = deque()
-        """Pulls that are not parked any more, for ``expire`` to answer."""
+    _config: BrokerConfig
+    _holds: Holds[Session]
+    _now_s: Callable[[], float]
+    _store: Store
+    _wake: trio.Event = field(init=False, factory=trio.Event)
+    _sleeps_until_s: float = field(init=False, default=math.inf)
+    _stopping: bool = field(init=False, default=False)
+    _late: deque[Hold[Session]] = field(init=False, factory=deque)
+    """Pulls that are not parked any more, for ``expire`` to answer."""
 
     def stop(self) -> None:
         """Refuse every parked pull, and from now on each that would be parked.
@@ -125,8 +119,7 @@ class ParkedPulls:
             owner=session,
             again=again,
             deliver=deliver,
-            topic=parked.topic,
-            queue_id=parked.queue_id,
+            queue=(parked.topic, parked.queue_id),
             queue_offset=parked.offset,
             tag_codes=parked.wanted.tag_codes,
             matches=parked.wanted.matches,

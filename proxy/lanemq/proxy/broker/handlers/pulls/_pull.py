@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final, final
 
 import trio
+from attrs import define
 
 from lanemq.storage import GetStatus, Store
 from lanemq.wire import RequestCode, ResponseCode
@@ -18,7 +19,7 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.logical.translate import Numbers
 
 from ....logical.broker.state._state import waiting_queue
-from ....logical.broker.traffic._pull import InSegment, answer_without_read
+from ....logical.broker.traffic._pull import InSegment, LogicalReads, answer_without_read
 from ....logical.broker.traffic._stages import AskFirst, LogicalStages
 from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._reading import Wait
@@ -54,33 +55,20 @@ CODES: Final = {
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Pulls:
     """The pulls from one broker."""
 
-    def __init__(
-        self,
-        *,
-        clients: ClientRegistry[Session],
-        commit_offset: CommitOffset,
-        logical_stages: LogicalStages,
-        mappings: Mapping[str, TopicMapping],
-        now_s: Callable[[], float],
-        parked: ParkedPulls,
-        reads: Reads,
-        stages: GroupStages,
-        statistics: BrokerStatistics,
-        store: Store,
-    ) -> None:
-        self._clients = clients
-        self._commit_offset = commit_offset
-        self._logical_stages = logical_stages
-        self._mappings = mappings
-        self._now_s = now_s
-        self.parked = parked
-        self.reads = reads
-        self._stages = stages
-        self._statistics = statistics
-        self._store = store
+    _clients: ClientRegistry[Session]
+    _commit_offset: CommitOffset
+    _logical_stages: LogicalStages
+    _mappings: Mapping[str, TopicMapping]
+    _now_s: Callable[[], float]
+    parked: ParkedPulls
+    reads: Reads
+    _stages: GroupStages
+    _statistics: BrokerStatistics
+    _store: Store
 
     # At the broker's port
 
@@ -274,6 +262,17 @@ def register(handlers: Handlers, broker: BrokerContext) -> Pulls:
     parked = ParkedPulls(
         config=broker.config, holds=broker.holds, now_s=broker.now_s, store=broker.store
     )
+    reads = Reads(
+        address=broker.address,
+        clients=broker.clients,
+        config=broker.config,
+        groups=broker.groups,
+        logical=LogicalReads(broker.logical),
+        mappings=broker.logical.mappings,
+        statistics=broker.statistics,
+        store=broker.store,
+        topics=broker.topics,
+    )
     pulls = Pulls(
         clients=broker.clients,
         commit_offset=broker.commit_offset,
@@ -281,7 +280,7 @@ def register(handlers: Handlers, broker: BrokerContext) -> Pulls:
         mappings=broker.logical.mappings,
         now_s=broker.now_s,
         parked=parked,
-        reads=Reads.of(broker),
+        reads=reads,
         stages=broker.stages,
         statistics=broker.statistics,
         store=broker.store,

@@ -3,7 +3,9 @@
 Source: RocketMQ 4.9.8, QueryMessageProcessor.
 """
 
-from typing import Self, final
+from typing import final
+
+from attrs import define
 
 from lanemq.storage import Store
 from lanemq.wire import Refused, RequestCode, ResponseCode
@@ -22,17 +24,12 @@ NOT_FOUND = "can not find message, maybe time range not correct"
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class SingleMessages:
     """The searches for single messages of one broker."""
 
-    def __init__(self, *, config: BrokerConfig, store: Store) -> None:
-        self._config = config
-        self._store = store
-
-    @classmethod
-    def of(cls, broker: BrokerContext) -> Self:
-        """Return the searches in the store of ``broker``."""
-        return cls(config=broker.config, store=broker.store)
+    _config: BrokerConfig
+    _store: Store
 
     def by_key(self, asked: QueryMessage, *, version: int) -> Queried:
         """Return the records of a topic that have the key, newest first.
@@ -79,7 +76,7 @@ class SingleMessages:
 
 def register(handlers: Handlers, broker: BrokerContext) -> SingleMessages:
     """Register both requests."""
-    messages = SingleMessages.of(broker)
+    messages = SingleMessages(config=broker.config, store=broker.store)
     handlers.add(RequestCode.QUERY_MESSAGE, typed(QueryMessage, messages.answer_query))
     handlers.add(RequestCode.VIEW_MESSAGE_BY_ID, typed(ViewMessage, messages.answer_view))
     return messages

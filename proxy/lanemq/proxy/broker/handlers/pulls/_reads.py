@@ -3,10 +3,11 @@
 Source: RocketMQ 4.9.8, PullMessageProcessor.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, Self, final
+from typing import Final, final
 
+from attrs import define
 from msgspec.structs import replace
 
 from lanemq.storage import Got, Store
@@ -15,8 +16,8 @@ from lanemq.wire.bodies import SubscriptionGroupConfig
 from lanemq.wire.logical import Segment, SegmentState
 from lanemq.wire.message import record_properties
 
-from ....logical.broker.state._state import LogicalState
 from ....logical.broker.traffic._pull import LogicalReads
+from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._reading import gone_on_at
 from ....net._loop_watch import loop_watch
 from ....net._session import Session
@@ -31,9 +32,6 @@ from ...state._topics import Topics
 from ._old_readers import for_reader_all
 from ._pull_request import PullRequest
 
-if TYPE_CHECKING:
-    from ..._context import BrokerContext
-
 BROADCASTING: Final = "BROADCASTING"
 
 JUDGING_S = 0.03
@@ -42,44 +40,19 @@ gets what was found until then, or the offset to go on at: each looks at one mes
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Reads:
     """The reads of pulls at any port."""
 
-    def __init__(
-        self,
-        *,
-        address: HostAddress,
-        clients: ClientRegistry[Session],
-        config: BrokerConfig,
-        groups: Groups,
-        logical: LogicalState,
-        statistics: BrokerStatistics,
-        store: Store,
-        topics: Topics,
-    ) -> None:
-        self._address = address
-        self._clients = clients
-        self._config = config
-        self._groups = groups
-        self._mappings = logical.mappings
-        self._statistics = statistics
-        self._store = store
-        self._topics = topics
-        self.logical = LogicalReads(logical)
-
-    @classmethod
-    def of(cls, broker: "BrokerContext") -> Self:
-        """Return the reads of ``broker``."""
-        return cls(
-            address=broker.address,
-            clients=broker.clients,
-            config=broker.config,
-            groups=broker.groups,
-            logical=broker.logical,
-            statistics=broker.statistics,
-            store=broker.store,
-            topics=broker.topics,
-        )
+    _address: HostAddress
+    _clients: ClientRegistry[Session]
+    _config: BrokerConfig
+    _groups: Groups
+    logical: LogicalReads
+    _mappings: Mapping[str, TopicMapping]
+    _statistics: BrokerStatistics
+    _store: Store
+    _topics: Topics
 
     def allowed(
         self, group_name: str, topic: str, queue_id: int, session: Session

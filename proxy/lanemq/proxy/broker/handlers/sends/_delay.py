@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Self, final
 
 import trio
+from attrs import define, field
 
 from lanemq.storage import NewMessage, Store, Unit
 from lanemq.wire import INT32, SystemTopic, read_number
@@ -25,25 +26,20 @@ LOGGER = logging.getLogger("lanemq.proxy.broker.delay")
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class DelayService:
     """The delivery of one broker's due messages; ``task`` does it."""
 
-    def __init__(
-        self,
-        *,
-        delays_ms: Sequence[int],
-        due: DueMessages,
-        now_ms: Callable[[], int],
-        store: Store,
-    ) -> None:
-        """``delays_ms`` are those of the levels, from 1 on."""
-        self._delays_ms = delays_ms
-        self._due = due
-        self._now_ms = now_ms
-        self._store = store
-        self._offsets = store.tables.delay_offsets
-        self.task = DueTask(self._deliver_due, logger=LOGGER, now_ms=now_ms)
-        store.on_arrival.append(self._arrived)
+    _delays_ms: Sequence[int]
+    """The delays of the levels, from 1 on."""
+    _due: DueMessages
+    _now_ms: Callable[[], int]
+    _store: Store
+    task: DueTask = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.task = DueTask(work=self._deliver_due, logger=LOGGER, now_ms=self._now_ms)
+        self._store.on_arrival.append(self._arrived)
 
     @classmethod
     def of(cls, broker: BrokerContext) -> Self:
@@ -71,9 +67,10 @@ class DelayService:
 
     async def _deliver_level(self, level: int) -> int | None:
         store, queue_id = self._store, level - 1
+        offsets = store.tables.delay_offsets
         while True:
             begin, end = store.bounds(SystemTopic.SCHEDULE, queue_id)
-            offset = min(max(self._offsets.get(level) or 0, begin), end)
+            offset = min(max(offsets.get(level) or 0, begin), end)
             units = store.units(SystemTopic.SCHEDULE, queue_id, offset, BATCH)
             now_ms = self._now_ms()
             due = due_bytes = 0
@@ -85,7 +82,7 @@ class DelayService:
             if due:
                 due_units = [(unit.log_position, _again) for unit in units[:due]]
                 delivered = await self._due.deliver(due_units)
-                self._offsets.put(level, offset + delivered)
+                offsets.put(level, offset + delivered)
             if due < len(units) and due_bytes < BATCH_BYTES:
                 return self._due_ms(level, units[due], now_ms)
             if not units:

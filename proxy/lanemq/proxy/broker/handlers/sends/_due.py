@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Self, final
 
+from attrs import define
+
 from lanemq.storage import FlushMode, NewMessage, Store, StoreError, disk_problem
 from lanemq.wire import ProtocolError, Refused, ResponseCode
 from lanemq.wire.message import StoredMessage
@@ -32,29 +34,18 @@ Again = Callable[[StoredMessage], NewMessage | Impossible | None]
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class DueMessages:
     """The delivery of one broker's due messages."""
 
-    def __init__(
-        self,
-        *,
-        commit: Callable[[], None],
-        deliveries: Deliveries,
-        kind: str,
-        statistics: BrokerStatistics,
-        store: Store,
-        undelivered: Undelivered,
-        writer: Writer,
-    ) -> None:
-        """Take the parts of the broker; ``kind`` names the messages in logs, such as ``delayed
-        message``."""
-        self._commit = commit
-        self._deliveries = deliveries
-        self._kind = kind
-        self._statistics = statistics
-        self._store = store
-        self._undelivered = undelivered
-        self._writer = writer
+    _commit: Callable[[], None]
+    _deliveries: Deliveries
+    _kind: str
+    """The name of the messages in logs, such as ``delayed message``."""
+    _statistics: BrokerStatistics
+    _store: Store
+    _undelivered: Undelivered
+    _writer: Writer
 
     @classmethod
     def of(cls, broker: BrokerContext, kind: str) -> Self:

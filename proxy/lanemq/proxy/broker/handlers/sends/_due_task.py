@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, final
 
 import trio
+from attrs import define, field
 
 from lanemq.wire import Refused
 
@@ -13,25 +14,19 @@ RETRY_S: Final = 1.0
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class DueTask:
     """A task over ``work``, which does all that is due and returns when the next thing is.
 
     ``work`` returns None where nothing waits, and raises ``Refused`` while the store takes nothing.
     """
 
-    def __init__(
-        self,
-        work: Callable[[], Awaitable[int | None]],
-        *,
-        logger: logging.Logger,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._work = work
-        self._logger = logger
-        self._now_ms = now_ms
-        self._wake = trio.Event()
-        self._rested = trio.Event()
-        self._sleeps_until_ms: int | None = None
+    _work: Callable[[], Awaitable[int | None]]
+    _logger: logging.Logger
+    _now_ms: Callable[[], int]
+    _wake: trio.Event = field(init=False, factory=trio.Event)
+    _rested: trio.Event = field(init=False, factory=trio.Event)
+    _sleeps_until_ms: int | None = field(init=False, default=None)
 
     async def run(self) -> None:
         """Deliver everything when it is due, until cancelled."""

@@ -1,10 +1,10 @@
-"""The quick way of ordinary messages, from the fields of a request straight into the store."""
+"""The quick way of ordinary and half messages, from the fields of a request into the store."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from lanemq.storage import NewMessage, Put
-from lanemq.wire import SystemTopic
+from lanemq.wire import SysFlag, SystemTopic
 from lanemq.wire.frame import Frame
 
 from ....logical.rules._forwarding import BORN_HOST_FIELD, born_host_of
@@ -12,10 +12,18 @@ from ....logical.rules._mapping import TopicMapping
 from ....net._session import Session
 from ..._config import BrokerConfig
 from ..._results import Stored
-from ...state._topics import SendTarget
-from ._half_sends import HalfSend
+from ...state._recent_halves import Half, RecentHalves
+from ...state._topics import SendTarget, Topics
 from ._own_properties import Kept, Kind
 from ._send_special import STORED_FLAGS, choose_queue
+from ._writer import Writer
+
+HalfSend = Callable[[NewMessage], Put | None]
+"""Appends a message that has nothing but a transaction.
+
+Returns None, with nothing done, for one that has to be looked at more closely. Raises ``Refused``
+and ``SegmentClosed``.
+"""
 
 
 class OrdinarySend(Protocol):
@@ -144,6 +152,25 @@ def ordinary_sends(
         return Stored((position,), queue_id, put.queue_offset, end, waits and wishes_flush)
 
     return send
+
+
+def half_sends(
+    *, config: BrokerConfig, recent: RecentHalves, topics: Topics, writer: Writer
+) -> HalfSend:
+    """Make the quick way of half messages into the store of one broker."""
+    ensure, append, keep = topics.ensure, writer.append_half, recent.keep
+
+    def store(message: NewMessage) -> Put | None:
+        if config.reject_transaction_message or (
+            message.sys_flag & SysFlag.TRANSACTION_MASK == SysFlag.TRANSACTION_COMMIT
+        ):
+            return None
+        ensure(SystemTopic.TRANSACTION_HALF, queues=1)
+        put, half = append(message)
+        keep(Half(put, half, message.topic, message.queue_id))
+        return put
+
+    return store
 
 
 def quick_sends(ordinary: OrdinarySend, names: Names) -> QuickSend:

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, final
 
+from attrs import define
+
 from lanemq.storage import NewMessage
 from lanemq.wire import HostAddress, Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import FLAG_ONEWAY, Frame, request
@@ -40,36 +42,23 @@ PUSHED_ID: Final = "0"
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Replies:
     """The reply handlers of one broker."""
 
-    def __init__(
-        self,
-        *,
-        address: HostAddress,
-        clients: ClientRegistry[Session],
-        commit: Callable[[], None],
-        config: BrokerConfig,
-        flushes: Flushes,
-        mappings: Mapping[str, TopicMapping],
-        now_ms: Callable[[], int],
-        statistics: BrokerStatistics,
-        store_host: bytes,
-        topics: Topics,
-        writer: Writer,
-    ) -> None:
-        self._address = address
-        self._clients = clients
-        self._commit = commit
-        self._config = config
-        self._flushes = flushes
-        self._now_ms = now_ms
-        self._statistics = statistics
-        self._store_host = store_host
-        self._topics = topics
-        self._writer = writer
-        self._mappings = mappings
-        self._answered = answered_properties(config)
+    _address: HostAddress
+    _answered: dict[str, str]
+    """The fields of every answer."""
+    _clients: ClientRegistry[Session]
+    _commit: Callable[[], None]
+    _config: BrokerConfig
+    _flushes: Flushes
+    _mappings: Mapping[str, TopicMapping]
+    _now_ms: Callable[[], int]
+    _statistics: BrokerStatistics
+    _store_host: bytes
+    _topics: Topics
+    _writer: Writer
 
     def handler(
         self, read: Callable[[Mapping[str, str]], SendMessage]
@@ -178,6 +167,7 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
     """Register replies, in both forms of the header."""
     replies = Replies(
         address=broker.address,
+        answered=answered_properties(broker.config),
         clients=broker.clients,
         commit=broker.commit,
         config=broker.config,

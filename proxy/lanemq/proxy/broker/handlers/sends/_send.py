@@ -9,7 +9,9 @@ Source: RocketMQ 4.9.8, SendMessageProcessor, AbstractSendMessageProcessor.msgCh
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Final, Self, final
+from typing import Self, final
+
+from attrs import define, field
 
 from lanemq.wire import Refused, RequestCode
 from lanemq.wire.frame import FLAG_ONEWAY, Frame
@@ -25,7 +27,6 @@ from ..._context import BrokerContext
 from ..._results import Moved, Stored
 from ...timers._sends import TimedSends
 from ._flushes import Flushes
-from ._half_sends import half_sends
 from ._own_properties import OwnProperties
 from ._quick_sends import (
     LETTERS,
@@ -33,6 +34,7 @@ from ._quick_sends import (
     Names,
     OrdinarySend,
     QuickSend,
+    half_sends,
     ordinary_sends,
     quick_sends,
 )
@@ -46,28 +48,20 @@ Send = Callable[[Frame, Session], Sent | Awaitable[Sent]]
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Sends:
     """The sends to one broker."""
 
-    def __init__(
-        self,
-        *,
-        count_failed: Callable[[], None],
-        flushes: Flushes,
-        moved: MovedSends,
-        ordinary: OrdinarySend,
-        special: SpecialSends,
-    ) -> None:
-        self._count_failed = count_failed
-        self.flushed: Final = flushes.flushed
-        """Waits for the disk on behalf of a sender whose result says so."""
-        self._moved = moved
-        self.ordinary: Final = ordinary
-        self._special = special
-        self.quick: dict[int, QuickSend] = {}
-        """Request code -> the quick way of its sends."""
-        self.any: dict[int, Send] = {}
-        """Request code -> the handler of its sends."""
+    _count_failed: Callable[[], None]
+    flushed: Callable[[Stored], Awaitable[Stored]]
+    """Waits for the disk on behalf of a sender whose result says so."""
+    _moved: MovedSends
+    ordinary: OrdinarySend
+    _special: SpecialSends
+    quick: dict[int, QuickSend] = field(init=False, factory=dict)
+    """Request code -> the quick way of its sends."""
+    any: dict[int, Send] = field(init=False, factory=dict)
+    """Request code -> the handler of its sends."""
 
     @classmethod
     def of(cls, broker: BrokerContext) -> Self:
@@ -111,7 +105,7 @@ class Sends:
         )
         return cls(
             count_failed=statistics.put_failed,
-            flushes=flushes,
+            flushed=flushes.flushed,
             moved=moved,
             ordinary=ordinary,
             special=special,

@@ -10,6 +10,8 @@ import random
 from collections.abc import Awaitable
 from typing import Final, final
 
+from attrs import define
+
 from lanemq.storage import Store
 from lanemq.wire import (
     HostAddress,
@@ -46,29 +48,18 @@ DLQ_QUEUES: Final = 1
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class SendBacks:
     """The send-back handler of one broker."""
 
-    def __init__(
-        self,
-        *,
-        address: HostAddress,
-        config: BrokerConfig,
-        flushes: Flushes,
-        groups: Groups,
-        statistics: BrokerStatistics,
-        store: Store,
-        topics: Topics,
-        writer: Writer,
-    ) -> None:
-        self._address = address
-        self._config = config
-        self._flushes = flushes
-        self._groups = groups
-        self._statistics = statistics
-        self._store = store
-        self._topics = topics
-        self._writer = writer
+    _address: HostAddress
+    _config: BrokerConfig
+    _flushes: Flushes
+    _groups: Groups
+    _statistics: BrokerStatistics
+    _store: Store
+    _topics: Topics
+    _writer: Writer
 
     def answer(
         self, header: ConsumerSendMsgBack, frame: Frame, session: Session

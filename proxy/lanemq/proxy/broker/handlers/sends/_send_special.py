@@ -9,6 +9,8 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Final, final
 
+from attrs import define
+
 from lanemq.storage import NewBatch, NewMessage
 from lanemq.wire import (
     Permission,
@@ -43,40 +45,25 @@ message."""
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class SpecialSends:
     """The slow way of sends to one broker, for every kind of them.
 
     ``waits`` is whether senders wait for the disk, unless they say otherwise.
     """
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        count_put: Callable[[str, int, int], None],
-        groups: Groups,
-        mappings: Mapping[str, TopicMapping],
-        message_bytes_max: int,
-        now_ms: Callable[[], int],
-        own: OwnProperties,
-        store_host: bytes,
-        timed: TimedSends,
-        topics: Topics,
-        waits: bool,
-        writer: Writer,
-    ) -> None:
-        self._config = config
-        self._groups = groups
-        self._now_ms = now_ms
-        self._store_host = store_host
-        self._timed = timed
-        self._topics = topics
-        self._writer = writer
-        self._own = own
-        self._waits = waits
-        self._mappings = mappings
-        self._message_bytes_max = message_bytes_max
-        self._count_put = count_put
+    _config: BrokerConfig
+    _count_put: Callable[[str, int, int], None]
+    _groups: Groups
+    _mappings: Mapping[str, TopicMapping]
+    _message_bytes_max: int
+    _now_ms: Callable[[], int]
+    _own: OwnProperties
+    _store_host: bytes
+    _timed: TimedSends
+    _topics: Topics
+    _waits: bool
+    _writer: Writer
 
     def store(self, header: SendMessage, *, body: bytes, born_host: bytes, version: int) -> Stored:
         """Append the message or batch of a client of protocol ``version``.

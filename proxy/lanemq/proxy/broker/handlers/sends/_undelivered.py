@@ -7,6 +7,7 @@ was to go (REAL_TOPIC, REAL_QID).
 import logging
 from typing import Self, final
 
+from attrs import define
 from msgspec.structs import replace
 
 from lanemq.storage import NewMessage
@@ -21,13 +22,13 @@ LOGGER = logging.getLogger("lanemq.proxy.broker.delay")
 
 
 @final
+@define(eq=False, kw_only=True, repr=False)
 class Undelivered:
     """The store of messages that delayed delivery could not deliver."""
 
-    def __init__(self, *, statistics: BrokerStatistics, topics: Topics, writer: Writer) -> None:
-        self._statistics = statistics
-        self._topics = topics
-        self._writer = writer
+    _statistics: BrokerStatistics
+    _topics: Topics
+    _writer: Writer
 
     @classmethod
     def of(cls, broker: BrokerContext) -> Self:

@@ -70,10 +70,8 @@ class Writer:
             self.enter(message.topic, message.queue_id)
         try:
             return self._put(message)
-        except StoreUnwritable as error:
-            raise unwritable(error) from error
-        except MessageIllegal as error:
-            raise _illegal(error) from error
+        except (StoreUnwritable, MessageIllegal) as error:
+            raise _refusal(error) from error
 
     def append_batch(self, batch: NewBatch) -> PutBatch:
         """Append messages of one queue, with consecutive queue offsets; errors as ``append``."""
@@ -81,10 +79,8 @@ class Writer:
             self.enter(batch.topic, batch.queue_id)
         try:
             return self._put_batch(batch)
-        except StoreUnwritable as error:
-            raise unwritable(error) from error
-        except MessageIllegal as error:
-            raise _illegal(error) from error
+        except (StoreUnwritable, MessageIllegal) as error:
+            raise _refusal(error) from error
 
     def append_delayed(self, message: NewMessage, level: int) -> Put:
         """Append a message that is to reach its queue after the delay of ``level`` (from 1).
@@ -132,25 +128,11 @@ class Writer:
         properties = set_property(properties, _REAL_QID, str(message.queue_id).encode())
         try:
             self._check_target(message.topic, message.queue_id)
-            return self._put(
-                NewMessage(
-                    topic=topic,
-                    queue_id=queue_id,
-                    body=message.body,
-                    properties=properties,
-                    flag=message.flag,
-                    sys_flag=message.sys_flag,
-                    born_timestamp_ms=message.born_timestamp_ms,
-                    born_host=message.born_host,
-                    store_host=message.store_host,
-                    reconsume_times=message.reconsume_times,
-                    was_taken=message.was_taken,
-                )
-            )
-        except StoreUnwritable as error:
-            raise unwritable(error) from error
-        except MessageIllegal as error:
-            raise _illegal(error) from error
+            waiting = replace(message, topic=topic, queue_id=queue_id, properties=properties)
+            waiting.prepared_transaction_offset = 0
+            return self._put(waiting)
+        except (StoreUnwritable, MessageIllegal) as error:
+            raise _refusal(error) from error
 
     def append_half(self, message: NewMessage) -> tuple[Put, NewMessage]:
         """Append a message that is to reach its queue when its transaction is committed.
@@ -170,7 +152,7 @@ class Writer:
         try:
             self._check_target(message.topic, message.queue_id)
         except MessageIllegal as error:
-            raise _illegal(error) from error
+            raise _refusal(error) from error
         half = replace(
             message,
             topic=SystemTopic.TRANSACTION_HALF,
@@ -206,5 +188,7 @@ def unwritable(error: StoreUnwritable) -> Refused:
     return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error.reason}")
 
 
-def _illegal(error: MessageIllegal) -> Refused:
+def _refusal(error: StoreUnwritable | MessageIllegal) -> Refused:
+    if isinstance(error, StoreUnwritable):
+        return unwritable(error)
     return Refused(ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {error}")
