@@ -29,7 +29,7 @@ from lanemq.storage import (
     StoreType,
     open_store,
 )
-from lanemq.storage._real_files import RealFiles
+from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.tables._tables import check_tables
 from lanemq.storage.tables.rocks import _database as database
 from lanemq.storage.tables.rocks._database import Change, ConfigDatabase

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lanemq.storage import StoreLocked
 from lanemq.storage._layouts import UNIT_BYTES
-from lanemq.storage._real_files import RealFiles
+from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.index._index import key_data_of, keys_of
 from lanemq.storage.index._index_file import key_hash
 from lanemq.storage.index._key_hashes import key_hashes

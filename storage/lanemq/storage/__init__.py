@@ -16,11 +16,11 @@ from ._errors import (
     StoreUnwritable,
     disk_problem,
 )
-from ._files import Entry, File, Files, Lock, Usage
 from ._open import open_store
 from ._statistics import RocksProgress, StoreStatistics
 from ._store import Store
 from ._supervisor import Supervisor
+from .disk._files import Entry, File, Files, Lock, Usage
 from .kv._kv import KvStates
 from .log._messages import (
     Boundary,

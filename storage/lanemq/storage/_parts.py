@@ -9,10 +9,10 @@ from lanemq.wire.logical import LOGICAL_QUEUES_MAP_MEMBER
 
 from ._config import Stage, StoreConfig, parse_delay_levels
 from ._extended import ExtendedUnits
-from ._files import Files
 from ._housekeeping import Housekeeping
 from ._statistics import Counters
 from .derive._units import Derivation
+from .disk._files import Files
 from .index._index import Index
 from .kv._kv import KvStates
 from .log._appender import Appender

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
-from .._backups import KEPT
 from ..derive._sequence import DamagedOffset
+from ..disk._backups import KEPT
 from ..tools.rebuild._losses import Loss
 
 

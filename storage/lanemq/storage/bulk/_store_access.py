@@ -9,7 +9,7 @@ import msgspec
 
 from .._config import Stage
 from .._errors import StoreError
-from .._real_files import RealFiles, sync_path
+from ..disk._real_files import RealFiles, sync_path
 from ..queues.rocks._cover import RocksCover
 from ..queues.rocks._queue_rows import QueueRows
 from ..start._watermarks import WatermarkFile, Watermarks

@@ -14,7 +14,7 @@ from typing import Final, final
 import trio
 
 from .._config import StoreConfig
-from .._files import Files
+from ..disk._files import Files
 from ..log._commit_log import CommitLog
 from ..log._flusher import Flusher
 from ..log._messages import Appended

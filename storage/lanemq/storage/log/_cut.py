@@ -11,8 +11,8 @@ from pathlib import Path
 
 from lanemq.wire.message import MAGIC_V1, MAGIC_V2
 
-from .._files import File, Files
-from .._zeros import without_zeros
+from ..disk._files import File, Files
+from ..disk._zeros import without_zeros
 from ._records import LogWalk
 from ._segments import Segments, segment_name
 

@@ -13,7 +13,7 @@ from typing import Final, final
 import trio
 
 from .._config import StoreConfig
-from .._files import Files
+from ..disk._files import Files
 from ..index._index import Index
 from ._commit_log import CommitLog
 

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, final
 
-from .._files import Files
 from .._light_queues import SkippedLightQueues
 from ..derive._sequence import add_damaged_offset, sequences_of
 from ..derive._units import Derivation, DerivedUnit
+from ..disk._files import Files
 from ..log._cut import cut_log
 from ..log._damage import KnownDamage, RecoveryWalk, walk_over_damage
 from ..log._records import LogWalk, Record

@@ -15,7 +15,7 @@ import msgspec
 import trio
 
 from .._config import Stage
-from .._files import Files
+from ..disk._files import Files
 from ..queues.files._bounds import QueueBounds
 from ..queues.rocks._cover import RocksCover
 from ._deletions import DeletionsFile

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, final
 
 from .._config import Stage, StoreConfig
-from .._files import Files
+from ..disk._files import Files
 from ._config_tables import GROUP_MEMBER, TOPIC_MEMBER, GroupTable, TopicTable
 from ._document import Document
 from ._offset_tables import OFFSET_MEMBER, DelayOffsetTable, OffsetTable

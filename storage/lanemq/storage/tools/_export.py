@@ -10,7 +10,7 @@ from lanemq.wire import fastjson
 
 from .._config import Stage
 from .._errors import ConfigInvalid, StoreCorrupted
-from .._real_files import RealFiles, sync_path
+from ..disk._real_files import RealFiles, sync_path
 from ..tables._document import Document
 from ..tables._offset_tables import OFFSET_MEMBER
 from ..tables._table import DATA_VERSION

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import final
 
 from .._clock import system_clock_ms
-from .._real_files import RealFiles
+from ..disk._real_files import RealFiles
 from ..tables.rocks._rows import KINDS, Kind
 from ..tables.rocks._start import open_converted
 from .reading._directory import look_into

@@ -10,9 +10,9 @@ from lanemq.wire.bodies import DataVersion
 from lanemq.wire.logical import PROGRESS_PREFIX
 from lanemq.wire.message import is_stage_group
 
-from .._backups import CONVERT_TEMPORARY, KEPT
 from .._config import Stage
 from .._layouts import BLANK_SIZE
+from ..disk._backups import CONVERT_TEMPORARY, KEPT
 from .reading._directory import TEMPORARY, StoreDirectory
 from .reading._metadata import TableContents, consumer_offsets
 from .reading._pieces import Pieces

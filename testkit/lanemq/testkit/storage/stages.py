@@ -12,8 +12,8 @@ from typing import Any, Final, final
 from lanemq.storage._config import Stage, StoreConfig, StoreType, parse_delay_levels
 from lanemq.storage._layouts import BLANK_SIZE, UNIT_BYTES
 from lanemq.storage._open import open_store
-from lanemq.storage._real_files import RealFiles
 from lanemq.storage._store import Store
+from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.log._messages import GetStatus, NewMessage
 from lanemq.storage.log._records import LogWalk
 from lanemq.storage.log._segments import Segments

@@ -10,9 +10,9 @@ import shutil
 import time
 from pathlib import Path
 
-from ..._backups import CONVERT_TEMPORARY
 from ..._errors import StoreCorrupted
 from ..._workers import Workers
+from ...disk._backups import CONVERT_TEMPORARY
 from ...queues.rocks._cover import RocksCover
 from ...queues.rocks._queue_rows import QueueRows
 from ...rocks import QueueDatabase, is_present

@@ -14,7 +14,7 @@ from typing import final
 import trio
 
 from ..._errors import StoreCorrupted
-from ..._files import Files
+from ...disk._files import Files
 from .._document import Document
 from .._table import DATA_VERSION, Contents, Source
 from ._database import (

@@ -6,7 +6,7 @@ Source: none in RocketMQ, whose exports leave nothing in the database.
 from pathlib import Path
 
 from ..._errors import ConfigInvalid
-from ..._files import Files
+from ...disk._files import Files
 from .._document import Document
 from ._database import MARKER_KEY, VERSION, Change, ConfigDatabase
 from ._rows import Kind

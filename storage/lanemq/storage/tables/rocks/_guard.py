@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..._config import Stage, StoreConfig
 from ..._errors import ConfigInvalid, StartRefused
-from ..._files import Files
+from ...disk._files import Files
 from ...rocks._files import is_present
 from .._document import Document
 from .._table import parse_contents

@@ -17,7 +17,7 @@ import msgspec
 from lanemq.wire.bodies import DataVersion
 
 from ..._errors import ConfigInvalid
-from ..._files import Files
+from ...disk._files import Files
 from ...rocks._files import is_present
 from .._document import Document
 from ._database import (

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..._errors import StoreLocked
-from ..._real_files import RealFiles, lock_holder
+from ...disk._real_files import RealFiles, lock_holder
 
 
 @contextmanager

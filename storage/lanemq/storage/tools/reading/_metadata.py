@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, final
 from lanemq.wire.bodies import DataVersion
 
 from ..._errors import StoreError
-from ..._real_files import RealFiles
+from ...disk._real_files import RealFiles
 from ...tables._document import Document
 from ...tables._offset_tables import GROUP_TOPIC_MAP, OFFSET_MEMBER, SEPARATOR
 from ...tables._table import parse_contents

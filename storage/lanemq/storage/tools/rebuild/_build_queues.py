@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final, final
 
 from ..._layouts import BLANK_UNIT, UNIT_BYTES
-from ..._real_files import sync_path
+from ...disk._real_files import sync_path
 from ...log._segments import segment_name
 from ...queues._units import pack_unit
 

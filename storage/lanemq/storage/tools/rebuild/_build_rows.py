@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, final
 
-from ..._real_files import sync_path
+from ...disk._real_files import sync_path
 from ...queues.rocks._batch import Batch
 from ...queues.rocks._queue_rows import QueueRows
 from ...queues.rocks._row_format import OffsetRow

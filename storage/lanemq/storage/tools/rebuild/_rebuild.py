@@ -7,9 +7,9 @@ from typing import Final, final
 
 from ..._clock import system_clock_ms
 from ..._errors import StoreCorrupted
-from ..._real_files import RealFiles
 from ...derive._sequence import DamagedOffset, IsKnown, Sequences
 from ...derive._units import EVERYWHERE, Derivation, DerivedUnit, Sink
+from ...disk._real_files import RealFiles
 from ...index._index import Index
 from ...log._records import Record
 from ...queues._tags import TagsCodes

@@ -16,7 +16,7 @@ from ..._clock import system_clock_ms
 from ..._config import Stage
 from ..._errors import StoreError
 from ..._layouts import UNIT_BYTES
-from ..._real_files import RealFiles, sync_path
+from ...disk._real_files import RealFiles, sync_path
 from ...log._cut import cut_log
 from ...log._segments import Segments
 from ...queues._queues import digest_of_files
