@@ -22,7 +22,7 @@ from ._store import Store
 from ._supervisor import Supervisor
 from .disk._files import Entry, File, Files, Lock, Usage
 from .kv._kv import KvStates
-from .log._messages import (
+from .messages._messages import (
     Boundary,
     GetStatus,
     Got,

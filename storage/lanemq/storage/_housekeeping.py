@@ -14,9 +14,9 @@ from ._config import Stage, StoreConfig
 from ._errors import StoreUnwritable
 from ._supervisor import Supervisor
 from .kv._kv import KvStates
-from .log._appender import Appender
 from .log._flusher import Flusher
 from .log._retention import Retention
+from .messages._appender import Appender
 from .queues.rocks._follower import RocksFollower
 from .start._store_parts import StoreParts
 from .tables._table import Table

@@ -9,10 +9,10 @@ from ._config import FlushMode, Stage
 from ._errors import StoreUnwritable
 from ._parts import Parts
 from ._statistics import RocksProgress, StoreStatistics
-from .log._dispatcher import Arrival
-from .log._messages import Boundary, Got, NewBatch, NewMessage, Put, PutBatch, QueryResult
-from .log._reader import WARM_BYTES_MAX
-from .log._times import StoreTimes
+from .messages._dispatcher import Arrival
+from .messages._messages import Boundary, Got, NewBatch, NewMessage, Put, PutBatch, QueryResult
+from .messages._reader import WARM_BYTES_MAX
+from .messages._times import StoreTimes
 from .queues._queues import check_names
 from .queues._units import Unit
 from .queues.rocks._check import RocksCheck

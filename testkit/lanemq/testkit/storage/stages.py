@@ -14,9 +14,9 @@ from lanemq.storage._layouts import BLANK_SIZE, UNIT_BYTES
 from lanemq.storage._open import open_store
 from lanemq.storage._store import Store
 from lanemq.storage.disk._real_files import RealFiles
-from lanemq.storage.log._messages import GetStatus, NewMessage
 from lanemq.storage.log._records import LogWalk
 from lanemq.storage.log._segments import Segments
+from lanemq.storage.messages._messages import GetStatus, NewMessage
 from lanemq.storage.queues._queue_positions import QueuePositions
 from lanemq.storage.queues._tags import TagsCodes
 from lanemq.storage.queues._units import iter_units

@@ -19,7 +19,7 @@ from ...log._records import Record
 from ._cover import RocksCover
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
-    from ...log._messages import Appended
+    from ...messages._messages import Appended
     from .._queues import ConsumeQueue
     from ._consume_queue import RocksQueueTable
     from ._queue_rows import QueueRows

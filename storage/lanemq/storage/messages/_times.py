@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import final
 
 from .._layouts import BLANK_SIZE
+from ..log._commit_log import CommitLog
+from ..log._records import HEAD_BYTES_MAX, store_timestamp_ms
 from ..queues._queues import Queues
 from ..queues._units import Unit
-from ._commit_log import CommitLog
 from ._messages import Boundary
-from ._records import HEAD_BYTES_MAX, store_timestamp_ms
 
 
 @final
