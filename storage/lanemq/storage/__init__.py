@@ -19,7 +19,6 @@ from ._errors import (
 from ._open import open_store
 from ._statistics import RocksProgress, StoreStatistics
 from ._store import Store
-from ._supervisor import Supervisor
 from .disk._files import Entry, File, Files, Lock, Usage
 from .kv._kv import KvStates
 from .messages._messages import (
@@ -36,6 +35,7 @@ from .queues._units import Unit
 from .queues.rocks._diff_report import DiffReport, QueueDiff
 from .tables._document import Document
 from .tables._tables import ConfigTables, DelayOffsetTable, GroupTable, OffsetTable, TopicTable
+from .tasks._supervisor import Supervisor
 from .timer._shape import Taken
 from .timer._timers import Timers
 

@@ -8,7 +8,6 @@ from lanemq.wire import SystemTopic
 from lanemq.wire.logical import LOGICAL_QUEUES_MAP_MEMBER
 
 from ._config import Stage, StoreConfig, parse_delay_levels
-from ._housekeeping import Housekeeping
 from ._statistics import Counters
 from .derive._units import Derivation
 from .disk._files import Files
@@ -17,7 +16,6 @@ from .kv._kv import KvStates
 from .log._commit_log import CommitLog
 from .log._damage import KnownDamage
 from .log._flusher import Flusher
-from .log._retention import Retention
 from .log._segments import Segments
 from .messages._appender import Appender
 from .messages._extended import ExtendedUnits
@@ -32,6 +30,8 @@ from .start._startup import Startup, look_back
 from .start._store_parts import StoreParts
 from .start._watermarks import Progress, WatermarkFile
 from .tables._tables import ConfigTables
+from .tasks._housekeeping import Housekeeping
+from .tasks._retention import Retention
 from .timer._shape import TimerShape
 from .timer._timers import Timers
 

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, final
 
-from .._light_queues import SkippedLightQueues
 from ..derive._sequence import add_damaged_offset, sequences_of
 from ..derive._units import Derivation, DerivedUnit
 from ..disk._files import Files
@@ -20,6 +19,7 @@ from ..log._cut import cut_log
 from ..log._damage import KnownDamage, RecoveryWalk, walk_over_damage
 from ..log._records import LogWalk, Record
 from ..log._segments import Segments
+from ..queues._light_queues import SkippedLightQueues
 from ._missing_units import MissingUnits
 from ._redo import RedoTarget
 

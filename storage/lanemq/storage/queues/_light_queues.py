@@ -11,8 +11,8 @@ from typing import Final, Protocol, final
 
 from lanemq.wire import LMQ_PREFIX
 
-from .log._records import Record
-from .queues._queue_positions import LMQ_QUEUE_ID, NAMES, light_positions
+from ..log._records import Record
+from ._queue_positions import LMQ_QUEUE_ID, NAMES, light_positions
 
 LOGGER: Final = logging.getLogger(__name__)
 OFF: Final = "enableLmq and enableMultiDispatch are not both true"

@@ -15,7 +15,7 @@ import trio
 from .._config import StoreConfig
 from ..disk._files import Files
 from ..index._index import Index
-from ._commit_log import CommitLog
+from ..log._commit_log import CommitLog
 
 LOGGER = logging.getLogger(__name__)
 FILES_PER_RUN: Final = 10
