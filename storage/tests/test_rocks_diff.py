@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.storage._layouts import BLANK_UNIT, UNIT_BYTES
-from lanemq.storage.queues._units import pack_unit
+from lanemq.storage._layouts import BLANK_UNIT, UNIT_BYTES, pack_unit
 from lanemq.storage.queues.rocks._diff import diff_queue
 from lanemq.storage.queues.rocks._diff_report import (
     Difference,

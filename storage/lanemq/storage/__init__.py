@@ -16,6 +16,7 @@ from ._errors import (
     StoreUnwritable,
     disk_problem,
 )
+from ._layouts import Unit
 from ._open import open_store
 from ._statistics import RocksProgress, StoreStatistics
 from ._store import Store
@@ -31,7 +32,6 @@ from .messages._messages import (
     PutBatch,
     QueryResult,
 )
-from .queues._units import Unit
 from .queues.rocks._diff_report import DiffReport, QueueDiff
 from .tables._document import Document
 from .tables._tables import ConfigTables, DelayOffsetTable, GroupTable, OffsetTable, TopicTable

@@ -7,6 +7,7 @@ from lanemq.wire.message import StoredMessage
 
 from ._config import FlushMode, Stage
 from ._errors import StoreUnwritable
+from ._layouts import Unit
 from ._parts import Parts
 from ._statistics import RocksProgress, StoreStatistics
 from .messages._dispatcher import Arrival
@@ -14,7 +15,6 @@ from .messages._messages import Boundary, Got, NewBatch, NewMessage, Put, PutBat
 from .messages._reader import WARM_BYTES_MAX
 from .messages._times import StoreTimes
 from .queues._queues import check_names
-from .queues._units import Unit
 from .queues.rocks._check import RocksCheck
 from .tables._document import Document
 

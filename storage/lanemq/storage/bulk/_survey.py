@@ -4,10 +4,9 @@ from dataclasses import dataclass, field
 from typing import Final, final
 
 from .._errors import StoreCorrupted
-from .._layouts import BLANK_SIZE
+from .._layouts import BLANK_SIZE, Unit
 from ..derive._units import is_message_of
 from ..log._records import LogWalk
-from ..queues._units import Unit
 from ..queues.rocks._queue_rows import QueueRows
 from ..start._checkpoint import SAFETY_MS
 from ..start._recovery import crash_start

@@ -6,10 +6,9 @@ Runs are compared as bytes, and only where they differ unit by unit.
 import enum
 from collections.abc import Iterator
 
-from .._layouts import BLANK_SIZE, EXT_ADDRESS_MAX, QUEUE_UNIT_FIELDS, UNIT_BYTES
+from .._layouts import BLANK_SIZE, EXT_ADDRESS_MAX, UNIT_BYTES, unpack_unit
 
 Data = bytes | bytearray
-_unpack = QUEUE_UNIT_FIELDS.unpack_from
 
 
 class Verdict(enum.Enum):
@@ -70,7 +69,7 @@ def differences(
             yield number, Verdict.ABSENT
             continue
         at = number * UNIT_BYTES
-        verdict = judge(_unpack(found, at), _unpack(wanted, at), is_schedule=is_schedule)
+        verdict = judge(unpack_unit(found, at), unpack_unit(wanted, at), is_schedule=is_schedule)
         if verdict is not Verdict.SAME:
             yield number, verdict
 

@@ -9,14 +9,13 @@ from typing import Final, TypeAlias, final
 from lanemq.wire import LMQ_PREFIX
 from lanemq.wire.message import StoredMessage, decode_message
 
-from .._layouts import BLANK_SIZE, EXT_ADDRESS_MAX
+from .._layouts import BLANK_SIZE, EXT_ADDRESS_MAX, Unit, iter_units
 from .._statistics import Counters
 from ..index._index import Index, keys_of
 from ..log._commit_log import CommitLog
 from ..log._damage import KnownDamage, record_at
 from ..log._records import POSITION_AT, Blank, Broken, Record, check_record, queue_offset_of
 from ..queues._queues import ConsumeQueue, Queues
-from ..queues._units import Unit, iter_units
 from ._extended import ExtendedUnits
 from ._messages import GetStatus, Got, QueryResult
 from ._plain import Content

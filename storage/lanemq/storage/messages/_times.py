@@ -6,11 +6,10 @@ Source: RocketMQ 4.9.8, ConsumeQueue.getOffsetInQueueByTime; 5.3.3 for the bound
 from collections.abc import Callable
 from typing import final
 
-from .._layouts import BLANK_SIZE
+from .._layouts import BLANK_SIZE, Unit
 from ..log._commit_log import CommitLog
 from ..log._records import HEAD_BYTES_MAX, store_timestamp_ms
 from ..queues._queues import Queues
-from ..queues._units import Unit
 from ._messages import Boundary
 
 

@@ -10,10 +10,9 @@ from lanemq.wire import RemoteProtocolError
 from lanemq.wire.message import StoredMessage, decode_message
 
 from .._config import Stage
-from .._layouts import BLANK_SIZE
+from .._layouts import BLANK_SIZE, Unit, unpack_unit
 from ..index._index import keys_of
 from ..log._records import Record
-from ..queues._units import Unit, unpack_unit
 from .reading._directory import StoreDirectory, read_store
 from .reading._errors import NotAStore
 from .reading._rocks_view import has_database

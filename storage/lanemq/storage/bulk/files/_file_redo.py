@@ -3,13 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Final, final
 
-from ..._layouts import BLANK_SIZE
+from ..._layouts import BLANK_SIZE, pack_unit
 from ...derive._sequence import IsKnown, Sequences
 from ...derive._units import DerivedUnit
 from ...log._records import Record
 from ...log._segments import Segments
 from ...queues._slots import expected_at, holds_message
-from ...queues._units import pack_unit
 from ...queues.files._consume_queue import FileConsumeQueue
 from ...tools.reading._pieces import Pieces
 from .._log_units import NEVER, Since

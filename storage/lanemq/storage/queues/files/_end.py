@@ -2,9 +2,8 @@
 
 from typing import Final
 
-from ..._layouts import BLANK_SIZE, UNIT_BYTES
+from ..._layouts import BLANK_SIZE, UNIT_BYTES, Unit, iter_units, unpack_unit
 from ...log._segments import Segments
-from .._units import Unit, iter_units, unpack_unit
 
 CHUNK_UNITS: Final = 4096
 RECOVERED_FILES: Final = 3

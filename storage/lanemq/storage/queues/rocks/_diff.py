@@ -10,9 +10,8 @@ is missing before the first row is told as well.
 from collections.abc import Callable, Generator
 from typing import Final, Protocol
 
-from ..._layouts import BLANK_SIZE, UNIT_BYTES
+from ..._layouts import BLANK_SIZE, UNIT_BYTES, unpack_unit
 from ...derive._compare import as_good_units, same_units
-from .._units import unpack_unit
 from ._diff_report import Difference, PlacedUnit, QueueDiff
 
 CHUNK_UNITS: Final = 4096

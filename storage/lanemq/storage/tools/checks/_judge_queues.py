@@ -7,8 +7,7 @@ from typing import final
 from lanemq.wire import LMQ_PREFIX, is_system_topic
 
 from ..._config import Stage
-from ..._layouts import BLANK_SIZE
-from ...queues._units import Unit, unpack_unit
+from ..._layouts import BLANK_SIZE, Unit, unpack_unit
 from ..reading._directory import StoreDirectory
 from ..reading._queue_files import QueueFiles
 from ..reading._rows_view import RowsView

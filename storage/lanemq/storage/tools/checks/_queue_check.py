@@ -6,9 +6,8 @@ from typing import Final, Protocol, final
 
 from lanemq.wire import SystemTopic
 
-from ..._layouts import UNIT_BYTES
+from ..._layouts import UNIT_BYTES, iter_units, unpack_unit
 from ...derive._compare import Verdict, differences, judge
-from ...queues._units import iter_units, unpack_unit
 from ..reading._queue_files import QueueFiles
 from ._tally import QueueSpan
 

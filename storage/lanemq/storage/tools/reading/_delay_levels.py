@@ -14,8 +14,7 @@ from typing import Final, final
 from lanemq.wire import SystemTopic
 
 from ..._config import DELAY_LEVELS, parse_delay_levels
-from ..._layouts import BLANK_SIZE
-from ...queues._units import Unit
+from ..._layouts import BLANK_SIZE, Unit
 from ...queues.rocks._queue_rows import QueueRows
 from ._directory import StoreDirectory
 from ._scan import record_at

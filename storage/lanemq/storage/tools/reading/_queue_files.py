@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import final
 
-from ..._layouts import BLANK_SIZE, UNIT_BYTES
-from ...queues._units import Unit, iter_units, unpack_unit
+from ..._layouts import BLANK_SIZE, UNIT_BYTES, Unit, iter_units, unpack_unit
 from ._pieces import Pieces, find_pieces
 
 SEARCHED_FILES = 3

@@ -6,8 +6,7 @@ Offsets count messages; a unit is 20 bytes as queue files have it.
 from collections.abc import Iterator
 from typing import Final, Protocol, final
 
-from ..._layouts import BLANK_SIZE, UNIT_BYTES
-from ...queues._units import Unit, iter_units, unpack_unit
+from ..._layouts import BLANK_SIZE, UNIT_BYTES, Unit, iter_units, unpack_unit
 from ...queues.rocks._queue_rows import QueueRows
 
 BLOCK_UNITS: Final = 8192

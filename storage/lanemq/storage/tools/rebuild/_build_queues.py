@@ -4,10 +4,9 @@ import os
 from pathlib import Path
 from typing import Final, final
 
-from ..._layouts import BLANK_UNIT, UNIT_BYTES
+from ..._layouts import BLANK_UNIT, UNIT_BYTES, pack_unit
 from ...disk._real_files import sync_path
 from ...log._segments import segment_name
-from ...queues._units import pack_unit
 
 RUN_BYTES: Final = 1 << 20
 

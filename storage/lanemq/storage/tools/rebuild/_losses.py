@@ -8,10 +8,9 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import final
 
-from ..._layouts import BLANK_SIZE, UNIT_BYTES
+from ..._layouts import BLANK_SIZE, UNIT_BYTES, unpack_unit
 from ...derive._compare import Verdict, differences
 from ...derive._units import is_message_of
-from ...queues._units import unpack_unit
 from ..reading._pieces import Pieces
 from ..reading._scan import record_at
 from ..reading._units import Units, unit_at
