@@ -29,8 +29,8 @@ from lanemq.storage import (
     StoreType,
     open_store,
 )
+from lanemq.storage._tables import check_tables
 from lanemq.storage.disk._real_files import RealFiles
-from lanemq.storage.tables._tables import check_tables
 from lanemq.storage.tables.rocks import _database as database
 from lanemq.storage.tables.rocks._database import Change, ConfigDatabase
 from lanemq.storage.tables.rocks._rows import GROUPS, KINDS, OFFSETS, TOPICS, Kind

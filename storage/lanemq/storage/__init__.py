@@ -20,6 +20,7 @@ from ._layouts import Unit
 from ._open import open_store
 from ._statistics import RocksProgress, StoreStatistics
 from ._store import Store
+from ._tables import ConfigTables, DelayOffsetTable, GroupTable, OffsetTable, TopicTable
 from .disk._files import Entry, File, Files, Lock, Usage
 from .kv._kv import KvStates
 from .messages._messages import (
@@ -34,7 +35,6 @@ from .messages._messages import (
 )
 from .queues.rocks._diff_report import DiffReport, QueueDiff
 from .tables._document import Document
-from .tables._tables import ConfigTables, DelayOffsetTable, GroupTable, OffsetTable, TopicTable
 from .tasks._supervisor import Supervisor
 from .timer._shape import Taken
 from .timer._timers import Timers

@@ -9,6 +9,7 @@ from lanemq.wire.logical import LOGICAL_QUEUES_MAP_MEMBER
 
 from ._config import Stage, StoreConfig, parse_delay_levels
 from ._statistics import Counters
+from ._tables import ConfigTables
 from .derive._units import Derivation
 from .disk._files import Files
 from .index._index import Index
@@ -29,7 +30,6 @@ from .start._checkpoint import Checkpoint
 from .start._startup import Startup, look_back
 from .start._store_parts import StoreParts
 from .start._watermarks import Progress, WatermarkFile
-from .tables._tables import ConfigTables
 from .tasks._housekeeping import Housekeeping
 from .tasks._retention import Retention
 from .timer._shape import TimerShape
