@@ -13,7 +13,7 @@ from ...derive._compare import same_units
 from ...queues.files._consume_queue import FileConsumeQueue
 from ...queues.rocks._queue_rows import QueueRows
 from ...tools.reading._pieces import Pieces
-from .._survey import names_message
+from ..checks._survey import names_message
 
 BLOCK_UNITS: Final = 8192
 

@@ -11,8 +11,8 @@ from ...log._segments import Segments
 from ...queues._slots import expected_at, holds_message
 from ...queues.files._consume_queue import FileConsumeQueue
 from ...tools.reading._pieces import Pieces
-from .._log_units import NEVER, Since
-from .._survey import names_message
+from ..checks._survey import names_message
+from ..units._log_units import NEVER, Since
 from ._shadow import ShadowFiles
 
 TAILS_MAX: Final = 1 << 20  # units in memory

@@ -19,11 +19,11 @@ from ...tools.reading._scan import LogScan
 from ...tools.reading._units import RowsUnits
 from ...tools.rebuild._known_messages import KnownMessages
 from ...tools.rebuild._losses import Loss, OpenUnits
-from .._conversion import Conversion
-from .._log_units import NEVER
-from .._result_check import ResultCheck, check_result
-from .._store_access import KnownWatermarks, known_topics, reads_rows
-from .._survey import Survey
+from ..checks._conversion import Conversion
+from ..checks._result_check import ResultCheck, check_result
+from ..checks._store_access import KnownWatermarks, known_topics, reads_rows
+from ..checks._survey import Survey
+from ..units._log_units import NEVER
 from ._file_merge import FileMerge, Merged, RowsStale
 from ._file_redo import LogToFiles, queue_at
 from ._shadow import ResultFiles, ShadowFiles

@@ -18,14 +18,14 @@ from ...tools.checks._findings import Progress
 from ...tools.reading._units import RowsUnits
 from ...tools.rebuild._known_messages import KnownMessages
 from ...tools.rebuild._losses import Loss, OpenUnits
-from .._conversion import Conversion
-from .._file_units import FileQueue, FileUnits, Newest
-from .._heads import LogMap, UnitsDamaged
-from .._log_units import LogUnits
-from .._result_check import ResultCheck, check_result
-from .._sorted_table import SortedTable
-from .._store_access import KnownWatermarks, known_topics, reads_rows
-from .._survey import Survey
+from ..checks._conversion import Conversion
+from ..checks._result_check import ResultCheck, check_result
+from ..checks._store_access import KnownWatermarks, known_topics, reads_rows
+from ..checks._survey import Survey
+from ..units._file_units import FileQueue, FileUnits, Newest
+from ..units._heads import LogMap, UnitsDamaged
+from ..units._log_units import LogUnits
+from ..units._sorted_table import SortedTable
 from ._built_tables import MakeTables, QueueBegins, TablesPlan, go_back
 from ._covered import covered
 from ._shared_units import SharedUnits

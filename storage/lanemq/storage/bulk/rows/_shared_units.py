@@ -15,10 +15,10 @@ from ..._workers import Workers
 from ...queues.rocks._queue_rows import QueueRows
 from ...rocks import QueueDatabase
 from ...tools.reading._directory import StoreDirectory
-from .._file_units import FileUnits, Share, Written, write_shares
-from .._heads import LogMap
-from .._sorted_table import SortedTable
-from .._survey import Survey
+from ..checks._survey import Survey
+from ..units._file_units import FileUnits, Share, Written, write_shares
+from ..units._heads import LogMap
+from ..units._sorted_table import SortedTable
 
 SHARED_FROM_UNITS: Final = 1_000_000
 """Number of units whose half is converted in about the time that another process takes to start."""

@@ -20,9 +20,9 @@ from ...tools.checks._findings import Progress
 from ...tools.reading._delay_levels import find_delay_levels
 from ...tools.reading._directory import StoreDirectory, look_into
 from ...tools.reading._settings import NO_SETTINGS, BrokerSettings
-from .._conversion import Conversion, new_kept_directory, nobody, unless_empty
-from .._store_access import KnownWatermarks, locked
-from .._survey import survey
+from ..checks._conversion import Conversion, new_kept_directory, nobody, unless_empty
+from ..checks._store_access import KnownWatermarks, locked
+from ..checks._survey import survey
 from ..files._swap_files import begin_temporary
 from ._built_tables import MakeTables
 from ._rows_build import RowsBuild

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
-from ..derive._sequence import DamagedOffset
-from ..disk._backups import KEPT
-from ..tools.rebuild._losses import Loss
+from ...derive._sequence import DamagedOffset
+from ...disk._backups import KEPT
+from ...tools.rebuild._losses import Loss
 
 
 @final

@@ -11,12 +11,12 @@ from typing import NamedTuple, Protocol, final
 
 from lanemq.wire import LMQ_PREFIX
 
-from .._layouts import BLANK_SIZE, UNIT_BYTES
-from ..queues.rocks._row_format import QueueKeys
-from ..tools.reading._pieces import Pieces
-from ..tools.reading._scan import blank_at
-from ..tools.reading._units import Units
-from ..tools.rebuild._losses import OpenUnits
+from ..._layouts import BLANK_SIZE, UNIT_BYTES
+from ...queues.rocks._row_format import QueueKeys
+from ...tools.reading._pieces import Pieces
+from ...tools.reading._scan import blank_at
+from ...tools.reading._units import Units
+from ...tools.rebuild._losses import OpenUnits
 from ._heads import (
     LOW_COUNT,
     RUN_UNITS_MAX,

@@ -9,21 +9,21 @@ from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from typing import final
 
-from .._errors import StoreError
-from .._layouts import UNIT_BYTES
-from ..derive._sequence import DamagedOffset, IsKnown, Sequences
-from ..derive._units import Derivation, DerivedUnit
-from ..queues.rocks._row_format import QueueKeys
-from ..tools.checks._findings import Progress
-from ..tools.reading._directory import StoreDirectory
-from ..tools.reading._pieces import Pieces
-from ..tools.reading._units import Units, unit_at
-from ..tools.rebuild._losses import Loss, Losses, OpenUnits, is_readable, losses
-from ._file_units import FileQueue, FileUnits
-from ._heads import LogMap, UnitsDamaged
-from ._log_units import Since
+from ..._errors import StoreError
+from ..._layouts import UNIT_BYTES
+from ...derive._sequence import DamagedOffset, IsKnown, Sequences
+from ...derive._units import Derivation, DerivedUnit
+from ...queues.rocks._row_format import QueueKeys
+from ...tools.checks._findings import Progress
+from ...tools.reading._directory import StoreDirectory
+from ...tools.reading._pieces import Pieces
+from ...tools.reading._units import Units, unit_at
+from ...tools.rebuild._losses import Loss, Losses, OpenUnits, is_readable, losses
+from ..units._file_units import FileQueue, FileUnits
+from ..units._heads import LogMap, UnitsDamaged
+from ..units._log_units import Since
+from ..units._window import Window
 from ._survey import names_message
-from ._window import Window
 
 BLOCK_UNITS = 4096
 
