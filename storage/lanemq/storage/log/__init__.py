@@ -1,1 +1,1 @@
-"""The commit log: records, the files they lie in, and what writes, flushes, checks and cuts them."""
+"""The commit log: records, their files, and what writes, flushes, checks and cuts them."""
