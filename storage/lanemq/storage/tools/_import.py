@@ -26,7 +26,7 @@ class ImportedTable:
     """The directory of its database."""
 
 
-def import_in_place(root: Path, *, commit_log: Path | None = None) -> list[ImportedTable]:
+def import_in_place(root: Path) -> list[ImportedTable]:
     """Take topics, groups and offsets over into RocksDB, as a start with it does, durably.
 
     Where there are such tables already, what is newer counts (ADR 006). It is done with a copy
@@ -34,10 +34,10 @@ def import_in_place(root: Path, *, commit_log: Path | None = None) -> list[Impor
     Raises ``NotAStore``, ``StoreLocked``, ``StoreCorrupted``, ``ConfigInvalid``, ``StartRefused``
     and ``OSError``.
     """
-    look_into(root, commit_log=commit_log)  # before a lock file is made where there is no store
+    look_into(root)  # before a lock file is made where there is no store
     lock = RealFiles().lock(root / "lock", root)
     try:
-        config = look_into(root, commit_log=commit_log).config
+        config = look_into(root).config
         before = _rows(root, config, from_rocksdb=False)
         if not before:
             raise NotAStore(root, "there are no tables in its config directory")

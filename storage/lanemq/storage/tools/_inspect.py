@@ -54,14 +54,12 @@ class Inspection:
     findings: list[Finding]
 
 
-def inspect_store(
-    root: Path, *, commit_log: Path | None = None, settings: BrokerSettings = NO_SETTINGS
-) -> Inspection:
+def inspect_store(root: Path, *, settings: BrokerSettings = NO_SETTINGS) -> Inspection:
     """Inspect a store. Nothing in it is changed, and little of the log is read.
 
     Raises ``NotAStore``, ``StoreLocked`` and ``OSError``.
     """
-    with read_store(root, commit_log=commit_log, settings=settings) as store:
+    with read_store(root, settings=settings) as store:
         return with_readable_rows(store, partial(_inspect, store))
 
 

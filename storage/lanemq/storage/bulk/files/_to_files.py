@@ -35,7 +35,6 @@ TOLD_RECORDS: Final = 8192
 def convert_to_files(
     root: Path,
     *,
-    commit_log: Path | None = None,
     from_log: bool = False,
     settings: BrokerSettings = NO_SETTINGS,
     queue_file_bytes: int | None = None,
@@ -44,18 +43,18 @@ def convert_to_files(
     """Make queue files with units for all messages of a store that no broker has open.
 
     Units that are there already stay where they are right; ``from_log`` makes all anew from the
-    log. ``commit_log`` is where the log is if not inside,
-    ``settings`` what the broker's file says; ``queue_file_bytes`` is the size of
-    queue files where there are none yet (mappedFileSizeConsumeQueue). ``progress`` is told units,
-    then bytes of the log. RocksDB is only read.
+    log. ``settings`` is what the broker's file says, also where the log is if not inside;
+    ``queue_file_bytes`` is the size of queue files where there are none yet
+    (mappedFileSizeConsumeQueue). ``progress`` is told units, then bytes of the log. RocksDB is only
+    read.
     Raises ``NotAStore``, ``StoreLocked``, ``StoreCorrupted`` and ``OSError``.
     """
     started_s = time.monotonic()
     with locked(root):
-        look_into(root, commit_log=commit_log, settings=settings)
+        look_into(root, settings=settings)
         temporary = begin_temporary(root)
         try:
-            store = look_into(root, commit_log=commit_log, settings=settings)
+            store = look_into(root, settings=settings)
             if queue_file_bytes is not None and not store.has_queue_files:
                 store = replace(store, queue_file_bytes=queue_file_bytes)
             run = _Run(store, from_log=from_log, progress=progress)

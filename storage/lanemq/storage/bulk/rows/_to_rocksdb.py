@@ -34,7 +34,6 @@ LOGGER = logging.getLogger(__name__)
 def convert_to_rocksdb(
     root: Path,
     *,
-    commit_log: Path | None = None,
     from_log: bool = False,
     settings: BrokerSettings = NO_SETTINGS,
     progress: Progress = nobody,
@@ -44,21 +43,21 @@ def convert_to_rocksdb(
     """Make a RocksDB with rows for all messages of a store that no broker has open.
 
     Rows that are there already stay where they are right; ``from_log`` makes all anew from the
-    log. ``commit_log`` is where the log is if not inside,
-    ``settings`` what the broker's file says; ``progress`` is told bytes of the log. ``tables``
-    makes the rows of all the log elsewhere, which ``from_log`` has to be given for. ``jobs``: how
-    many processes make rows of queue files and compare them, for a million messages or more; more
-    than one wants a main module that can be imported, as all of ``multiprocessing``.
+    log. ``settings`` is what the broker's file says, also where the log is if not inside;
+    ``progress`` is told bytes of the log. ``tables`` makes the rows of all the log elsewhere, which
+    ``from_log`` has to be given for. ``jobs``: how many processes make rows of queue files and
+    compare them, for a million messages or more; more than one wants a main module that can be
+    imported, as all of ``multiprocessing``.
     Raises ``NotAStore``, ``StoreLocked``, ``StoreCorrupted`` and ``OSError``.
     """
     started_s = time.monotonic()
     with locked(root):
-        store = look_into(root, commit_log=commit_log, settings=settings)
+        store = look_into(root, settings=settings)
         new = root / CONVERT_TEMPORARY / "rocksdb"
         finish_rows(new, store.consume_queue)
         temporary = begin_temporary(root)
         try:
-            store = look_into(root, commit_log=commit_log, settings=settings)
+            store = look_into(root, settings=settings)
             store.consume_queue.mkdir(exist_ok=True)
             conversion = Conversion("rocksdb")
             database, is_copy = _open_copy(store, new, conversion)

@@ -67,7 +67,6 @@ class VerifyReport:
 def verify_store(
     root: Path,
     *,
-    commit_log: Path | None = None,
     settings: BrokerSettings = NO_SETTINGS,
     jobs: int = 1,
     progress: Progress = no_progress,
@@ -78,7 +77,7 @@ def verify_store(
     that can be imported, as all of ``multiprocessing``. Raises
     ``NotAStore``, ``StoreLocked`` and ``OSError``.
     """
-    with read_store(root, commit_log=commit_log, settings=settings) as store:
+    with read_store(root, settings=settings) as store:
         return verify_directory(store, jobs=jobs, progress=progress).report
 
 

@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -42,7 +42,6 @@ BUFFERED_BYTES_MAX: Final = 64 << 20
 def repair_store(
     root: Path,
     *,
-    commit_log: Path | None = None,
     settings: BrokerSettings = NO_SETTINGS,
     dry_run: bool = False,
     everything: bool = False,
@@ -50,7 +49,6 @@ def repair_store(
     queue_file_bytes: int | None = None,
     jobs: int = 1,
     progress: Progress = no_progress,
-    now_s: Callable[[], float] = time.time,
 ) -> RepairReport:
     """Check a store, and mend what can be mended from its log.
 
@@ -65,7 +63,7 @@ def repair_store(
     new, and it can be run again.
     """
     if dry_run:
-        with read_store(root, commit_log=commit_log, settings=settings) as store:
+        with read_store(root, settings=settings) as store:
             store = _with_size(store, queue_file_bytes)
             verified = verify_directory(store, jobs=jobs, progress=progress)
             repair = _Repair(store, verified, everything, progress)
@@ -75,7 +73,7 @@ def repair_store(
             return report
     if not root.is_dir():
         raise no_directory(root)
-    look = partial(look_into, root, commit_log=commit_log, settings=settings)
+    look = partial(look_into, root, settings=settings)
     look()  # before a lock file is made where there is no store
     with _exclusive(root):
         store = _with_size(look(), queue_file_bytes)
@@ -86,7 +84,7 @@ def repair_store(
         repair = _Repair(store, verified, everything, progress)
         report = RepairReport(verified.report, allow_loss=allow_loss)
         if repair.plan():
-            backup = _backup_directory(root, now_s())
+            backup = _backup_directory(root)
             try:
                 report.losses = repair.build(temporary)
             except (OSError, StoreError):
@@ -105,9 +103,9 @@ def repair_store(
         return report
 
 
-def _backup_directory(root: Path, now_s: float) -> Path:
+def _backup_directory(root: Path) -> Path:
     """Return a directory, not yet there, for what a repair replaces."""
-    stamp = time.strftime("%Y%m%dT%H%M%S", time.localtime(now_s))
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.localtime())
     backup, number = root / f"repair-{stamp}", 0
     while backup.exists():  # of another repair within the same second
         number += 1
