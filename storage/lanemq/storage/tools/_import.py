@@ -12,6 +12,7 @@ from ..tables.rocks._rows import KINDS, Kind
 from ..tables.rocks._start import open_converted
 from .reading._directory import look_into
 from .reading._errors import NotAStore
+from .reading._locking import exclusive_lock
 from .reading._metadata import TABLES, has_table_database, read_tables
 
 
@@ -35,8 +36,7 @@ def import_in_place(root: Path) -> list[ImportedTable]:
     and ``OSError``.
     """
     look_into(root)  # before a lock file is made where there is no store
-    lock = RealFiles().lock(root / "lock", root)
-    try:
+    with exclusive_lock(root):
         config = look_into(root).config
         before = _rows(root, config, from_rocksdb=False)
         if not before:
@@ -59,8 +59,6 @@ def import_in_place(root: Path) -> list[ImportedTable]:
         return [
             ImportedTable(kind.name, len(rows), config / kind.name) for kind, rows in after.items()
         ]
-    finally:
-        lock.release()
 
 
 def _rows(root: Path, config: Path, *, from_rocksdb: bool) -> dict[Kind, dict[str, bytes]]:

@@ -19,9 +19,10 @@ from ...rocks import QueueDatabase, is_present
 from ...tools.checks._findings import Progress
 from ...tools.reading._delay_levels import find_delay_levels
 from ...tools.reading._directory import StoreDirectory, look_into
+from ...tools.reading._locking import exclusive_lock
 from ...tools.reading._settings import NO_SETTINGS, BrokerSettings
 from ..checks._conversion import Conversion, new_kept_directory, nobody, unless_empty
-from ..checks._store_access import KnownWatermarks, locked
+from ..checks._store_access import KnownWatermarks
 from ..checks._survey import survey
 from ._files_build import FilesBuild
 from ._marker import CrashMarker
@@ -50,7 +51,7 @@ def convert_to_files(
     Raises ``NotAStore``, ``StoreLocked``, ``StoreCorrupted`` and ``OSError``.
     """
     started_s = time.monotonic()
-    with locked(root):
+    with exclusive_lock(root):
         look_into(root, settings=settings)
         temporary = begin_temporary(root)
         try:

@@ -19,9 +19,10 @@ from ...rocks import QueueDatabase, is_present
 from ...tools.checks._findings import Progress
 from ...tools.reading._delay_levels import find_delay_levels
 from ...tools.reading._directory import StoreDirectory, look_into
+from ...tools.reading._locking import exclusive_lock
 from ...tools.reading._settings import NO_SETTINGS, BrokerSettings
 from ..checks._conversion import Conversion, new_kept_directory, nobody, unless_empty
-from ..checks._store_access import KnownWatermarks, locked
+from ..checks._store_access import KnownWatermarks
 from ..checks._survey import survey
 from ..files._swap_files import begin_temporary
 from ._built_tables import MakeTables
@@ -51,7 +52,7 @@ def convert_to_rocksdb(
     Raises ``NotAStore``, ``StoreLocked``, ``StoreCorrupted`` and ``OSError``.
     """
     started_s = time.monotonic()
-    with locked(root):
+    with exclusive_lock(root):
         store = look_into(root, settings=settings)
         new = root / CONVERT_TEMPORARY / "rocksdb"
         finish_rows(new, store.consume_queue)

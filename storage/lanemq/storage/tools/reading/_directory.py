@@ -200,7 +200,5 @@ def read_store(
     ``needs_log`` as in ``look_into``. Raises ``NotAStore``, and ``StoreLocked`` where a broker is
     running.
     """
-    if not root.is_dir():
-        raise no_directory(root)
     with shared_lock(root):
         yield look_into(root, commit_log=commit_log, settings=settings, needs_log=needs_log)

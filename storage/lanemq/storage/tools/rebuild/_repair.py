@@ -3,8 +3,6 @@
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,9 +22,9 @@ from ...start._watermarks import note_queues
 from ..checks._findings import Part, Progress
 from ..checks._verify import Verified, no_progress, verify_directory
 from ..reading._directory import TEMPORARY, StoreDirectory, look_into, read_store
-from ..reading._errors import no_directory
 from ..reading._index_files import index_paths
 from ..reading._index_sizes import IndexSizes
+from ..reading._locking import exclusive_lock
 from ..reading._rocks_view import has_database
 from ..reading._settings import NO_SETTINGS, BrokerSettings
 from ._build_rows import finish_swap, mark_ready, swap_database
@@ -71,11 +69,9 @@ def repair_store(
             with tempfile.TemporaryDirectory(prefix="lanemq-repair-") as name:
                 report.losses = repair.build(Path(name) / TEMPORARY)
             return report
-    if not root.is_dir():
-        raise no_directory(root)
     look = partial(look_into, root, settings=settings)
     look()  # before a lock file is made where there is no store
-    with _exclusive(root):
+    with exclusive_lock(root):
         store = _with_size(look(), queue_file_bytes)
         temporary = root / TEMPORARY
         finish_swap(temporary / "rocksdb", store.consume_queue, system_clock_ms())
@@ -118,15 +114,6 @@ def _with_size(store: StoreDirectory, queue_file_bytes: int | None) -> StoreDire
         return store
     whole = max(UNIT_BYTES, -(-queue_file_bytes // UNIT_BYTES) * UNIT_BYTES)
     return replace(store, queue_file_bytes=whole)
-
-
-@contextmanager
-def _exclusive(root: Path) -> Iterator[None]:
-    lock = RealFiles().lock(root / "lock", root)
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 @final
