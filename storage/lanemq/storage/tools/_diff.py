@@ -10,8 +10,7 @@ from lanemq.wire.message import is_stage_group
 from ..log._records import store_timestamp_ms
 from ..queues.rocks._diff import diff_queue
 from ..queues.rocks._diff_report import DiffReport, QueueDiff, diff_report
-from .checks._findings import Progress
-from .checks._verify import no_progress
+from .checks._findings import Progress, no_progress
 from .reading._directory import StoreDirectory, read_store
 from .reading._errors import NotAStore
 from .reading._metadata import (

@@ -44,10 +44,6 @@ class Conversion:
         return self.units_copied + self.units_from_log
 
 
-def nobody(_what: str, _done: int, _of: int) -> None:
-    """Report no progress."""
-
-
 def unless_empty(path: Path) -> Path | None:
     """Return the directory; None where nothing was replaced, and it was removed."""
     if any(path.iterdir()):

@@ -16,12 +16,12 @@ from typing import Final, final
 from ..._errors import RocksFault, StoreCorrupted, is_full
 from ...queues.rocks._queue_rows import QueueRows
 from ...rocks import QueueDatabase, is_present
-from ...tools.checks._findings import Progress
+from ...tools.checks._findings import Progress, no_progress
 from ...tools.reading._delay_levels import find_delay_levels
 from ...tools.reading._directory import StoreDirectory, look_into
 from ...tools.reading._locking import exclusive_lock
 from ...tools.reading._settings import NO_SETTINGS, BrokerSettings
-from ..checks._conversion import Conversion, new_kept_directory, nobody, unless_empty
+from ..checks._conversion import Conversion, new_kept_directory, unless_empty
 from ..checks._store_access import KnownWatermarks
 from ..checks._survey import survey
 from ._files_build import FilesBuild
@@ -39,7 +39,7 @@ def convert_to_files(
     from_log: bool = False,
     settings: BrokerSettings = NO_SETTINGS,
     queue_file_bytes: int | None = None,
-    progress: Progress = nobody,
+    progress: Progress = no_progress,
 ) -> Conversion:
     """Make queue files with units for all messages of a store that no broker has open.
 

@@ -4,7 +4,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, final
 
+from lanemq.wire import RemoteProtocolError
 from lanemq.wire.bodies import DataVersion
+from lanemq.wire.logical import LogicalQueues, logical_queues_by_topic
 
 from ..._errors import StoreError
 from ...disk._real_files import RealFiles
@@ -15,6 +17,7 @@ from ...tables.rocks._database import ConfigDatabase
 from ...tables.rocks._export import overwritten_names
 from ...tables.rocks._rows import GROUPS, OFFSETS, TOPICS, Kind
 from ...tables.rocks._table_reading import load_entries, read_marker, read_others, read_version
+from ._errors import NotAStore
 from ._rocks_view import has_database, linked_view
 
 
@@ -122,6 +125,21 @@ def read_tables(config: Path, *, from_rocksdb: bool) -> dict[str, TableContents]
         else read_json_table(config, kind)
         for kind in TABLES
     }
+
+
+def read_logical_queues(root: Path, *, from_rocksdb: bool) -> dict[str, LogicalQueues]:
+    """Return the logical queues of each topic of a store, also while a broker has it open.
+
+    ``from_rocksdb``: whether the topics are there, where there is such a table. Raises
+    ``NotAStore`` where they cannot be read.
+    """
+    topics = read_tables(root / "config", from_rocksdb=from_rocksdb)["topics"]
+    if topics.problem:
+        raise NotAStore(root, topics.problem)
+    try:
+        return logical_queues_by_topic(topics.others) or {}
+    except RemoteProtocolError as error:
+        raise NotAStore(root, f"{topics.path}: {error}") from error
 
 
 def consumer_offsets(table: TableContents) -> dict[tuple[str, str], dict[int, int]]:

@@ -19,8 +19,8 @@ from ...log._cut import cut_log
 from ...log._segments import Segments
 from ...queues._queues import digest_of_files
 from ...start._watermarks import note_queues
-from ..checks._findings import Part, Progress
-from ..checks._verify import Verified, no_progress, verify_directory
+from ..checks._findings import Part, Progress, no_progress
+from ..checks._verify import Verified, verify_directory
 from ..reading._directory import TEMPORARY, StoreDirectory, look_into, read_store
 from ..reading._index_files import index_paths
 from ..reading._index_sizes import IndexSizes
@@ -28,9 +28,8 @@ from ..reading._locking import exclusive_lock
 from ..reading._rocks_view import has_database
 from ..reading._settings import NO_SETTINGS, BrokerSettings
 from ._build_rows import finish_swap, mark_ready, swap_database
-from ._losses import Loss
+from ._losses import Loss, losses_of_files, losses_of_rows
 from ._rebuild import Rebuild
-from ._repair_losses import losses_of_files, losses_of_rows
 from ._repair_report import Action, RepairReport
 from ._swap import replace_files
 
