@@ -2,7 +2,7 @@
 
 import logging
 import os
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import final
@@ -203,13 +203,10 @@ class RowsBuild:
             self._convert_shares(begin, end)
             return
         table = self._new_table()
-        log = LogMap(self._log, self._log.start_of(begin))
-        try:
+        with closing(LogMap(self._log, self._log.start_of(begin))) as log:
             newest = self._from_files.write(
                 begin, end, log, table, lambda done: self._told(begin + done)
             )
-        finally:
-            log.close()
         self._conversion.units_copied += table.rows
         self._from_proven_files.append((begin, end))
         self._take_in(table, newest, end)

@@ -1,5 +1,6 @@
 """The tables of a store, from its JSON files or its RocksDB databases, for reading only."""
 
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, final
@@ -83,14 +84,13 @@ def read_rocks_table(config: Path, kind: TableKind) -> TableContents:
     path = config / kind.rocks.name
     found = TableContents(kind, "rocksdb", path)
     try:
-        with linked_view(path) as view:
-            database = ConfigDatabase(view, read_only=True, shown=path)
-            try:
-                found.entries = load_entries(kind.rocks, database)
-                found.others = read_others(kind.rocks, database)
-                found.version = read_version(database)
-            finally:
-                database.close()
+        with (
+            linked_view(path) as view,
+            closing(ConfigDatabase(view, read_only=True, shown=path)) as database,
+        ):
+            found.entries = load_entries(kind.rocks, database)
+            found.others = read_others(kind.rocks, database)
+            found.version = read_version(database)
     except StoreError as error:
         found.problem = str(error)
     if GROUP_TOPIC_MAP in found.others:
@@ -105,13 +105,12 @@ def overwritten(kind: Kind, config: Path) -> tuple[list[str] | None, bool]:
     """Return ``overwritten_names`` for a database that nobody has open, and whether lanemq has used
     it."""
     path = config / kind.name
-    with linked_view(path) as view:
-        database = ConfigDatabase(view, read_only=True, shown=path)
-        try:
-            names = overwritten_names(kind, database, Document(RealFiles(), config / kind.file))
-            return names, read_marker(database) is not None
-        finally:
-            database.close()
+    with (
+        linked_view(path) as view,
+        closing(ConfigDatabase(view, read_only=True, shown=path)) as database,
+    ):
+        names = overwritten_names(kind, database, Document(RealFiles(), config / kind.file))
+        return names, read_marker(database) is not None
 
 
 def read_tables(config: Path, *, from_rocksdb: bool) -> dict[str, TableContents]:

@@ -223,10 +223,9 @@ class _ToQueues:
 
 def _delay_levels(store: StoreDirectory) -> DelayLevels:
     if has_database(store.consume_queue):
-        with suppress(StoreCorrupted, OSError):
-            rows = QueueRows(QueueDatabase(store.consume_queue, read_only=True))
-            try:
-                return find_delay_levels(store, rows)
-            finally:
-                rows.close()
+        with (
+            suppress(StoreCorrupted, OSError),
+            closing(QueueRows(QueueDatabase(store.consume_queue, read_only=True))) as rows,
+        ):
+            return find_delay_levels(store, rows)
     return find_delay_levels(store, None)
