@@ -7,6 +7,7 @@ import enum
 from collections.abc import Iterator
 
 from .._layouts import BLANK_SIZE, EXT_ADDRESS_MAX, UNIT_BYTES, unpack_unit
+from .._search import first_offset
 
 Data = bytes | bytearray
 
@@ -30,14 +31,12 @@ def same_units(one: Data, other: Data) -> int:
     """Count the units at the begin that are the same in both, byte by byte."""
     if one == other:
         return len(one) // UNIT_BYTES
-    low, high = 0, min(len(one), len(other)) // UNIT_BYTES
-    while low < high:  # the longest common prefix, by binary search
-        middle = (low + high + 1) // 2
-        if one[: middle * UNIT_BYTES] == other[: middle * UNIT_BYTES]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+
+    def differ(number: int) -> bool:
+        end = (number + 1) * UNIT_BYTES
+        return one[:end] != other[:end]
+
+    return first_offset(0, min(len(one), len(other)) // UNIT_BYTES, differ)
 
 
 def judge(

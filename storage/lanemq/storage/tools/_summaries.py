@@ -12,6 +12,7 @@ from lanemq.wire.message import is_stage_group
 
 from .._config import Stage
 from .._layouts import BLANK_SIZE
+from .._search import first_offset
 from ..disk._backups import CONVERT_TEMPORARY, KEPT
 from .reading._directory import TEMPORARY, StoreDirectory
 from .reading._metadata import TableContents, consumer_offsets
@@ -172,15 +173,11 @@ def summarize_queues(
 
 
 def _first_row(rows: RowsView, name: tuple[str, int], first: int, end: int, log_begin: int) -> int:
-    low, high = first, end
-    while low < high:
-        middle = (low + high) // 2
-        row = next(iter(rows.values(*name, middle, 1)), None)
-        if row is not None and int.from_bytes(row[1][:8], "big") >= log_begin:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    def is_kept(offset: int) -> bool:
+        row = next(iter(rows.values(*name, offset, 1)), None)
+        return row is not None and int.from_bytes(row[1][:8], "big") >= log_begin
+
+    return first_offset(first, end, is_kept)
 
 
 @final

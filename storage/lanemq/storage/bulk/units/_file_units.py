@@ -5,8 +5,10 @@ of the units of a window add up to the window: where they do not, or where a uni
 its record, the log has to be read itself.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Protocol, final
 
 from lanemq.wire import LMQ_PREFIX
@@ -244,16 +246,10 @@ def _runs(queue: FileQueue, files: Units, end: int) -> Iterator[tuple[int, bytes
             queue.next += count
             yield first, units
             continue
-        low, high = 0, count - 1
-        while low < high:
-            middle = (low + high) // 2
-            if _position(units, middle) >= end:
-                high = middle
-            else:
-                low = middle + 1
-        if low:
-            queue.next += low
-            yield first, units[: low * UNIT_BYTES]
+        before = bisect_left(range(count - 1), end, key=partial(_position, units))
+        if before:
+            queue.next += before
+            yield first, units[: before * UNIT_BYTES]
         return
 
 

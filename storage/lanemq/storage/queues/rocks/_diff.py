@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from typing import Final, Protocol
 
 from ..._layouts import BLANK_SIZE, UNIT_BYTES, unpack_unit
+from ..._search import first_offset
 from ...derive._compare import as_good_units, same_units
 from ._diff_report import Difference, PlacedUnit, QueueDiff
 
@@ -142,21 +143,16 @@ def _blanks(data: bytes | bytearray, number: int) -> int:
 
 def _offset_at(files: UnitsView, time_ms: int, store_time_ms: StoreTime, end: int) -> int:
     """Return the offset of the first message stored at or after a time; ``end`` without any."""
-    low, high = files.min, end
-    if time_ms <= 0:
-        return low
-    while low < high:
-        middle = (low + high) // 2
-        unit = _unit(files, middle)
-        if (
+
+    def is_late_enough(offset: int) -> bool:
+        unit = _unit(files, offset)
+        return (
             unit is not None
             and unit.size_bytes != BLANK_SIZE
             and store_time_ms(unit.log_position) >= time_ms
-        ):
-            high = middle
-        else:
-            low = middle + 1
-    return low
+        )
+
+    return files.min if time_ms <= 0 else first_offset(files.min, end, is_late_enough)
 
 
 def _first_difference(
