@@ -13,8 +13,16 @@ from .._layouts import BLANK_SIZE, EXT_ADDRESS_MAX, Unit, iter_units
 from .._statistics import Counters
 from ..index._index import Index, keys_of
 from ..log._commit_log import CommitLog
-from ..log._damage import KnownDamage, record_at
-from ..log._records import POSITION_AT, Blank, Broken, Record, check_record, queue_offset_of
+from ..log._damage import KnownDamage
+from ..log._records import (
+    POSITION_AT,
+    Blank,
+    Broken,
+    Record,
+    check_record,
+    queue_offset_of,
+    record_at,
+)
 from ..queues._queues import ConsumeQueue, Queues
 from ._extended import ExtendedUnits
 from ._messages import GetStatus, Got, QueryResult
@@ -287,7 +295,7 @@ class Reader:
                 if _has_key(found, topic, key, begin_ms, end_ms):
                     records.append(record)
             elif record is not None and _has_key(
-                record_at(self._log.segments, position, check_crc=False),
+                record_at(self._log.segments, position),
                 topic,
                 key,
                 begin_ms,

@@ -12,12 +12,12 @@ from lanemq.wire.message import StoredMessage, decode_message
 from .._config import Stage
 from .._layouts import BLANK_SIZE, Unit, unpack_unit
 from ..index._index import keys_of
-from ..log._records import Record
+from ..log._records import Record, record_at
 from .reading._directory import StoreDirectory, read_store
 from .reading._errors import NotAStore
 from .reading._rocks_view import has_database
 from .reading._rows_view import RowsView
-from .reading._scan import Damage, LogScan, record_at
+from .reading._scan import Damage, LogScan
 from .reading._stage import derive_stage, files_end
 
 SHOWN_QUEUES: Final = 16

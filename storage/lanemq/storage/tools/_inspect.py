@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import final
 
 from .._config import Stage
+from ..log._records import record_at
 from ._advice import advise
 from ._summaries import (
     GroupSummary,
@@ -26,7 +27,6 @@ from .checks._findings import Finding
 from .checks._verify import RowsFound, with_readable_rows
 from .reading._directory import StoreCheckpoint, StoreDirectory, read_store
 from .reading._metadata import read_tables
-from .reading._scan import record_at
 from .reading._settings import NO_SETTINGS, BrokerSettings
 from .reading._stage import StageFound, derive_stage
 

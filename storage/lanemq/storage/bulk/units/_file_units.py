@@ -14,9 +14,9 @@ from typing import NamedTuple, Protocol, final
 from lanemq.wire import LMQ_PREFIX
 
 from ..._layouts import BLANK_SIZE, UNIT_BYTES
+from ...log._records import is_blank
 from ...queues.rocks._row_format import QueueKeys
 from ...tools.reading._pieces import Pieces
-from ...tools.reading._scan import blank_at
 from ...tools.reading._units import Units
 from ...tools.rebuild._losses import OpenUnits
 from ._heads import (
@@ -165,7 +165,7 @@ class FileUnits:
     def _check(self, begin: int, end: int, written: Written) -> None:
         last_end = max(begin, written.last_end)
         if written.sizes_sum != last_end - begin or (
-            last_end != end and not blank_at(self._log, last_end)
+            last_end != end and not is_blank(self._log, last_end)
         ):
             raise UnitsDamaged("some records have no units")
 

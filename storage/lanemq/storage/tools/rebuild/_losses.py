@@ -15,12 +15,12 @@ from ..._errors import StoreCorrupted
 from ..._layouts import BLANK_SIZE, UNIT_BYTES, unpack_unit
 from ...derive._compare import Verdict, differences
 from ...derive._units import is_message_of
+from ...log._records import record_at
 from ...queues.rocks._queue_rows import QueueRows
 from ...rocks import QueueDatabase
 from ..reading._directory import StoreDirectory
 from ..reading._pieces import Pieces
 from ..reading._queue_files import open_queue
-from ..reading._scan import record_at
 from ..reading._units import RowsUnits, Units, unit_at
 
 OpenUnits = Callable[[str, int], Units]
