@@ -55,7 +55,7 @@ class RocksCheck:
     async def _queue(
         self, queue: FileConsumeQueue, check_from_ms: int, committed: int | None
     ) -> "QueueDiff":
-        from ._diff import diff_queue_stepwise
+        from ._diff import diff_queue
         from ._rocks_units import RocksUnits
 
         while self._rocks.write_some():  # dispatched messages must be in both
@@ -63,7 +63,7 @@ class RocksCheck:
         rows = RocksUnits(
             self._rocks.rows, queue.topic, queue.queue_id, log_begin=self._log.segments.begin
         )
-        steps = diff_queue_stepwise(
+        steps = diff_queue(
             queue.topic,
             queue.queue_id,
             files=queue,

@@ -38,26 +38,8 @@ StoreTime = Callable[[int], int]
 """Log position of a message -> its store time; -1 where it is gone from the log."""
 
 
-def diff_queue(
-    topic: str,
-    queue_id: int,
-    *,
-    files: UnitsView,
-    rows: UnitsView,
-    store_time_ms: StoreTime,
-    check_from_ms: int = 0,
-    committed: int | None = None,
-) -> QueueDiff:
-    """Compare a queue in one go; see ``diff_queue_stepwise``."""
-    steps = diff_queue_stepwise(
-        topic,
-        queue_id,
-        files=files,
-        rows=rows,
-        store_time_ms=store_time_ms,
-        check_from_ms=check_from_ms,
-        committed=committed,
-    )
+def at_once(steps: Generator[int, None, QueueDiff]) -> QueueDiff:
+    """Take all steps of a comparison; returns its result."""
     while True:
         try:
             next(steps)
@@ -66,7 +48,7 @@ def diff_queue(
             return result
 
 
-def diff_queue_stepwise(
+def diff_queue(
     topic: str,
     queue_id: int,
     *,

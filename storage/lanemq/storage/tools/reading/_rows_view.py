@@ -9,7 +9,7 @@ from typing import final
 
 from ...queues.rocks._queue_rows import QueueRows
 from ...queues.rocks._rocks_units import RocksUnits
-from ...queues.rocks._row_format import OffsetRow, pack_unit_value
+from ...queues.rocks._row_format import OffsetRow
 from ...rocks import QueueDatabase
 
 OFFSET_MAX = (1 << 63) - 1
@@ -61,10 +61,6 @@ class RowsView:
         Raises ``OSError`` where they cannot be read.
         """
         return self._rows.items(topic.encode(), queue_id, offset, offset + count)
-
-    def pack(self, log_position: int, size_bytes: int, tags_code: int, store_ms: int) -> bytes:
-        """Return the value that a message's row must have."""
-        return pack_unit_value(log_position, size_bytes, tags_code, store_ms)
 
     def view(self, topic: str, queue_id: int, log_begin: int) -> RocksUnits:
         """Return a queue for the comparison with its files."""
