@@ -117,7 +117,7 @@ class _Run:
             delays_ms=find_delay_levels(self._store, rows).delays_ms,
         )
         build.run(from_log=self._from_log)
-        self._conversion.unplaced = build.check(rows, self._progress)
+        build.check(rows)
 
     def put_in_place(self) -> None:
         """Replace what changes. Raises ``OSError``."""

@@ -17,9 +17,9 @@ from ...rocks import QueueDatabase, is_present
 from ...tools.checks._findings import Progress
 from ...tools.reading._units import RowsUnits
 from ...tools.rebuild._known_messages import KnownMessages
-from ...tools.rebuild._losses import Loss, OpenUnits
+from ...tools.rebuild._losses import OpenUnits
 from ..checks._conversion import Conversion
-from ..checks._result_check import ResultCheck, check_result
+from ..checks._result_check import check_result
 from ..checks._store_access import KnownWatermarks, known_topics, reads_rows
 from ..checks._survey import Survey
 from ..units._file_units import FileQueue, FileUnits, Newest
@@ -121,13 +121,12 @@ class RowsBuild:
         conversion.queues = len(self._ends)
         self.has_changed |= bool(conversion.units)
 
-    def check(self) -> list[Loss]:
+    def check(self) -> None:
         """Compare the result with the log, and with what brokers read before.
 
-        Returns messages that are in the log only. Raises ``ResultRefused``, and ``OSError``.
+        Reports messages that are in the log only. Raises ``ResultRefused``, and ``OSError``.
         """
         found, store = self._survey, self._survey.store
-        after = partial(RowsUnits, self._rows)
         names = set(self._rows.stored_queues()) | set(found.queues)
         with ExitStack() as stack:
             before: OpenUnits = store.queue
@@ -143,29 +142,20 @@ class RowsBuild:
             # those.
             proven = self._from_proven_files if before == store.queue else ()
             is_same = bool(proven) and self._shared.are_same(self._rows, names)
-            check = ResultCheck(
-                store.log,
-                after,
+            self._conversion.unplaced, self._conversion.damaged = check_result(
+                found,
                 names,
+                before=before,
+                after=partial(RowsUnits, self._rows),
+                deleted=self._known.deleted,
                 derivation=self._derivation,
                 since=self._since,
                 is_known=self._known_messages,
                 progress=self._progress,
-            )
-            unplaced = check_result(
-                check,
-                store,
-                names,
-                before=before,
-                after=after,
-                deleted=self._known.deleted,
-                span=(found.log_begin, found.log_end),
                 proven=proven,
                 is_same=is_same,
             )
         self._known_messages.close()
-        self._conversion.damaged = list(check.damaged.values())
-        return unplaced
 
     def _remove_deleted(self) -> None:
         for topic, position in self._known.deleted.items():

@@ -76,7 +76,7 @@ def convert_to_rocksdb(
                     workers=workers,
                 )
                 build.run(from_log=from_log, tables=tables)
-                conversion.unplaced = build.check()
+                build.check()
             finally:
                 workers.close()
                 database.close()
