@@ -11,6 +11,7 @@ from ...queues.rocks._queue_rows import QueueRows
 from ...queues.rocks._rocks_units import RocksUnits
 from ...queues.rocks._row_format import OffsetRow
 from ...rocks import QueueDatabase
+from ._units import RowsUnits
 
 OFFSET_MAX = (1 << 63) - 1
 
@@ -61,6 +62,10 @@ class RowsView:
         Raises ``OSError`` where they cannot be read.
         """
         return self._rows.items(topic.encode(), queue_id, offset, offset + count)
+
+    def queue(self, topic: str, queue_id: int) -> RowsUnits:
+        """Return the units of one queue, as ``StoreDirectory.queue`` does."""
+        return RowsUnits(self._rows, topic, queue_id)
 
     def view(self, topic: str, queue_id: int, log_begin: int) -> RocksUnits:
         """Return a queue for the comparison with its files."""
