@@ -56,8 +56,9 @@ class Rebuild:
         self._rows = RowsBuilder(self.rocksdb) if rows else None
         self.damaged: dict[int, DamagedOffset] = {}
         """Log position -> message whose offset is damaged, which gets no place for that."""
+        files = RealFiles()
         self.queues = {
-            name: QueueBuilder(self.queue_files / name[0] / str(name[1]), store.queue_file_bytes)
+            name: QueueBuilder(files, self.queue_files, *name, store.queue_file_bytes)
             for name in sorted(queues)
         }
 
