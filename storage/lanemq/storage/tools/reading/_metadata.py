@@ -19,7 +19,7 @@ from ...tables.rocks._export import overwritten_names
 from ...tables.rocks._rows import GROUPS, OFFSETS, TOPICS, Kind
 from ...tables.rocks._table_reading import load_entries, read_marker, read_others, read_version
 from ._errors import NotAStore
-from ._rocks_view import has_database, linked_view
+from ._rocks_view import has_database
 
 
 @final
@@ -84,10 +84,7 @@ def read_rocks_table(config: Path, kind: TableKind) -> TableContents:
     path = config / kind.rocks.name
     found = TableContents(kind, "rocksdb", path)
     try:
-        with (
-            linked_view(path) as view,
-            closing(ConfigDatabase(view, read_only=True, shown=path)) as database,
-        ):
+        with closing(ConfigDatabase(path, read_only=True, through_view=True)) as database:
             found.entries = load_entries(kind.rocks, database)
             found.others = read_others(kind.rocks, database)
             found.version = read_version(database)
@@ -105,10 +102,7 @@ def overwritten(kind: Kind, config: Path) -> tuple[list[str] | None, bool]:
     """Return ``overwritten_names`` for a database that nobody has open, and whether lanemq has used
     it."""
     path = config / kind.name
-    with (
-        linked_view(path) as view,
-        closing(ConfigDatabase(view, read_only=True, shown=path)) as database,
-    ):
+    with closing(ConfigDatabase(path, read_only=True, through_view=True)) as database:
         names = overwritten_names(kind, database, Document(RealFiles(), config / kind.file))
         return names, read_marker(database) is not None
 
