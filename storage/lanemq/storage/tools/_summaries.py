@@ -56,20 +56,13 @@ def summarize_log(log: Pieces, indexed: int) -> LogSummary:
         records, sampled = records + 1, sampled + record.size_bytes
     end = first.stopped if first.first is not None else log.begin
     at = _tail_start(log, indexed)
-    if at > end:
-        tail = LogScan(log, at, log.capacity_end)
+    if at > end or (first.first is not None and not first.why):
+        tail = LogScan(log, max(at, end), log.capacity_end)
         for record in tail:
             last_ms = record.store_timestamp_ms
             records, sampled = records + 1, sampled + record.size_bytes
         end = max(end, tail.stopped) if tail.first is not None else end
         damages = damages + tail.damages
-    elif first.first is not None and not first.why:
-        rest = LogScan(log, first.stopped, log.capacity_end)
-        for record in rest:
-            last_ms = record.store_timestamp_ms
-            records, sampled = records + 1, sampled + record.size_bytes
-        end = rest.stopped if rest.first is not None else end
-        damages = damages + rest.damages
     return LogSummary(
         begin=log.begin,
         end=end,
