@@ -16,10 +16,10 @@ from .messages._reader import WARM_BYTES_MAX
 from .messages._times import StoreTimes
 from .queues._queues import check_names
 from .queues.rocks._check import RocksCheck
+from .queues.rocks._diff_report import DiffReport
 from .tables._document import Document
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
-    from .queues.rocks._diff_report import DiffReport
     from .queues.rocks._queue_rows import QueueRows
 
 
@@ -308,9 +308,7 @@ class Store:
         if self._parts.rocks is not None:
             await self._parts.rocks.wait(position)
 
-    async def check_rocksdb(
-        self, topic: str = "", *, check_from_ms: int = 0
-    ) -> "DiffReport | None":
+    async def check_rocksdb(self, topic: str = "", *, check_from_ms: int = 0) -> DiffReport | None:
         """Compare the queues in files with those in RocksDB, of all topics or of one.
 
         None where the store does not write both. Messages stored before ``check_from_ms`` may

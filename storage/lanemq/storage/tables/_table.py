@@ -88,11 +88,6 @@ def parse_contents(members: dict[str, Any], member: str, path: Path) -> Contents
     return Contents(table, parsed, others)
 
 
-def write_document(document: Document, member: str, source: "Table") -> None:
-    """Write a whole table as a JSON file. Raises ``OSError``."""
-    document.write(_members(member, source))
-
-
 def _members(member: str, source: "Table") -> dict[str, object]:
     others = source.others_written()
     return others | {DATA_VERSION: source.data_version, member: source.entries()}
@@ -119,7 +114,7 @@ class JsonBackend:
         return parse_contents(members, self._member, self.path)
 
     def write(self, source: "Table", changed: Collection[str], *, is_last: bool = True) -> None:
-        write_document(self.document, self._member, source)
+        self.document.write(_members(self._member, source))
 
     async def write_off_loop(self, source: "Table") -> None:
         """Do ``write`` with the table as of now in a thread; a newer ``write`` stays in place."""
