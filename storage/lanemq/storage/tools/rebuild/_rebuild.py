@@ -209,7 +209,7 @@ class _ToQueues:
         if builder is not None:
             builder.add(*unit[2:6])
         if self._rows is not None and name in self._known:
-            self._rows.add(*unit)
+            self._rows.add(unit)
 
     def _leave_out(self, unit: DerivedUnit, slot: int | None) -> None:
         """Keep the place of a message whose offset is damaged."""
