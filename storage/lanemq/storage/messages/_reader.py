@@ -14,15 +14,7 @@ from .._statistics import Counters
 from ..index._index import Index, keys_of
 from ..log._commit_log import CommitLog
 from ..log._damage import KnownDamage
-from ..log._records import (
-    POSITION_AT,
-    Blank,
-    Broken,
-    Record,
-    check_record,
-    queue_offset_of,
-    record_at,
-)
+from ..log._records import POSITION_AT, Broken, Record, check_record, queue_offset_of, record_at
 from ..queues._queues import ConsumeQueue, Queues
 from ._extended import ExtendedUnits
 from ._messages import GetStatus, Got, QueryResult
@@ -295,19 +287,13 @@ class Reader:
                 if _has_key(found, topic, key, begin_ms, end_ms):
                     records.append(record)
             elif record is not None and _has_key(
-                record_at(self._log.segments, position),
-                topic,
-                key,
-                begin_ms,
-                end_ms,
+                record_at(self._log.segments, position), topic, key, begin_ms, end_ms
             ):
                 damaged.append(position)
         return QueryResult(records, *self._index.newest, damaged)
 
 
-def _has_key(
-    record: Record | Blank | Broken | None, topic: str, key: str, begin_ms: int, end_ms: int
-) -> bool:
+def _has_key(record: object, topic: str, key: str, begin_ms: int, end_ms: int) -> bool:
     return (
         isinstance(record, Record)
         and record.topic == topic
