@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from lanemq.storage.tables._table import Backend, Source
+from lanemq.storage.tables._table import Backend, Table
 from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.bodies import (
@@ -195,7 +195,7 @@ async def test_a_heartbeat_with_many_new_groups_writes_the_tables_once(
         def counted(backend: Backend) -> Callable[..., None]:
             write = backend.write
 
-            def count(source: Source, changed: Collection[str]) -> None:
+            def count(source: Table, changed: Collection[str]) -> None:
                 writes.append(backend.path.name)
                 write(source, changed)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lanemq.storage.bulk import convert_to_files, convert_to_rocksdb
-from lanemq.storage.bulk._result_check import ResultRefused
+from lanemq.storage.bulk.checks._result_check import ResultRefused
 from lanemq.storage.bulk.files._file_redo import LogToFiles
 from lanemq.storage.bulk.rows._rows_build import RowsBuild
 from lanemq.storage.queues.rocks._queue_rows import QueueRows

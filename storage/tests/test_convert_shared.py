@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from lanemq.storage.bulk import ResultRefused, convert_to_rocksdb
-from lanemq.storage.bulk._file_units import Share
-from lanemq.storage.bulk._sorted_table import SortedTable
-from lanemq.storage.bulk._survey import survey
+from lanemq.storage.bulk.checks._survey import survey
 from lanemq.storage.bulk.rows import _shared_units
 from lanemq.storage.bulk.rows._shared_units import SharedUnits, divided
+from lanemq.storage.bulk.units._file_units import Share
+from lanemq.storage.bulk.units._sorted_table import SortedTable
 from lanemq.storage.cli import store
 from lanemq.storage.queues.rocks._queue_rows import QueueRows
 from lanemq.storage.queues.rocks._row_format import UNIT_VALUE_BYTES, QueueKeys

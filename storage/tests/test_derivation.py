@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from lanemq.storage._layouts import pack_unit
 from lanemq.storage.bulk import convert_to_rocksdb
 from lanemq.storage.derive._compare import Verdict, differences, judge, same_units
-from lanemq.storage.queues._units import pack_unit
 from lanemq.storage.tools import repair_store, verify_store
 from lanemq.testkit.storage.stages import Stand, new_message
 

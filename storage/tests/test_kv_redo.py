@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from lanemq.storage import NewMessage, Store, StoreConfig, open_store
 from lanemq.storage.kv import LogRecord, operation_properties, read_entry
 from lanemq.storage.kv._log import READ_BYTES, operation_record
-from lanemq.storage.log._plain import plain_content
 from lanemq.storage.log._records import Record, check_record
+from lanemq.storage.messages._plain import plain_content
 from lanemq.wire.kv import Action, OpType, Step, encode_steps, kv_topic
 from lanemq.wire.message import decode_properties, encode_record, record_content
 

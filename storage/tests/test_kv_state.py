@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lanemq.storage._real_files import RealFiles
+from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.kv import _entries
 from lanemq.storage.kv._log import operation_properties, operation_record
 from lanemq.storage.kv._outcomes import LogRecord, Outcome, Status

@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from lanemq.storage import NewMessage, Store, StoreConfig, open_store
-from lanemq.storage._real_files import RealFile, RealFiles
+from lanemq.storage.disk._real_files import RealFile, RealFiles
 from lanemq.storage.queues.files._consume_queue import FileConsumeQueue
 from lanemq.storage.start._watermarks import WatermarkFile
 from lanemq.testkit.storage.disk import Crash, SimulatedFiles

@@ -17,8 +17,8 @@ import pytest
 import trio
 
 from lanemq.storage import ConfigTables, StartRefused, StoreConfig, StoreType
-from lanemq.storage._real_files import RealFiles
-from lanemq.storage.tables._tables import check_tables
+from lanemq.storage._tables import check_tables
+from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.tables.rocks import _database as database
 from lanemq.storage.tables.rocks._database import Change, ConfigDatabase
 from lanemq.storage.tables.rocks._rows import GROUPS, KINDS, OFFSETS, TOPICS

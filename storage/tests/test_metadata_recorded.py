@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lanemq.storage import ConfigTables, StartRefused, StoreConfig, StoreType
-from lanemq.storage._real_files import RealFiles
-from lanemq.storage.tables._tables import check_tables
+from lanemq.storage._tables import check_tables
+from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.tables.rocks import _database as database
 from lanemq.storage.tables.rocks._database import ConfigDatabase
 from lanemq.storage.tables.rocks._rows import KINDS, OFFSETS, TOPICS, parse_version, version_row

@@ -29,8 +29,8 @@ from lanemq.storage import (
     StoreType,
     open_store,
 )
-from lanemq.storage._real_files import RealFiles
-from lanemq.storage.tables._tables import check_tables
+from lanemq.storage._tables import check_tables
+from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.tables.rocks import _database as database
 from lanemq.storage.tables.rocks._database import Change, ConfigDatabase
 from lanemq.storage.tables.rocks._rows import GROUPS, KINDS, OFFSETS, TOPICS, Kind
@@ -748,7 +748,7 @@ async def test_a_table_that_cannot_be_read_whole_is_never_exported(
     assert json_file.read_bytes() == before
     with pytest.raises(StoreError, match="not all of its rows can be read") as at_rest:
         export_in_place(tmp_path)
-    assert "/lanemq-store-" not in str(at_rest.value)  # the view that tools open
+    assert "/lanemq-rocksdb-" not in str(at_rest.value)  # the view that tools open
     assert json_file.read_bytes() == before
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lanemq.storage._files import Files
-from lanemq.storage._real_files import MAX_OPEN_FILES, RealFiles
+from lanemq.storage.disk._files import Files
+from lanemq.storage.disk._real_files import MAX_OPEN_FILES, RealFiles
 from lanemq.testkit.storage.disk import SimulatedFiles
 
 

@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from lanemq.storage import Store
+from lanemq.storage._layouts import pack_unit
 from lanemq.storage.bulk import convert_to_files, convert_to_rocksdb
 from lanemq.storage.cli import store as store_command
-from lanemq.storage.queues._units import pack_unit
 from lanemq.storage.queues.files._consume_queue import FileConsumeQueue
 from lanemq.storage.queues.rocks._queue_rows import QueueRows
 from lanemq.storage.rocks import QueueDatabase

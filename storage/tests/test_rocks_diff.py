@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.storage._layouts import BLANK_UNIT, UNIT_BYTES
-from lanemq.storage.queues._units import pack_unit
-from lanemq.storage.queues.rocks._diff import diff_queue
+from lanemq.storage._layouts import BLANK_UNIT, UNIT_BYTES, pack_unit
+from lanemq.storage.queues.rocks._diff import at_once, diff_queue
 from lanemq.storage.queues.rocks._diff_report import (
     Difference,
     PlacedUnit,
@@ -53,7 +52,7 @@ def simple(offsets: range, *missing: int) -> dict[int, int | str]:
 def diff(
     files: View, rows: View, *, check_from_ms: int = 0, committed: int | None = None
 ) -> QueueDiff:
-    return diff_queue(
+    steps = diff_queue(
         "T",
         0,
         files=files,
@@ -62,6 +61,7 @@ def diff(
         check_from_ms=check_from_ms,
         committed=committed,
     )
+    return at_once(steps)
 
 
 def test_equal_queues_are_ready_and_safe() -> None:

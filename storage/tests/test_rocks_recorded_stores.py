@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lanemq.storage._config import DELAY_LEVELS, parse_delay_levels
-from lanemq.storage._real_files import RealFiles
+from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.log._records import LogWalk, Record
 from lanemq.storage.log._segments import Segments
 from lanemq.storage.queues._tags import TagsCodes

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from lanemq.storage import NewMessage, Store
 from lanemq.storage._layouts import BLANK_SIZE
-from lanemq.storage.log._runs import GAP_BYTES, QueueRuns
+from lanemq.storage.messages._runs import GAP_BYTES, QueueRuns
 from lanemq.testkit.storage.disk import SimulatedFile, SimulatedFiles
 from lanemq.wire import tags_code
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from lanemq.storage import ConfigTables, Store, StoreConfig, StoreType
-from lanemq.storage._real_files import RealFiles
+from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.tables import _table
 from lanemq.storage.tables._table import Table
 from lanemq.storage.tables.rocks._backend import RocksBackend

@@ -5,7 +5,7 @@ import threading
 import pytest
 import trio
 
-from lanemq.storage._threads import in_thread
+from lanemq.storage.disk._threads import in_thread
 
 
 async def test_what_a_call_returns_or_raises_comes_back() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from lanemq.storage._real_files import RealFiles
 from lanemq.storage.cli import store
+from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.queues.rocks._queue_rows import QueueRows
 from lanemq.storage.rocks import QueueDatabase
 from lanemq.storage.tools import read_store
@@ -273,7 +273,7 @@ HOLDER = """
 import sys
 from pathlib import Path
 from lanemq.storage import StoreLocked
-from lanemq.storage._real_files import RealFiles
+from lanemq.storage.disk._real_files import RealFiles
 root = Path(sys.argv[1])
 try:
     lock = RealFiles().lock(root / "lock", root)

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lanemq.storage import StoreConfig, StoreCorrupted, open_store
-from lanemq.storage._real_files import RealFiles
 from lanemq.storage.cli import _inspect, store
+from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.index._index import Index, keys_of
 from lanemq.storage.index._index_file import key_hash
 from lanemq.storage.queues.rocks._queue_rows import QueueRows

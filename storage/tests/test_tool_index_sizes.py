@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lanemq.storage._real_files import RealFiles
+from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.index._index import Index
 from lanemq.storage.tools import Part, Severity, inspect_store, verify_store
 from lanemq.storage.tools.reading._index_files import index_paths

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lanemq.storage import ConfigTables, StoreConfig, StoreLocked, open_store
-from lanemq.storage._real_files import RealFiles
-from lanemq.storage.queues._units import iter_units
+from lanemq.storage._layouts import iter_units
+from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.queues.rocks._queue_rows import QueueRows
 from lanemq.storage.rocks import QueueDatabase
 from lanemq.storage.tools import (

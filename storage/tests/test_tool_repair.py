@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from lanemq.storage import StoreConfig, StoreLocked, open_store
-from lanemq.storage._layouts import BLANK_SIZE, UNIT_BYTES
-from lanemq.storage._real_files import RealFiles
-from lanemq.storage.queues._units import iter_units, pack_unit
+from lanemq.storage._layouts import BLANK_SIZE, UNIT_BYTES, iter_units, pack_unit
+from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.queues.rocks._queue_rows import QueueRows
 from lanemq.storage.rocks import QueueDatabase
 from lanemq.storage.tools import NotAStore, RepairReport, repair_store, verify_store

@@ -9,9 +9,9 @@ import pytest
 import trio
 from click.testing import CliRunner, Result
 
+from lanemq.storage._layouts import iter_units
 from lanemq.storage.bulk import convert_to_files, convert_to_rocksdb
 from lanemq.storage.cli import store as store_command
-from lanemq.storage.queues._units import iter_units
 from lanemq.storage.tools import read_settings, repair_store, verify_store
 from lanemq.testkit.storage.stages import (
     Stand,

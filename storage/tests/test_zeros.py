@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.storage._zeros import BLOCK_BYTES, without_zeros
+from lanemq.storage.disk._zeros import BLOCK_BYTES, without_zeros
 
 NEAR_BLOCKS = st.builds(
     lambda blocks, more: max(0, blocks * BLOCK_BYTES + more), st.integers(0, 3), st.integers(-2, 2)

@@ -16,13 +16,14 @@ from ._errors import (
     StoreUnwritable,
     disk_problem,
 )
-from ._files import Entry, File, Files, Lock, Usage
+from ._layouts import Unit
 from ._open import open_store
 from ._statistics import RocksProgress, StoreStatistics
 from ._store import Store
-from ._supervisor import Supervisor
+from ._tables import ConfigTables, DelayOffsetTable, GroupTable, OffsetTable, TopicTable
+from .disk._files import Entry, File, Files, Lock, Usage
 from .kv._kv import KvStates
-from .log._messages import (
+from .messages._messages import (
     Boundary,
     GetStatus,
     Got,
@@ -32,10 +33,9 @@ from .log._messages import (
     PutBatch,
     QueryResult,
 )
-from .queues._units import Unit
 from .queues.rocks._diff_report import DiffReport, QueueDiff
 from .tables._document import Document
-from .tables._tables import ConfigTables, DelayOffsetTable, GroupTable, OffsetTable, TopicTable
+from .tasks._supervisor import Supervisor
 from .timer._shape import Taken
 from .timer._timers import Timers
 

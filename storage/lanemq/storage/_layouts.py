@@ -5,7 +5,7 @@ Source: RocketMQ 4.9.8, ConsumeQueue, IndexHeader, IndexFile, StoreCheckpoint; 5
 checkpoint's last two fields.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import construct as cs
 
@@ -49,8 +49,19 @@ CHECKPOINT_BYTES: Final = 4096
 INDEX_ENTRY_FIELDS: Final = fixed_struct(INDEX_ENTRY).struct
 INDEX_HEADER_FIELDS: Final = fixed_struct(INDEX_HEADER).struct
 QUEUE_UNIT_FIELDS: Final = fixed_struct(QUEUE_UNIT).struct
+pack_unit: Final = QUEUE_UNIT_FIELDS.pack
+unpack_unit: Final = QUEUE_UNIT_FIELDS.unpack_from
+iter_units: Final = QUEUE_UNIT_FIELDS.iter_unpack
 UNIT_BYTES: Final = QUEUE_UNIT_FIELDS.size
 BLANK_SIZE: Final = 2147483647  # size_bytes of a unit that stands for a message that is gone
 BLANK_UNIT: Final = QUEUE_UNIT_FIELDS.pack(0, BLANK_SIZE, 0)
 EXT_ADDRESS_MAX: Final = -2147483649
 """Largest tags code that is an address in ``consumequeue_ext`` instead of a hash."""
+
+
+class Unit(NamedTuple):
+    """A unit of a consume queue: a message's place in the log, and the hash of its tags."""
+
+    log_position: int
+    size_bytes: int
+    tags_code: int

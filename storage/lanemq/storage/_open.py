@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ._backups import remove_backups
 from ._clock import system_clock_ms
 from ._config import Stage, StoreConfig
 from ._errors import (
@@ -21,13 +20,14 @@ from ._errors import (
     StoreUnopened,
     is_full,
 )
-from ._files import Files
 from ._parts import Parts
-from ._real_files import RealFiles
 from ._store import Store
+from ._tables import check_tables
+from .disk._backups import remove_backups
+from .disk._files import Files
+from .disk._real_files import RealFiles
 from .log._segments import is_segment_name
 from .start._watermarks import WatermarkFile, watermark_path
-from .tables._tables import check_tables
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
     from .queues.rocks._queue_rows import QueueRows

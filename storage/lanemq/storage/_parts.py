@@ -8,20 +8,19 @@ from lanemq.wire import SystemTopic
 from lanemq.wire.logical import LOGICAL_QUEUES_MAP_MEMBER
 
 from ._config import Stage, StoreConfig, parse_delay_levels
-from ._extended import ExtendedUnits
-from ._files import Files
-from ._housekeeping import Housekeeping
 from ._statistics import Counters
+from ._tables import ConfigTables
 from .derive._units import Derivation
+from .disk._files import Files
 from .index._index import Index
 from .kv._kv import KvStates
-from .log._appender import Appender
 from .log._commit_log import CommitLog
 from .log._damage import KnownDamage
 from .log._flusher import Flusher
-from .log._reader import Reader
-from .log._retention import Retention
 from .log._segments import Segments
+from .messages._appender import Appender
+from .messages._extended import ExtendedUnits
+from .messages._reader import Reader
 from .queues._queue_positions import QueuePositions
 from .queues._queues import Queues, QueueTable
 from .queues._tags import TagsCodes
@@ -31,7 +30,8 @@ from .start._checkpoint import Checkpoint
 from .start._startup import Startup, look_back
 from .start._store_parts import StoreParts
 from .start._watermarks import Progress, WatermarkFile
-from .tables._tables import ConfigTables
+from .tasks._housekeeping import Housekeeping
+from .tasks._retention import Retention
 from .timer._shape import TimerShape
 from .timer._timers import Timers
 

@@ -7,19 +7,19 @@ from lanemq.wire.message import StoredMessage
 
 from ._config import FlushMode, Stage
 from ._errors import StoreUnwritable
+from ._layouts import Unit
 from ._parts import Parts
 from ._statistics import RocksProgress, StoreStatistics
-from .log._dispatcher import Arrival
-from .log._messages import Boundary, Got, NewBatch, NewMessage, Put, PutBatch, QueryResult
-from .log._reader import WARM_BYTES_MAX
-from .log._times import StoreTimes
+from .messages._dispatcher import Arrival
+from .messages._messages import Boundary, Got, NewBatch, NewMessage, Put, PutBatch, QueryResult
+from .messages._reader import WARM_BYTES_MAX
+from .messages._times import StoreTimes
 from .queues._queues import check_names
-from .queues._units import Unit
 from .queues.rocks._check import RocksCheck
+from .queues.rocks._diff_report import DiffReport
 from .tables._document import Document
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
-    from .queues.rocks._diff_report import DiffReport
     from .queues.rocks._queue_rows import QueueRows
 
 
@@ -308,9 +308,7 @@ class Store:
         if self._parts.rocks is not None:
             await self._parts.rocks.wait(position)
 
-    async def check_rocksdb(
-        self, topic: str = "", *, check_from_ms: int = 0
-    ) -> "DiffReport | None":
+    async def check_rocksdb(self, topic: str = "", *, check_from_ms: int = 0) -> DiffReport | None:
         """Compare the queues in files with those in RocksDB, of all topics or of one.
 
         None where the store does not write both. Messages stored before ``check_from_ms`` may

@@ -1,11 +1,11 @@
 """Conversions of a store's queues at rest, from files to RocksDB and back."""
 
-from ._conversion import Conversion
-from ._result_check import ResultRefused
-from ._sorted_table import SortedTable, queue_keys
+from .checks._conversion import Conversion
+from .checks._result_check import ResultRefused
 from .files._to_files import convert_to_files
 from .rows._built_tables import BuiltQueue, BuiltTable, MakeTables, QueueBegins, TablesPlan
 from .rows._to_rocksdb import convert_to_rocksdb
+from .units._sorted_table import SortedTable, queue_keys
 
 __all__ = [
     "BuiltQueue",

@@ -4,11 +4,12 @@ import dataclasses
 import enum
 import functools
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import click
 import msgspec
@@ -40,6 +41,7 @@ BROKER_FILE: Final = "lanemq.read_broker_file"
 """The key in a context's ``meta`` of the function that reads a broker's configuration file; the
 command ``lanemq`` puts it there."""
 _F = TypeVar("_F", bound=Callable[..., None])
+_ReportT = TypeVar("_ReportT")
 
 
 PRIVATE_UMASK: Final = 0o077
@@ -125,6 +127,17 @@ def print_json(value: object) -> None:
     """Write a value of the tools, indented."""
     data = msgspec.json.encode(plain(value))
     click.echo(msgspec.json.format(data, indent=2).decode())
+
+
+def finish(
+    report: _ReportT, show: Callable[[_ReportT], None], *, as_json: bool, is_sound: bool
+) -> NoReturn:
+    """Print a report, as JSON or as ``show`` does for people, and end the command."""
+    if as_json:
+        print_json(report)
+    else:
+        show(report)
+    sys.exit(0 if is_sound else EXIT_PROBLEM)
 
 
 def plain(value: object) -> object:

@@ -1,6 +1,5 @@
 """``lanemq store convert``."""
 
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,11 +9,10 @@ import click
 from ..bulk import Conversion, convert_to_files, convert_to_rocksdb
 from ..tools import BrokerSettings, look_into
 from ._command import (
-    EXIT_PROBLEM,
     count_text,
+    finish,
     jobs_option,
     json_option,
-    print_json,
     progress_bars,
     store_command,
 )
@@ -80,16 +78,13 @@ def convert(
         run = partial(convert_to_files, queue_file_bytes=queue_file_bytes)
     with progress_bars(hidden=as_json) as progress:
         done = run(root, settings=settings, from_log=from_log, progress=progress)
-    if as_json:
-        print_json(done)
-    else:
-        _show(done, root)
-        tables = TABLES if target == "files" and store.has_rocksdb_tables else ""
-        click.echo((NEXT[target] + tables).format(root=root))
-    sys.exit(EXIT_PROBLEM if done.unplaced or done.damaged else 0)
+    tables = TABLES if target == "files" and store.has_rocksdb_tables else ""
+    way_on = (NEXT[target] + tables).format(root=root)
+    is_sound = not (done.unplaced or done.damaged)
+    finish(done, partial(_show, root=root, way_on=way_on), as_json=as_json, is_sound=is_sound)
 
 
-def _show(done: Conversion, root: Path) -> None:
+def _show(done: Conversion, *, root: Path, way_on: str) -> None:
     name = NAMES[done.to]
     if done.units:
         speed = f", {done.units / done.seconds:,.0f} a second" if done.seconds > 1 else ""
@@ -122,3 +117,4 @@ def _show(done: Conversion, root: Path) -> None:
             f" `lanemq store dump {root} --from-log` prints them, to be sent again; another copy of"
             " the log file brings them back"
         )
+    click.echo(way_on)

@@ -1,6 +1,6 @@
 """``lanemq store inspect``."""
 
-import sys
+from functools import partial
 from heapq import nlargest
 from itertools import groupby
 from pathlib import Path
@@ -9,11 +9,10 @@ import click
 
 from ..tools import BrokerSettings, Inspection, QueueSummary, Severity, inspect_store
 from ._command import (
-    EXIT_PROBLEM,
     count_text,
+    finish,
     json_option,
     print_findings,
-    print_json,
     size_text,
     store_command,
     time_text,
@@ -41,12 +40,8 @@ def inspect(root: Path, settings: BrokerSettings, all_queues: bool, as_json: boo
     Exit status: 0, or 1 where there are problems, or 2 where it could not be looked into.
     """
     found = inspect_store(root, settings=settings)
-    has_problem = any(finding.severity is Severity.PROBLEM for finding in found.findings)
-    if as_json:
-        print_json(found)
-    else:
-        _show(found, all_queues=all_queues)
-    sys.exit(EXIT_PROBLEM if has_problem else 0)
+    is_sound = all(finding.severity is not Severity.PROBLEM for finding in found.findings)
+    finish(found, partial(_show, all_queues=all_queues), as_json=as_json, is_sound=is_sound)
 
 
 def _show(found: Inspection, *, all_queues: bool) -> None:

@@ -1,18 +1,16 @@
 """``lanemq store repair``."""
 
-import sys
 from pathlib import Path
 
 import click
 
 from ..tools import BrokerSettings, RepairReport, repair_store
 from ._command import (
-    EXIT_PROBLEM,
     count_text,
+    finish,
     jobs_option,
     json_option,
     print_findings,
-    print_json,
     progress_bars,
     store_command,
 )
@@ -70,19 +68,16 @@ def repair(
             jobs=jobs,
             progress=progress,
         )
-    if as_json:
-        print_json(report)
-    else:
-        _show_report(report, root)
     sound = report.is_sound
     if report.is_dry:
         sound = report.before.is_sound or bool(report.actions)
     if report.losses and not allow_loss:
         sound = False
-    sys.exit(0 if sound else EXIT_PROBLEM)
+    finish(report, _show_report, as_json=as_json, is_sound=sound)
 
 
-def _show_report(report: RepairReport, root: Path) -> None:
+def _show_report(report: RepairReport) -> None:
+    root = report.before.root
     if not report.actions:
         click.echo("nothing to mend")
     for action in report.actions:

@@ -1,18 +1,16 @@
 """``lanemq store verify``."""
 
-import sys
 from pathlib import Path
 
 import click
 
 from ..tools import BrokerSettings, VerifyReport, verify_store
 from ._command import (
-    EXIT_PROBLEM,
     count_text,
+    finish,
     jobs_option,
     json_option,
     print_findings,
-    print_json,
     progress_bars,
     size_text,
     store_command,
@@ -33,11 +31,7 @@ def verify(root: Path, settings: BrokerSettings, jobs: int, as_json: bool) -> No
     """
     with progress_bars(hidden=as_json) as progress:
         report = verify_store(root, settings=settings, jobs=jobs, progress=progress)
-    if as_json:
-        print_json(report)
-    else:
-        show_report(report)
-    sys.exit(0 if report.is_sound else EXIT_PROBLEM)
+    finish(report, show_report, as_json=as_json, is_sound=report.is_sound)
 
 
 def show_report(report: VerifyReport) -> None:

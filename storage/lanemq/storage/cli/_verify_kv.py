@@ -1,17 +1,15 @@
 """``lanemq store verify-kv``."""
 
-import sys
 from pathlib import Path
 
 import click
 
 from ..tools import BrokerSettings, KvReport, verify_kv
 from ._command import (
-    EXIT_PROBLEM,
     count_text,
+    finish,
     json_option,
     print_findings,
-    print_json,
     progress_bars,
     store_command,
 )
@@ -30,11 +28,7 @@ def verify_kv_command(root: Path, settings: BrokerSettings, as_json: bool) -> No
     """
     with progress_bars(hidden=as_json) as progress:
         report = verify_kv(root, settings=settings, progress=progress)
-    if as_json:
-        print_json(report)
-    else:
-        show_kv_report(report)
-    sys.exit(0 if report.is_sound else EXIT_PROBLEM)
+    finish(report, show_kv_report, as_json=as_json, is_sound=report.is_sound)
 
 
 def show_kv_report(report: KvReport) -> None:

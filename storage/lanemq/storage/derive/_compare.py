@@ -6,10 +6,10 @@ Runs are compared as bytes, and only where they differ unit by unit.
 import enum
 from collections.abc import Iterator
 
-from .._layouts import BLANK_SIZE, EXT_ADDRESS_MAX, QUEUE_UNIT_FIELDS, UNIT_BYTES
+from .._layouts import BLANK_SIZE, EXT_ADDRESS_MAX, UNIT_BYTES, unpack_unit
+from .._search import first_offset
 
 Data = bytes | bytearray
-_unpack = QUEUE_UNIT_FIELDS.unpack_from
 
 
 class Verdict(enum.Enum):
@@ -31,14 +31,12 @@ def same_units(one: Data, other: Data) -> int:
     """Count the units at the begin that are the same in both, byte by byte."""
     if one == other:
         return len(one) // UNIT_BYTES
-    low, high = 0, min(len(one), len(other)) // UNIT_BYTES
-    while low < high:  # the longest common prefix, by binary search
-        middle = (low + high + 1) // 2
-        if one[: middle * UNIT_BYTES] == other[: middle * UNIT_BYTES]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+
+    def differ(number: int) -> bool:
+        end = (number + 1) * UNIT_BYTES
+        return one[:end] != other[:end]
+
+    return first_offset(0, min(len(one), len(other)) // UNIT_BYTES, differ)
 
 
 def judge(
@@ -70,7 +68,7 @@ def differences(
             yield number, Verdict.ABSENT
             continue
         at = number * UNIT_BYTES
-        verdict = judge(_unpack(found, at), _unpack(wanted, at), is_schedule=is_schedule)
+        verdict = judge(unpack_unit(found, at), unpack_unit(wanted, at), is_schedule=is_schedule)
         if verdict is not Verdict.SAME:
             yield number, verdict
 

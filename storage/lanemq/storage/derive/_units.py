@@ -68,11 +68,6 @@ class Derivation:
             if record.position >= sink.watermark:
                 sink.take(record, units)
 
-    def walk(self, records: Iterable[Record], sinks: Sequence[Sink]) -> None:
-        """Feed records, in the order of the log, to the sinks that want them."""
-        for record in records:
-            self.feed(record, sinks)
-
 
 def is_message_of(
     record: Record | None, topic: str, queue_id: int, queue_offset: int | None = None

@@ -16,8 +16,8 @@ from lanemq.wire import SysFlag
 from lanemq.wire.message import Property, get_property
 
 from .._errors import StoreCorrupted
-from .._files import Files
 from ..derive._shapes import Shape
+from ..disk._files import Files
 from ._index_file import IndexFile, index_file_bytes, key_hash
 from ._key_hashes import Key, key_hashes
 

@@ -9,8 +9,8 @@ from typing import Final, final
 
 from lanemq.wire import java_hash
 
-from .._files import File
 from .._layouts import INDEX_ENTRY_FIELDS, INDEX_HEADER_FIELDS
+from ..disk._files import File
 from ._slots import SLOT_BYTES, SlotTable
 
 HEADER_BYTES: Final = INDEX_HEADER_FIELDS.size

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from mmap import mmap
 from typing import Final, final
 
-from .._files import File
+from ..disk._files import File
 
 SLOT_BYTES: Final = 4
 PAGE_SLOTS: Final = 1024

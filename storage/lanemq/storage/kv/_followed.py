@@ -5,8 +5,8 @@ from typing import NamedTuple, final
 
 from lanemq.wire.kv import kv_topic, parse_partition
 
-from ..log._messages import Appended
-from ..log._reader import Reader
+from ..messages._messages import Appended
+from ..messages._reader import Reader
 from ._log import QueueLog
 from .engines._rows import NO_QUEUE, Meta
 

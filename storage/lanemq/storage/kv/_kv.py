@@ -14,11 +14,11 @@ from typing import Final, final
 import trio
 
 from .._config import StoreConfig
-from .._files import Files
+from ..disk._files import Files
 from ..log._commit_log import CommitLog
 from ..log._flusher import Flusher
-from ..log._messages import Appended
-from ..log._reader import Reader
+from ..messages._messages import Appended
+from ..messages._reader import Reader
 from ._log import log_record
 from ._outcomes import Outcome
 from ._partition_states import PartitionStates

@@ -9,7 +9,7 @@ from lanemq.wire.kv import CLIENT_PROPERTY, OP_TYPE_PROPERTY, encode_key, kv_top
 from lanemq.wire.kv import KEY_PROPERTY as KEY_PROPERTY_NAME
 from lanemq.wire.message import decode_properties, encode_properties, record_content
 
-from ..log._reader import Reader
+from ..messages._reader import Reader
 from ._outcomes import LogRecord
 from .engines._rows import NO_QUEUE, Meta
 

@@ -12,8 +12,8 @@ from lanemq.wire.kv import kv_namespace, parse_partition
 
 from .._config import StoreConfig
 from .._errors import StartRefused
-from .._files import Files
-from ..log._reader import Reader
+from ..disk._files import Files
+from ..messages._reader import Reader
 from ._copy import ALL_BEGIN, ALL_END, StateCopy
 from ._followed import FollowedQueues
 from ._state import State

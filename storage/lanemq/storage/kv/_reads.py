@@ -77,17 +77,6 @@ def read_page(
     return Page(found, None, meta.next, clock_ms)
 
 
-def entry_numbers(entry: Entry) -> tuple[int, int, int, int, int]:
-    """Return version, position and times of an entry."""
-    return (
-        entry.version,
-        entry.modified,
-        entry.create_time_ms,
-        entry.update_time_ms,
-        entry.expires_ms,
-    )
-
-
 def read_changes(
     state: State, log: KvLog, prefix: bytes, *, position: int, index: int, limit: int
 ) -> Changes | None:

@@ -1,1 +1,1 @@
-"""The commit log: records, the files they lie in, what writes, reads, flushes and cleans it."""
+"""The commit log: records, their files, and what writes, flushes, checks and cuts them."""

@@ -9,17 +9,13 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from lanemq.wire.message import MAGIC_V1, MAGIC_V2
-
-from .._files import File, Files
-from .._zeros import without_zeros
-from ._records import LogWalk
+from ..disk._files import File, Files
+from ..disk._zeros import without_zeros
+from ._records import MAGIC_AT, MAGICS, LogWalk
 from ._segments import Segments, segment_name
 
 LOGGER = logging.getLogger(__name__)
 CHUNK_BYTES = 1 << 20
-MAGICS = tuple(magic.to_bytes(4, "big", signed=True) for magic in (MAGIC_V1, MAGIC_V2))
-MAGIC_AT = 4
 
 
 def cut_log(

@@ -12,29 +12,26 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final, NamedTuple, final
 
-from lanemq.wire.message import MAGIC_V1, MAGIC_V2
-
 from ._continuation import Front, is_continued
 from ._records import (
-    HEAD_BYTES_MAX,
+    MAGIC_AT,
     NOTHING_WRITTEN,
     POSITION_AT,
-    Blank,
     Broken,
     LogBytes,
     LogWalk,
     Record,
     check_record,
+    is_blank,
+    record_at,
+    record_candidates,
 )
 
 LOGGER = logging.getLogger(__name__)
 
-MAGICS: Final = tuple(magic.to_bytes(4, "big", signed=True) for magic in (MAGIC_V1, MAGIC_V2))
-MAGIC_AT: Final = 4
 SEARCHED_BYTES: Final = 1 << 20
 TOLD_MAX: Final = 20
 KNOWN_MAX: Final = 100_000
-BLANK_BYTES: Final = 8
 CONTRADICTED: Final = "the messages around it contradict its offset"
 
 
@@ -183,7 +180,7 @@ class RecoveryWalk:
     def _damage(self, position: int, why: str) -> Damage | None:
         """Return the damage at ``position``; None for the end of the log."""
         segments = self._segments
-        record = record_at(segments, position, check_crc=False) if self._check_crc else None
+        record = record_at(segments, position) if self._check_crc else None
         if record is not None:
             if record.end <= self._proven_end or _has_successor(segments, record):
                 return Damage(position, record.end, why, record)
@@ -215,31 +212,14 @@ def _has_successor(segments: LogBytes, record: Record) -> bool:
     """
     while True:
         position = record.end
-        if position >= segments.end_of(record.position) or _is_blank(segments, position):
+        if position >= segments.end_of(record.position) or is_blank(segments, position):
             position = segments.end_of(record.position)
-        follower = record_at(segments, position, check_crc=False)
+        follower = record_at(segments, position)
         if follower is None or follower.store_timestamp_ms < record.store_timestamp_ms:
             return False
         if record_at(segments, position, check_crc=True) is not None:
             return True
         record = follower
-
-
-def _is_blank(segments: LogBytes, position: int) -> bool:
-    data = segments.read(position, BLANK_BYTES)
-    room = segments.end_of(position) - position
-    return isinstance(check_record(data, 0, position, room, check_crc=False), Blank)
-
-
-def record_at(segments: LogBytes, position: int, *, check_crc: bool) -> Record | None:
-    """Return the record that begins at a position; None where there is none."""
-    data = segments.read(position, HEAD_BYTES_MAX)
-    room = segments.end_of(position) - position
-    found = check_record(data, 0, position, room, check_crc=check_crc)
-    if isinstance(found, Broken) and found.needs_bytes:
-        data = segments.read(position, found.needs_bytes)
-        found = check_record(data, 0, position, room, check_crc=check_crc)
-    return found if isinstance(found, Record) else None
 
 
 def find_record(segments: LogBytes, begin: int, end: int) -> int | None:
@@ -253,23 +233,11 @@ def find_record(segments: LogBytes, begin: int, end: int) -> int | None:
         while at < file_end:
             # A record's signature may lie across two chunks, but never across files.
             data = segments.read(at, min(SEARCHED_BYTES + MAGIC_AT + 3, file_end - at))
-            for offset in _candidates(data):
+            for offset in record_candidates(data):
                 if record_at(segments, at + offset, check_crc=True) is not None:
                     return at + offset
             at += SEARCHED_BYTES
     return None
-
-
-def _candidates(data: bytes) -> Iterator[int]:
-    """Iterate over the offsets in ``data`` at which a record may begin."""
-    found = {magic: data.find(magic, MAGIC_AT) for magic in MAGICS}
-    while True:
-        left = {magic: at for magic, at in found.items() if at >= 0}
-        if not left:
-            return
-        magic, at = min(left.items(), key=lambda item: item[1])
-        yield at - MAGIC_AT
-        found[magic] = data.find(magic, at + 1)
 
 
 def walk_over_damage(segments: LogBytes, begin: int, end: int) -> Iterator[Record]:

@@ -20,6 +20,8 @@ QUEUE_OFFSET_MAX: Final = (1 << 63) // RECORD_BYTES_MIN
 HEAD_BYTES_MAX: Final = max(head.size for head in HEADS.values())
 HOSTS_V6: Final = int(SysFlag.HOSTS_V6_MASK)
 START: Final = Struct(">ii")  # size and magic number
+MAGICS: Final = tuple(magic.to_bytes(4, "big", signed=True) for magic in (MAGIC_V1, MAGIC_V2))
+MAGIC_AT: Final = 4
 QUEUE_OFFSET_AT: Final = 20
 POSITION_AT: Final = 28
 SYS_FLAG_AT: Final = 36
@@ -202,6 +204,36 @@ class LogBytes(Protocol):
     def end_of(self, position: int) -> int: ...
 
     def read(self, position: int, size_bytes: int) -> bytes: ...
+
+
+def record_at(log: LogBytes, position: int, *, check_crc: bool = False) -> Record | None:
+    """Return the record that begins at a position; None where there is none."""
+    data = log.read(position, HEAD_BYTES_MAX)
+    room = log.end_of(position) - position
+    found = check_record(data, 0, position, room, check_crc=check_crc)
+    if isinstance(found, Broken) and found.needs_bytes:
+        data = log.read(position, found.needs_bytes)
+        found = check_record(data, 0, position, room, check_crc=check_crc)
+    return found if isinstance(found, Record) else None
+
+
+def is_blank(log: LogBytes, position: int) -> bool:
+    """Return whether the rest of a file is marked as unused at a position."""
+    room = log.end_of(position) - position
+    found = check_record(log.read(position, START.size), 0, position, room, check_crc=False)
+    return isinstance(found, Blank)
+
+
+def record_candidates(data: bytes) -> Iterator[int]:
+    """Iterate over the offsets in ``data`` at which a record may begin."""
+    found = {magic: data.find(magic, MAGIC_AT) for magic in MAGICS}
+    while True:
+        left = {magic: at for magic, at in found.items() if at >= 0}
+        if not left:
+            return
+        magic, at = min(left.items(), key=lambda item: item[1])
+        yield at - MAGIC_AT
+        found[magic] = data.find(magic, at + 1)
 
 
 @final

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol, final
 
 from .._errors import StoreCorrupted
-from .._files import Entry, File
+from ..disk._files import Entry, File
 
 LOGGER = logging.getLogger(__name__)
 NAME_DIGITS = 20

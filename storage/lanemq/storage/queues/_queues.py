@@ -13,9 +13,9 @@ from typing import Final, Protocol, final
 import trio
 
 from .._errors import MessageIllegal, StoreCorrupted
-from .._files import Files
+from .._layouts import Unit
+from ..disk._files import Files
 from ..log._segments import Segments, is_segment_name
-from ._units import Unit
 from .files._bounds import KeptBounds, QueueBounds
 from .files._consume_queue import FileConsumeQueue
 

@@ -14,7 +14,7 @@ from ._files import STRAY_FILE, is_present, link_database
 from ._lock import LOCK_FILE, LockWatch
 
 VIEW_PREFIX: Final = "lanemq-rocksdb-"
-VIEW: Final = re.compile(r"[^\s:]*/lanemq-(?:rocksdb|store)-[^/\s]+/")
+VIEW: Final = re.compile(r"[^\s:]*/lanemq-rocksdb-[^/\s]+/")
 
 
 def rocks_error(error: Exception, path: Path) -> RocksFault:
@@ -53,19 +53,17 @@ class OpenDatabase:
         *,
         read_only: bool,
         through_view: bool = True,
-        shown: Path | None = None,
     ) -> None:
         """Open the database, which is made if missing, unless ``read_only``.
 
         ``families`` tells the families to open from the names of those that are there: one that
         is there must be opened, whatever it is. To read ``through_view`` leaves no trace in
-        ``directory``, and another process may have it open. ``shown`` is the name in messages
-        where ``directory`` is a view itself.
+        ``directory``, and another process may have it open.
 
         Raises ``StoreLocked`` where another has it open to write, before anything is touched;
         ``StoreCorrupted`` where it cannot be opened.
         """
-        self.directory = shown or directory
+        self.directory = directory
         self.path = directory
         self._view: tempfile.TemporaryDirectory[str] | None = None
         self._lock: LockWatch | None = None

@@ -6,8 +6,8 @@ Source: RocketMQ 4.9.8, StoreCheckpoint.
 from pathlib import Path
 from typing import Final, final
 
-from .._files import File, Files
 from .._layouts import CHECKPOINT_BYTES, CHECKPOINT_FIELDS
+from ..disk._files import File, Files
 
 SAFETY_MS: Final = 3000
 INDEX_TIME_AT: Final = 16

@@ -13,7 +13,7 @@ from typing import Final, final
 
 import msgspec
 
-from .._files import Files
+from ..disk._files import Files
 
 LOGGER = logging.getLogger(__name__)
 FILE_NAME: Final = "deletedTopics.json"

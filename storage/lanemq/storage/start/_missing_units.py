@@ -17,9 +17,9 @@ from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.message import is_stage_group
 
 from .._errors import ConfigInvalid, StartRefused
-from .._files import Files
 from ..derive._sequence import sequences_of
 from ..derive._units import Derivation, DerivedUnit
+from ..disk._files import Files
 from ..log._damage import walk_over_damage
 from ..log._records import RECORD_BYTES_MIN
 from ..log._segments import Segments

@@ -10,18 +10,22 @@ each index at its own; and damage with whole records behind it does not end the 
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol, final
+from typing import TYPE_CHECKING, final
 
-from .._files import Files
-from .._light_queues import SkippedLightQueues
 from ..derive._sequence import add_damaged_offset, sequences_of
 from ..derive._units import Derivation, DerivedUnit
+from ..disk._files import Files
 from ..log._cut import cut_log
 from ..log._damage import KnownDamage, RecoveryWalk, walk_over_damage
 from ..log._records import LogWalk, Record
 from ..log._segments import Segments
+from ..queues._light_queues import SkippedLightQueues
+from ..queues._queues import QueueTable
 from ._missing_units import MissingUnits
 from ._redo import RedoTarget
+
+if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
+    from ..queues.rocks._consume_queue import RocksQueueTable
 
 LOGGER = logging.getLogger(__name__)
 NORMAL_FILES = 3
@@ -29,29 +33,15 @@ NORMAL_BYTES = 128 << 20
 TELL_RECORDS = 1_000_000
 
 
-class Landmarks(Protocol):
-    """The queues, which know positions at which messages of the log begin."""
-
-    def max_log_end(self) -> int:
-        """Return the position behind the last message that has a unit; -1 without any."""
-
-    def first_message_from(self, log_position: int) -> int:
-        """Return the position of a message at or behind ``log_position``, the first as far as
-        known.
-
-        ``log_position`` itself must lie before the last message.
-        """
-
-
-def normal_start(segments: Segments, landmarks: Landmarks) -> int:
+def normal_start(segments: Segments, queues: "QueueTable | RocksQueueTable") -> int:
     """Return the position at which the check of a cleanly closed log begins.
 
     The reference takes the third last file; here it is not more than the last 128 MiB, so that
     a start takes a second at most. A message of those is found with the help of the queues.
     """
     start = segments.starts[-NORMAL_FILES:][0]
-    wanted = landmarks.max_log_end() - NORMAL_BYTES
-    return max(start, landmarks.first_message_from(wanted)) if wanted > start else start
+    wanted = queues.max_log_end() - NORMAL_BYTES
+    return max(start, queues.first_message_from(wanted)) if wanted > start else start
 
 
 def crash_start(segments: Segments, recovery_ms: int) -> int:

@@ -8,8 +8,8 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from .._errors import StartRefused
+from .._layouts import Unit
 from ..queues._queues import QueueTable
-from ..queues._units import Unit
 from ..queues.files._consume_queue import FileConsumeQueue
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used

@@ -7,10 +7,10 @@ import logging
 from typing import final
 
 from .._config import Stage, StoreConfig
-from .._light_queues import SkippedLightQueues
 from ..derive._units import Derivation
 from ..index._index import Index
 from ..log._damage import KnownDamage
+from ..queues._light_queues import SkippedLightQueues
 from ..queues._queues import QueueTable
 from ._authority import ALWAYS, KnownByFiles
 from ._checkpoint import Checkpoint

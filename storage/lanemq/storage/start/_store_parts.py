@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
-from .._files import Files
+from ..disk._files import Files
 from ..index._index import Index
 from ..log._commit_log import CommitLog
 from ..queues._queues import QueueTable

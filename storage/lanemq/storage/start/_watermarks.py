@@ -8,6 +8,7 @@ repairs it. Apache RocketMQ has no such file and leaves it alone.
 
 import logging
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final, final
 
@@ -15,7 +16,7 @@ import msgspec
 import trio
 
 from .._config import Stage
-from .._files import Files
+from ..disk._files import Files
 from ..queues.files._bounds import QueueBounds
 from ..queues.rocks._cover import RocksCover
 from ._deletions import DeletionsFile
@@ -137,16 +138,13 @@ class WatermarkFile:
     async def _write_pieces(self, pieces: list[bytes]) -> None:
         if self._files.exists(self._temporary):
             self._files.remove(self._temporary)
-        file = self._files.create(self._temporary, sum(map(len, pieces)))
-        try:
+        with closing(self._files.create(self._temporary, sum(map(len, pieces)))) as file:
             position = 0
             for piece in pieces:
                 file.write(position, piece)
                 position += len(piece)
                 if len(piece) >= TURN_BYTES:
                     await trio.lowlevel.checkpoint()
-        finally:
-            file.close()
 
 
 def _text(watermarks: Watermarks) -> Iterator[bytes]:

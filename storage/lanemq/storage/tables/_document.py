@@ -13,7 +13,7 @@ from typing import final
 from lanemq.wire import RemoteProtocolError, fastjson
 
 from .._errors import ConfigInvalid
-from .._files import Files
+from ..disk._files import Files
 
 LOGGER = logging.getLogger(__name__)
 MAX_BYTES = 1 << 30

@@ -41,28 +41,6 @@ class Contents(NamedTuple):
     """The members beside the table itself."""
 
 
-class Source(Protocol):
-    """The interface of a table towards the backend that writes it."""
-
-    data_version: DataVersion
-    others_changed: bool
-
-    def entries(self) -> object:
-        """Return all entries as one object, for ``fastjson.dumps``."""
-
-    def entry(self, name: str) -> object | None:
-        """Return one entry; None for one that is gone."""
-
-    def values(self) -> Mapping[Any, object]:
-        """Return all entries as of now, which another thread may write while they change."""
-
-    def others(self) -> dict[str, object]:
-        """Return the members beside the table."""
-
-    def others_written(self) -> dict[str, object]:
-        """Return the same, for ``fastjson.dumps``."""
-
-
 class Backend(Protocol):
     """The place where one table is kept."""
 
@@ -85,7 +63,7 @@ class Backend(Protocol):
     def load(self, *, after_crash: bool) -> Contents:
         """Read the table. Raises ``ConfigInvalid`` for something that cannot be read."""
 
-    def write(self, source: Source, changed: Collection[str], *, is_last: bool = True) -> None:
+    def write(self, source: "Table", changed: Collection[str], *, is_last: bool = True) -> None:
         """Keep the entries ``changed`` and the version. Raises ``OSError``; none of it counts then.
 
         It survives a kill of the process. A write in parts has the version in the last one.
@@ -110,12 +88,7 @@ def parse_contents(members: dict[str, Any], member: str, path: Path) -> Contents
     return Contents(table, parsed, others)
 
 
-def write_document(document: Document, member: str, source: Source) -> None:
-    """Write a whole table as a JSON file. Raises ``OSError``."""
-    document.write(_members(member, source))
-
-
-def _members(member: str, source: Source) -> dict[str, object]:
+def _members(member: str, source: "Table") -> dict[str, object]:
     others = source.others_written()
     return others | {DATA_VERSION: source.data_version, member: source.entries()}
 
@@ -140,10 +113,10 @@ class JsonBackend:
         members = self.document.load(after_crash=after_crash)
         return parse_contents(members, self._member, self.path)
 
-    def write(self, source: Source, changed: Collection[str], *, is_last: bool = True) -> None:
-        write_document(self.document, self._member, source)
+    def write(self, source: "Table", changed: Collection[str], *, is_last: bool = True) -> None:
+        self.document.write(_members(self._member, source))
 
-    async def write_off_loop(self, source: Source) -> None:
+    async def write_off_loop(self, source: "Table") -> None:
         """Do ``write`` with the table as of now in a thread; a newer ``write`` stays in place."""
         await self.document.write_off_loop(_members(self._member, source))
 
@@ -191,15 +164,16 @@ class Table:
         self.data_version = self.data_version.next(self._clock_ms())
 
     def entries(self) -> object:
-        """Return all entries as one object, as they are written."""
+        """Return all entries as one object, as they are written: for ``fastjson.dumps``."""
         raise AssertionError("every table says what its entries are")
 
     def values(self) -> Mapping[Any, object]:
-        """Return a copy of all entries by name, none of them written yet."""
+        """Return a copy of all entries by name, none of them written yet: another thread may write
+        it while they change."""
         raise AssertionError("every table says what its entries are")
 
     def entry(self, name: str) -> object | None:
-        """Return one of ``entries``."""
+        """Return one of ``entries``; None for one that is gone."""
         raise AssertionError("every table says what its entries are")
 
     def others(self) -> dict[str, object]:
@@ -207,7 +181,7 @@ class Table:
         return dict(self._others)
 
     def others_written(self) -> dict[str, object]:
-        """Return ``others`` as they are written; one that is the same object is encoded once."""
+        """Return ``others`` for ``fastjson.dumps``; one that is the same object is encoded once."""
         written: dict[str, object] = {}
         for name, value in self._others.items():
             if value is None:

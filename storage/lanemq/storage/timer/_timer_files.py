@@ -4,7 +4,7 @@ import zlib
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
-from .._files import File, Files
+from ..disk._files import File, Files
 from ..log._segments import is_segment_name
 from ._layouts import (
     CHECK_BYTES,

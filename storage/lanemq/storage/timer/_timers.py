@@ -16,7 +16,7 @@ import trio
 
 from lanemq.wire.message import StoredMessage
 
-from .._files import Files
+from ..disk._files import Files
 from ..log._segments import Segments
 from ._layouts import MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_ROLL, NONE
 from ._open_slot import OpenSlot, Progress

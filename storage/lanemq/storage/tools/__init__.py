@@ -22,8 +22,8 @@ from .checks._kv_check import KvReport, NamespaceReport, verify_kv
 from .checks._verify import VerifyReport, verify_store
 from .reading._directory import StoreCheckpoint, StoreDirectory, look_into, read_store
 from .reading._errors import NotAStore
-from .reading._kept_queues import read_logical_queues
 from .reading._kv_states import kv_entries, read_kv
+from .reading._metadata import read_logical_queues
 from .reading._rows_view import RowsView
 from .reading._scan import Damage, DamageKind, LogScan, ScannedLog, find_record
 from .reading._settings import BrokerSettings, read_properties, read_settings

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from .._backups import CONVERT_TEMPORARY, KEPT
 from .._config import Stage
+from ..disk._backups import CONVERT_TEMPORARY, KEPT
 from ..log._records import RECORD_BYTES_MIN
 from ..start._watermarks import lost_log
 from ._summaries import GroupSummary, IndexSummary, LogSummary, QueueSummary, is_aside

@@ -8,10 +8,9 @@ from typing import final
 from lanemq.wire.message import is_stage_group
 
 from ..log._records import store_timestamp_ms
-from ..queues.rocks._diff import diff_queue
+from ..queues.rocks._diff import at_once, diff_queue
 from ..queues.rocks._diff_report import DiffReport, QueueDiff, diff_report
-from .checks._findings import Progress
-from .checks._verify import no_progress
+from .checks._findings import Progress, no_progress
 from .reading._directory import StoreDirectory, read_store
 from .reading._errors import NotAStore
 from .reading._metadata import (
@@ -87,17 +86,16 @@ def diff_store(
         for number, (name, queue_id) in enumerate(names):
             queue = store.queue(name, queue_id)
             view = _FilesView(queue, store.log.begin)
-            found.append(
-                diff_queue(
-                    name,
-                    queue_id,
-                    files=view,
-                    rows=rows.view(name, queue_id, store.log.begin),
-                    store_time_ms=lambda position: _store_time_ms(store, position),
-                    check_from_ms=check_from_ms,
-                    committed=committed.get((name, queue_id)),
-                )
+            steps = diff_queue(
+                name,
+                queue_id,
+                files=view,
+                rows=rows.view(name, queue_id, store.log.begin),
+                store_time_ms=lambda position: _store_time_ms(store, position),
+                check_from_ms=check_from_ms,
+                committed=committed.get((name, queue_id)),
             )
+            found.append(at_once(steps))
             queue.close()
             progress("queues", number + 1, len(names))
         end, mark = files_end(store), rows.watermark()

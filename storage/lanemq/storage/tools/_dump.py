@@ -10,15 +10,14 @@ from lanemq.wire import RemoteProtocolError
 from lanemq.wire.message import StoredMessage, decode_message
 
 from .._config import Stage
-from .._layouts import BLANK_SIZE
+from .._layouts import BLANK_SIZE, Unit
 from ..index._index import keys_of
-from ..log._records import Record
-from ..queues._units import Unit, unpack_unit
+from ..log._records import Record, record_at
 from .reading._directory import StoreDirectory, read_store
 from .reading._errors import NotAStore
 from .reading._rocks_view import has_database
 from .reading._rows_view import RowsView
-from .reading._scan import Damage, LogScan, record_at
+from .reading._scan import Damage, LogScan
 from .reading._stage import derive_stage, files_end
 
 SHOWN_QUEUES: Final = 16
@@ -93,21 +92,9 @@ class Dump:
             return
         for (topic, queue_id), (begin, end) in self.bounds.items():
             begin = max(begin, self.selection.offset or 0)
-            units = (
-                self._row_units(topic, queue_id, begin, end)
-                if self.rows is not None
-                else self.store.queue(topic, queue_id).units(begin, end)
-            )
-            for offset, unit in units:
+            queue = (self.rows or self.store).queue(topic, queue_id)
+            for offset, unit in queue.units(begin, end):
                 yield from self._of_unit(topic, queue_id, offset, unit)
-
-    def _row_units(
-        self, topic: str, queue_id: int, begin: int, end: int
-    ) -> Iterator[tuple[int, Unit]]:
-        assert self.rows is not None
-        if begin < end:
-            for offset, value in self.rows.values(topic, queue_id, begin, end - begin):
-                yield offset, Unit(*unpack_unit(value, 0))
 
     def _of_unit(
         self, topic: str, queue_id: int, offset: int, unit: Unit

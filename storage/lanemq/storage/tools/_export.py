@@ -10,13 +10,14 @@ from lanemq.wire import fastjson
 
 from .._config import Stage
 from .._errors import ConfigInvalid, StoreCorrupted
-from .._real_files import RealFiles, sync_path
+from ..disk._real_files import RealFiles, sync_path
 from ..tables._document import Document
 from ..tables._offset_tables import OFFSET_MEMBER
 from ..tables._table import DATA_VERSION
 from ..tables.rocks._export import mark_exported
 from .reading._directory import StoreDirectory, look_into, read_store
-from .reading._errors import NotAStore, no_directory
+from .reading._errors import NotAStore
+from .reading._locking import exclusive_lock
 from .reading._metadata import TableContents, overwritten, read_tables
 from .reading._rocks_view import has_database
 from .reading._rows_view import RowsView
@@ -75,11 +76,8 @@ def export_in_place(
     ``overwrite`` says that they may be newer. Raises as ``export_tables``, and ``NotAStore``
     where no table is in RocksDB, or where a file has what it has got after the last export.
     """
-    if not root.is_dir():
-        raise no_directory(root)
     look_into(root, commit_log=commit_log)
-    lock = RealFiles().lock(root / "lock", root)
-    try:
+    with exclusive_lock(root):
         store = look_into(root, commit_log=commit_log)
         stage = find_stage(store)
         tables = read_tables(store.config, from_rocksdb=True)
@@ -103,8 +101,6 @@ def export_in_place(
             if table.source == "rocksdb" and table.kind.rocks is not None:
                 mark_exported(table.kind.rocks, store.config, RealFiles())
         return stage, written
-    finally:
-        lock.release()
 
 
 def _document(config: Path, file: str) -> Document:

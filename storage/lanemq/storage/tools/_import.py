@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import final
 
 from .._clock import system_clock_ms
-from .._real_files import RealFiles
+from ..disk._real_files import RealFiles
 from ..tables.rocks._rows import KINDS, Kind
 from ..tables.rocks._start import open_converted
 from .reading._directory import look_into
 from .reading._errors import NotAStore
+from .reading._locking import exclusive_lock
 from .reading._metadata import TABLES, has_table_database, read_tables
 
 
@@ -26,7 +27,7 @@ class ImportedTable:
     """The directory of its database."""
 
 
-def import_in_place(root: Path, *, commit_log: Path | None = None) -> list[ImportedTable]:
+def import_in_place(root: Path) -> list[ImportedTable]:
     """Take topics, groups and offsets over into RocksDB, as a start with it does, durably.
 
     Where there are such tables already, what is newer counts (ADR 006). It is done with a copy
@@ -34,10 +35,9 @@ def import_in_place(root: Path, *, commit_log: Path | None = None) -> list[Impor
     Raises ``NotAStore``, ``StoreLocked``, ``StoreCorrupted``, ``ConfigInvalid``, ``StartRefused``
     and ``OSError``.
     """
-    look_into(root, commit_log=commit_log)  # before a lock file is made where there is no store
-    lock = RealFiles().lock(root / "lock", root)
-    try:
-        config = look_into(root, commit_log=commit_log).config
+    look_into(root)  # before a lock file is made where there is no store
+    with exclusive_lock(root):
+        config = look_into(root).config
         before = _rows(root, config, from_rocksdb=False)
         if not before:
             raise NotAStore(root, "there are no tables in its config directory")
@@ -59,8 +59,6 @@ def import_in_place(root: Path, *, commit_log: Path | None = None) -> list[Impor
         return [
             ImportedTable(kind.name, len(rows), config / kind.name) for kind, rows in after.items()
         ]
-    finally:
-        lock.release()
 
 
 def _rows(root: Path, config: Path, *, from_rocksdb: bool) -> dict[Kind, dict[str, bytes]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import final
 
 from .._config import Stage
+from ..log._records import record_at
 from ._advice import advise
 from ._summaries import (
     GroupSummary,
@@ -26,7 +27,6 @@ from .checks._findings import Finding
 from .checks._verify import RowsFound, with_readable_rows
 from .reading._directory import StoreCheckpoint, StoreDirectory, read_store
 from .reading._metadata import read_tables
-from .reading._scan import record_at
 from .reading._settings import NO_SETTINGS, BrokerSettings
 from .reading._stage import StageFound, derive_stage
 
@@ -54,14 +54,12 @@ class Inspection:
     findings: list[Finding]
 
 
-def inspect_store(
-    root: Path, *, commit_log: Path | None = None, settings: BrokerSettings = NO_SETTINGS
-) -> Inspection:
+def inspect_store(root: Path, *, settings: BrokerSettings = NO_SETTINGS) -> Inspection:
     """Inspect a store. Nothing in it is changed, and little of the log is read.
 
     Raises ``NotAStore``, ``StoreLocked`` and ``OSError``.
     """
-    with read_store(root, commit_log=commit_log, settings=settings) as store:
+    with read_store(root, settings=settings) as store:
         return with_readable_rows(store, partial(_inspect, store))
 
 

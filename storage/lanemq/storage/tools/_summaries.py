@@ -10,9 +10,10 @@ from lanemq.wire.bodies import DataVersion
 from lanemq.wire.logical import PROGRESS_PREFIX
 from lanemq.wire.message import is_stage_group
 
-from .._backups import CONVERT_TEMPORARY, KEPT
 from .._config import Stage
 from .._layouts import BLANK_SIZE
+from .._search import first_offset
+from ..disk._backups import CONVERT_TEMPORARY, KEPT
 from .reading._directory import TEMPORARY, StoreDirectory
 from .reading._metadata import TableContents, consumer_offsets
 from .reading._pieces import Pieces
@@ -55,20 +56,13 @@ def summarize_log(log: Pieces, indexed: int) -> LogSummary:
         records, sampled = records + 1, sampled + record.size_bytes
     end = first.stopped if first.first is not None else log.begin
     at = _tail_start(log, indexed)
-    if at > end:
-        tail = LogScan(log, at, log.capacity_end)
+    if at > end or (first.first is not None and not first.why):
+        tail = LogScan(log, max(at, end), log.capacity_end)
         for record in tail:
             last_ms = record.store_timestamp_ms
             records, sampled = records + 1, sampled + record.size_bytes
         end = max(end, tail.stopped) if tail.first is not None else end
         damages = damages + tail.damages
-    elif first.first is not None and not first.why:
-        rest = LogScan(log, first.stopped, log.capacity_end)
-        for record in rest:
-            last_ms = record.store_timestamp_ms
-            records, sampled = records + 1, sampled + record.size_bytes
-        end = rest.stopped if rest.first is not None else end
-        damages = damages + rest.damages
     return LogSummary(
         begin=log.begin,
         end=end,
@@ -172,15 +166,11 @@ def summarize_queues(
 
 
 def _first_row(rows: RowsView, name: tuple[str, int], first: int, end: int, log_begin: int) -> int:
-    low, high = first, end
-    while low < high:
-        middle = (low + high) // 2
-        row = next(iter(rows.values(*name, middle, 1)), None)
-        if row is not None and int.from_bytes(row[1][:8], "big") >= log_begin:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    def is_kept(offset: int) -> bool:
+        row = next(iter(rows.values(*name, offset, 1)), None)
+        return row is not None and int.from_bytes(row[1][:8], "big") >= log_begin
+
+    return first_offset(first, end, is_kept)
 
 
 @final

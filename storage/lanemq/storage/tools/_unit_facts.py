@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import final
 
 from .._errors import StoreCorrupted
-from .._real_files import RealFiles
+from ..disk._real_files import RealFiles
 from ..queues.rocks._queue_rows import QueueRows
 from ..rocks import QueueDatabase, is_present
 from ..start._watermarks import WatermarkFile

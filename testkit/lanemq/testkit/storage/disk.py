@@ -26,7 +26,7 @@ from typing import Literal, final
 import trio
 
 from lanemq.storage._errors import StoreLocked
-from lanemq.storage._files import Entry, Usage
+from lanemq.storage.disk._files import Entry, Usage
 
 SYNC_MEAN_S = 0.005
 SECTOR = 512

@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from lanemq.storage._config import Stage, StoreConfig, StoreType, parse_delay_levels
-from lanemq.storage._layouts import BLANK_SIZE, UNIT_BYTES
+from lanemq.storage._layouts import BLANK_SIZE, UNIT_BYTES, iter_units
 from lanemq.storage._open import open_store
-from lanemq.storage._real_files import RealFiles
 from lanemq.storage._store import Store
-from lanemq.storage.log._messages import GetStatus, NewMessage
+from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.log._records import LogWalk
 from lanemq.storage.log._segments import Segments
+from lanemq.storage.messages._messages import GetStatus, NewMessage
 from lanemq.storage.queues._queue_positions import QueuePositions
 from lanemq.storage.queues._tags import TagsCodes
-from lanemq.storage.queues._units import iter_units
 from lanemq.wire.message import decode_messages, encode_properties
 
 HOST: Final = bytes((127, 0, 0, 1, 0, 0, 42, 159))

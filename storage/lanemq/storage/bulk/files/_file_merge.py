@@ -8,13 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, final
 
-from ..._layouts import BLANK_SIZE, UNIT_BYTES
+from ..._layouts import BLANK_SIZE, UNIT_BYTES, unpack_unit
 from ...derive._compare import same_units
-from ...queues._units import unpack_unit
 from ...queues.files._consume_queue import FileConsumeQueue
 from ...queues.rocks._queue_rows import QueueRows
 from ...tools.reading._pieces import Pieces
-from .._survey import names_message
+from ..checks._survey import names_message
 
 BLOCK_UNITS: Final = 8192
 

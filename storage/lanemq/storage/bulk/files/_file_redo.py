@@ -3,17 +3,16 @@
 from collections.abc import Callable, Sequence
 from typing import Final, final
 
-from ..._layouts import BLANK_SIZE
+from ..._layouts import BLANK_SIZE, pack_unit
 from ...derive._sequence import IsKnown, Sequences
 from ...derive._units import DerivedUnit
 from ...log._records import Record
 from ...log._segments import Segments
 from ...queues._slots import expected_at, holds_message
-from ...queues._units import pack_unit
 from ...queues.files._consume_queue import FileConsumeQueue
 from ...tools.reading._pieces import Pieces
-from .._log_units import NEVER, Since
-from .._survey import names_message
+from ..checks._survey import names_message
+from ..units._log_units import NEVER, Since
 from ._shadow import ShadowFiles
 
 TAILS_MAX: Final = 1 << 20  # units in memory

@@ -18,12 +18,12 @@ from ...tools.checks._findings import Progress
 from ...tools.reading._scan import LogScan
 from ...tools.reading._units import RowsUnits
 from ...tools.rebuild._known_messages import KnownMessages
-from ...tools.rebuild._losses import Loss, OpenUnits
-from .._conversion import Conversion
-from .._log_units import NEVER
-from .._result_check import ResultCheck, check_result
-from .._store_access import KnownWatermarks, known_topics, reads_rows
-from .._survey import Survey
+from ...tools.rebuild._losses import OpenUnits
+from ..checks._conversion import Conversion
+from ..checks._result_check import check_result
+from ..checks._store_access import KnownWatermarks, known_topics, reads_rows
+from ..checks._survey import Survey
+from ..units._log_units import NEVER
 from ._file_merge import FileMerge, Merged, RowsStale
 from ._file_redo import LogToFiles, queue_at
 from ._shadow import ResultFiles, ShadowFiles
@@ -113,10 +113,10 @@ class FilesBuild:
         conversion.blank_units += self._redo.blanks
         conversion.queues = len(self._queues | self._redo.queues)
 
-    def check(self, rows: QueueRows | None, progress: Progress) -> list[Loss]:
+    def check(self, rows: QueueRows | None) -> None:
         """Compare the result with the log, and with what brokers read before.
 
-        Returns messages that are in the log only. Raises ``ResultRefused``, and ``OSError``.
+        Reports messages that are in the log only. Raises ``ResultRefused``, and ``OSError``.
         """
         found, store = self._survey, self._survey.store
         result = ResultFiles(self._files, self._file_bytes)
@@ -126,27 +126,18 @@ class FilesBuild:
         names = set(result.names()) | set(found.queues)
         if rows is not None:
             names |= set(rows.stored_queues())
-        check = ResultCheck(
-            store.log,
-            result.queue,
-            names,
-            derivation=self._derivation,
-            since=self._since,
-            is_known=self._known_messages,
-            progress=progress,
-        )
-        unplaced = check_result(
-            check,
-            store,
+        self._conversion.unplaced, self._conversion.damaged = check_result(
+            found,
             names,
             before=before,
             after=result.queue,
             deleted=self._deleted,
-            span=(found.log_begin, found.log_end),
+            derivation=self._derivation,
+            since=self._since,
+            is_known=self._known_messages,
+            progress=self._progress,
         )
         self._known_messages.close()
-        self._conversion.damaged = list(check.damaged.values())
-        return unplaced
 
     def _open_queue(self, topic: str, queue_id: int) -> FileConsumeQueue:
         queue = queue_at(self._files, topic, queue_id, self._file_bytes)

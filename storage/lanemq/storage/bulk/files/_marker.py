@@ -13,7 +13,7 @@ from typing import Final, final
 import msgspec
 
 from ..._layouts import CHECKPOINT_BYTES
-from ..._real_files import sync_path
+from ...disk._real_files import sync_path
 
 QUEUE_TIME: Final = slice(8, 16)
 

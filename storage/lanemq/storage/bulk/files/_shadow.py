@@ -10,8 +10,8 @@ import os
 from pathlib import Path
 from typing import final
 
-from ..._files import Entry
-from ..._real_files import RealFiles, erase
+from ...disk._files import Entry
+from ...disk._real_files import RealFiles, erase
 from ...tools.reading._queue_files import QueueFiles, open_queue, queue_directories
 
 COPIED_BYTES = 1 << 20

@@ -12,11 +12,11 @@ from typing import Final
 
 import msgspec
 
-from ..._backups import CONVERT_TEMPORARY as TEMPORARY
-from ..._real_files import RealFiles, sync_path
+from ...disk._backups import CONVERT_TEMPORARY as TEMPORARY
+from ...disk._real_files import RealFiles, sync_path
 from ...queues._queues import digest_of_files
 from ...tools.rebuild._swap import keep
-from .._store_access import KnownWatermarks
+from ..checks._store_access import KnownWatermarks
 from ._marker import CrashMarker
 
 NOTE: Final = "READY"

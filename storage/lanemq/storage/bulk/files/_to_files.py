@@ -16,13 +16,14 @@ from typing import Final, final
 from ..._errors import RocksFault, StoreCorrupted, is_full
 from ...queues.rocks._queue_rows import QueueRows
 from ...rocks import QueueDatabase, is_present
-from ...tools.checks._findings import Progress
+from ...tools.checks._findings import Progress, no_progress
 from ...tools.reading._delay_levels import find_delay_levels
 from ...tools.reading._directory import StoreDirectory, look_into
+from ...tools.reading._locking import exclusive_lock
 from ...tools.reading._settings import NO_SETTINGS, BrokerSettings
-from .._conversion import Conversion, new_kept_directory, nobody, unless_empty
-from .._store_access import KnownWatermarks, locked
-from .._survey import survey
+from ..checks._conversion import Conversion, new_kept_directory, unless_empty
+from ..checks._store_access import KnownWatermarks
+from ..checks._survey import survey
 from ._files_build import FilesBuild
 from ._marker import CrashMarker
 from ._shadow import ShadowFiles
@@ -35,27 +36,26 @@ TOLD_RECORDS: Final = 8192
 def convert_to_files(
     root: Path,
     *,
-    commit_log: Path | None = None,
     from_log: bool = False,
     settings: BrokerSettings = NO_SETTINGS,
     queue_file_bytes: int | None = None,
-    progress: Progress = nobody,
+    progress: Progress = no_progress,
 ) -> Conversion:
     """Make queue files with units for all messages of a store that no broker has open.
 
     Units that are there already stay where they are right; ``from_log`` makes all anew from the
-    log. ``commit_log`` is where the log is if not inside,
-    ``settings`` what the broker's file says; ``queue_file_bytes`` is the size of
-    queue files where there are none yet (mappedFileSizeConsumeQueue). ``progress`` is told units,
-    then bytes of the log. RocksDB is only read.
+    log. ``settings`` is what the broker's file says, also where the log is if not inside;
+    ``queue_file_bytes`` is the size of queue files where there are none yet
+    (mappedFileSizeConsumeQueue). ``progress`` is told units, then bytes of the log. RocksDB is only
+    read.
     Raises ``NotAStore``, ``StoreLocked``, ``StoreCorrupted`` and ``OSError``.
     """
     started_s = time.monotonic()
-    with locked(root):
-        look_into(root, commit_log=commit_log, settings=settings)
+    with exclusive_lock(root):
+        look_into(root, settings=settings)
         temporary = begin_temporary(root)
         try:
-            store = look_into(root, commit_log=commit_log, settings=settings)
+            store = look_into(root, settings=settings)
             if queue_file_bytes is not None and not store.has_queue_files:
                 store = replace(store, queue_file_bytes=queue_file_bytes)
             run = _Run(store, from_log=from_log, progress=progress)
@@ -117,7 +117,7 @@ class _Run:
             delays_ms=find_delay_levels(self._store, rows).delays_ms,
         )
         build.run(from_log=self._from_log)
-        self._conversion.unplaced = build.check(rows, self._progress)
+        build.check(rows)
 
     def put_in_place(self) -> None:
         """Replace what changes. Raises ``OSError``."""

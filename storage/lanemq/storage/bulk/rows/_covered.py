@@ -8,7 +8,7 @@ from typing import final
 from ..._layouts import BLANK_SIZE
 from ...queues.rocks._queue_rows import QueueRows, RowSpan
 from ...tools.reading._queue_files import QueueFiles
-from .._survey import Survey, SurveyedQueue, names_message
+from ..checks._survey import Survey, SurveyedQueue, names_message
 
 LOGGER = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import final
@@ -17,15 +17,15 @@ from ...rocks import QueueDatabase, is_present
 from ...tools.checks._findings import Progress
 from ...tools.reading._units import RowsUnits
 from ...tools.rebuild._known_messages import KnownMessages
-from ...tools.rebuild._losses import Loss, OpenUnits
-from .._conversion import Conversion
-from .._file_units import FileQueue, FileUnits, Newest
-from .._heads import LogMap, UnitsDamaged
-from .._log_units import LogUnits
-from .._result_check import ResultCheck, check_result
-from .._sorted_table import SortedTable
-from .._store_access import KnownWatermarks, known_topics, reads_rows
-from .._survey import Survey
+from ...tools.rebuild._losses import OpenUnits
+from ..checks._conversion import Conversion
+from ..checks._result_check import check_result
+from ..checks._store_access import KnownWatermarks, known_topics, reads_rows
+from ..checks._survey import Survey
+from ..units._file_units import FileQueue, FileUnits, Newest
+from ..units._heads import LogMap, UnitsDamaged
+from ..units._log_units import LogUnits
+from ..units._sorted_table import SortedTable
 from ._built_tables import MakeTables, QueueBegins, TablesPlan, go_back
 from ._covered import covered
 from ._shared_units import SharedUnits
@@ -121,13 +121,12 @@ class RowsBuild:
         conversion.queues = len(self._ends)
         self.has_changed |= bool(conversion.units)
 
-    def check(self) -> list[Loss]:
+    def check(self) -> None:
         """Compare the result with the log, and with what brokers read before.
 
-        Returns messages that are in the log only. Raises ``ResultRefused``, and ``OSError``.
+        Reports messages that are in the log only. Raises ``ResultRefused``, and ``OSError``.
         """
         found, store = self._survey, self._survey.store
-        after = partial(RowsUnits, self._rows)
         names = set(self._rows.stored_queues()) | set(found.queues)
         with ExitStack() as stack:
             before: OpenUnits = store.queue
@@ -143,29 +142,20 @@ class RowsBuild:
             # those.
             proven = self._from_proven_files if before == store.queue else ()
             is_same = bool(proven) and self._shared.are_same(self._rows, names)
-            check = ResultCheck(
-                store.log,
-                after,
+            self._conversion.unplaced, self._conversion.damaged = check_result(
+                found,
                 names,
+                before=before,
+                after=partial(RowsUnits, self._rows),
+                deleted=self._known.deleted,
                 derivation=self._derivation,
                 since=self._since,
                 is_known=self._known_messages,
                 progress=self._progress,
-            )
-            unplaced = check_result(
-                check,
-                store,
-                names,
-                before=before,
-                after=after,
-                deleted=self._known.deleted,
-                span=(found.log_begin, found.log_end),
                 proven=proven,
                 is_same=is_same,
             )
         self._known_messages.close()
-        self._conversion.damaged = list(check.damaged.values())
-        return unplaced
 
     def _remove_deleted(self) -> None:
         for topic, position in self._known.deleted.items():
@@ -203,13 +193,10 @@ class RowsBuild:
             self._convert_shares(begin, end)
             return
         table = self._new_table()
-        log = LogMap(self._log, self._log.start_of(begin))
-        try:
+        with closing(LogMap(self._log, self._log.start_of(begin))) as log:
             newest = self._from_files.write(
                 begin, end, log, table, lambda done: self._told(begin + done)
             )
-        finally:
-            log.close()
         self._conversion.units_copied += table.rows
         self._from_proven_files.append((begin, end))
         self._take_in(table, newest, end)

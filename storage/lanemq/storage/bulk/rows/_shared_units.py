@@ -5,6 +5,7 @@ and RocksDB takes all of them in as if they were one.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, final
@@ -15,10 +16,10 @@ from ..._workers import Workers
 from ...queues.rocks._queue_rows import QueueRows
 from ...rocks import QueueDatabase
 from ...tools.reading._directory import StoreDirectory
-from .._file_units import FileUnits, Share, Written, write_shares
-from .._heads import LogMap
-from .._sorted_table import SortedTable
-from .._survey import Survey
+from ..checks._survey import Survey
+from ..units._file_units import FileUnits, Share, Written, write_shares
+from ..units._heads import LogMap
+from ..units._sorted_table import SortedTable
 
 SHARED_FROM_UNITS: Final = 1_000_000
 """Number of units whose half is converted in about the time that another process takes to start."""
@@ -102,11 +103,8 @@ class SharedUnits:
         return all(self._workers.share(tasks, here=partial(has_same, rows), there=opened_has_same))
 
     def _all_of(self, name: tuple[str, int]) -> Share:
-        files = self._store.queue(*name)
-        try:
+        with closing(self._store.queue(*name)) as files:
             return Share(*name, files.begin, files.written_end())
-        finally:
-            files.close()
 
 
 def divided(shares: Sequence[Share]) -> Iterator[list[Share]]:
@@ -133,11 +131,8 @@ def make_table(part: TablePart) -> MadeTables:
     """Make the table of a part, if it has rows. Raises ``UnitsDamaged``, and ``OSError``."""
     part.path.unlink(missing_ok=True)  # of a process that died
     table = SortedTable(part.path)
-    log = LogMap(part.store.log, part.start)
-    try:
+    with closing(LogMap(part.store.log, part.start)) as log:
         written = write_shares(part.shares, part.store.queue, part.end, log, table)
-    finally:
-        log.close()
     if not table.rows:
         return MadeTables([], 0, written)
     table.finish()
@@ -147,8 +142,8 @@ def make_table(part: TablePart) -> MadeTables:
 def has_same(rows: QueueRows, part: SamePart) -> bool:
     """Return whether the rows have each unit of a part, byte by byte. Raises ``OSError``."""
     for topic, queue_id, begin, end in part.shares:
-        files, data = part.store.queue(topic, queue_id), topic.encode()
-        try:
+        data = topic.encode()
+        with closing(part.store.queue(topic, queue_id)) as files:
             for at in range(begin, end, BLOCK_UNITS):
                 count = min(BLOCK_UNITS, end - at)
                 units = files.read(at, count)
@@ -156,8 +151,6 @@ def has_same(rows: QueueRows, part: SamePart) -> bool:
                     return False
                 if rows.read_units(data, queue_id, at, count) != units:
                     return False
-        finally:
-            files.close()
     return True
 
 
@@ -165,12 +158,7 @@ def opened_has_same(part: SamePart) -> bool:
     """Return as ``has_same``, of the database as it is on the disk; False where it cannot be
     read."""
     try:
-        rows = QueueRows(QueueDatabase(part.database, read_only=True))
+        with closing(QueueRows(QueueDatabase(part.database, read_only=True))) as rows:
+            return has_same(rows, part)
     except (OSError, StoreError):
         return False
-    try:
-        return has_same(rows, part)
-    except OSError:
-        return False
-    finally:
-        rows.close()

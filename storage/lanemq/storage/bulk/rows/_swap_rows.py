@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 from ..._clock import system_clock_ms
-from ..._real_files import sync_path
+from ...disk._real_files import sync_path
 from ...rocks import is_present
 from ...rocks._files import DATA_FILE
 from ...tools.rebuild._build_rows import finish_swap, mark_ready, swap_database

@@ -10,19 +10,20 @@ import shutil
 import time
 from pathlib import Path
 
-from ..._backups import CONVERT_TEMPORARY
 from ..._errors import StoreCorrupted
 from ..._workers import Workers
+from ...disk._backups import CONVERT_TEMPORARY
 from ...queues.rocks._cover import RocksCover
 from ...queues.rocks._queue_rows import QueueRows
 from ...rocks import QueueDatabase, is_present
-from ...tools.checks._findings import Progress
+from ...tools.checks._findings import Progress, no_progress
 from ...tools.reading._delay_levels import find_delay_levels
 from ...tools.reading._directory import StoreDirectory, look_into
+from ...tools.reading._locking import exclusive_lock
 from ...tools.reading._settings import NO_SETTINGS, BrokerSettings
-from .._conversion import Conversion, new_kept_directory, nobody, unless_empty
-from .._store_access import KnownWatermarks, locked
-from .._survey import survey
+from ..checks._conversion import Conversion, new_kept_directory, unless_empty
+from ..checks._store_access import KnownWatermarks
+from ..checks._survey import survey
 from ..files._swap_files import begin_temporary
 from ._built_tables import MakeTables
 from ._rows_build import RowsBuild
@@ -34,31 +35,30 @@ LOGGER = logging.getLogger(__name__)
 def convert_to_rocksdb(
     root: Path,
     *,
-    commit_log: Path | None = None,
     from_log: bool = False,
     settings: BrokerSettings = NO_SETTINGS,
-    progress: Progress = nobody,
+    progress: Progress = no_progress,
     tables: MakeTables | None = None,
     jobs: int = 1,
 ) -> Conversion:
     """Make a RocksDB with rows for all messages of a store that no broker has open.
 
     Rows that are there already stay where they are right; ``from_log`` makes all anew from the
-    log. ``commit_log`` is where the log is if not inside,
-    ``settings`` what the broker's file says; ``progress`` is told bytes of the log. ``tables``
-    makes the rows of all the log elsewhere, which ``from_log`` has to be given for. ``jobs``: how
-    many processes make rows of queue files and compare them, for a million messages or more; more
-    than one wants a main module that can be imported, as all of ``multiprocessing``.
+    log. ``settings`` is what the broker's file says, also where the log is if not inside;
+    ``progress`` is told bytes of the log. ``tables`` makes the rows of all the log elsewhere, which
+    ``from_log`` has to be given for. ``jobs``: how many processes make rows of queue files and
+    compare them, for a million messages or more; more than one wants a main module that can be
+    imported, as all of ``multiprocessing``.
     Raises ``NotAStore``, ``StoreLocked``, ``StoreCorrupted`` and ``OSError``.
     """
     started_s = time.monotonic()
-    with locked(root):
-        store = look_into(root, commit_log=commit_log, settings=settings)
+    with exclusive_lock(root):
+        store = look_into(root, settings=settings)
         new = root / CONVERT_TEMPORARY / "rocksdb"
         finish_rows(new, store.consume_queue)
         temporary = begin_temporary(root)
         try:
-            store = look_into(root, commit_log=commit_log, settings=settings)
+            store = look_into(root, settings=settings)
             store.consume_queue.mkdir(exist_ok=True)
             conversion = Conversion("rocksdb")
             database, is_copy = _open_copy(store, new, conversion)
@@ -76,7 +76,7 @@ def convert_to_rocksdb(
                     workers=workers,
                 )
                 build.run(from_log=from_log, tables=tables)
-                conversion.unplaced = build.check()
+                build.check()
             finally:
                 workers.close()
                 database.close()

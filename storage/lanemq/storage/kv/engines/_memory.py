@@ -14,7 +14,7 @@ import msgspec
 import trio
 
 from ..._errors import StoreCorrupted
-from ..._files import Files
+from ...disk._files import Files
 from ._rows import META
 
 FILE_NAME: Final = "memory.kv"

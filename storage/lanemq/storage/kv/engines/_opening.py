@@ -7,8 +7,8 @@ from typing import Final, final
 
 from ..._config import KvEngine, StoreConfig
 from ..._errors import ConfigInvalid, StartRefused, StoreCorrupted
-from ..._files import Files
-from ..._real_files import RealFiles
+from ...disk._files import Files
+from ...disk._real_files import RealFiles
 from ._engine import Engine
 from ._memory import FILE_NAME, MemoryEngine, move_file_aside
 

@@ -8,9 +8,8 @@ that a queue never begins again at 0.
 from bisect import bisect_right
 from typing import final
 
-from ..._layouts import BLANK_SIZE, BLANK_UNIT, UNIT_BYTES
+from ..._layouts import BLANK_SIZE, BLANK_UNIT, UNIT_BYTES, Unit, iter_units, pack_unit, unpack_unit
 from ...log._segments import Segments
-from .._units import Unit, iter_units, pack_unit, unpack_unit
 from ._end import find_end
 
 CHUNK_UNITS = 4096

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from ..._layouts import BLANK_SIZE, UNIT_BYTES
+from ..._layouts import BLANK_SIZE, UNIT_BYTES, Unit, iter_units, unpack_unit
+from ..._search import first_offset
 from ...log._segments import Segments
-from .._units import Unit, iter_units, unpack_unit
 
 CHUNK_UNITS: Final = 4096
 RECOVERED_FILES: Final = 3
@@ -39,15 +39,11 @@ def _unit(segments: Segments, offset: int) -> Unit:
 
 
 def _valid_units(segments: Segments, first: int, count: int) -> int:
-    low, high = 0, count
-    while low < high:
-        middle = (low + high) // 2
-        unit = _unit(segments, first + middle)
-        if unit.log_position < 0 or unit.size_bytes <= 0:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    def is_invalid(offset: int) -> bool:
+        unit = _unit(segments, offset)
+        return unit.log_position < 0 or unit.size_bytes <= 0
+
+    return first_offset(first, first + count, is_invalid) - first
 
 
 def _newest_sound_file(segments: Segments, redo_position: int) -> int:

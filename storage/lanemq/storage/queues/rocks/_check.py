@@ -3,8 +3,7 @@
 Source: RocketMQ 5.3.3, AdminBrokerProcessor.doCheckRocksdbCqWriteProgress.
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import trio
 
@@ -13,10 +12,9 @@ from ...log._records import HEAD_BYTES_MAX, store_timestamp_ms
 from ...tables._offset_tables import OffsetTable
 from .._queues import QueueTable
 from ..files._consume_queue import FileConsumeQueue
-
-if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
-    from ._diff_report import DiffReport, QueueDiff
-    from ._writer import RocksIndex
+from ._diff import diff_queue
+from ._diff_report import DiffReport, QueueDiff, diff_report
+from ._writer import RocksIndex
 
 
 @final
@@ -24,20 +22,18 @@ class RocksCheck:
     """A comparison queue by queue, which lets other tasks work in between."""
 
     def __init__(
-        self, *, queues: QueueTable, rocks: "RocksIndex", log: CommitLog, offsets: OffsetTable
+        self, *, queues: QueueTable, rocks: RocksIndex, log: CommitLog, offsets: OffsetTable
     ) -> None:
         self._queues = queues
         self._rocks = rocks
         self._log = log
         self._offsets = offsets
 
-    async def run(self, topic: str, check_from_ms: int) -> "DiffReport":
+    async def run(self, topic: str, check_from_ms: int) -> DiffReport:
         """Compare the queues of a topic, or all where it is empty. Raises ``OSError``.
 
         History that is still being filled in is missing.
         """
-        from ._diff_report import diff_report
-
         found: list[QueueDiff] = []
         committed: dict[int, int] = {}
         committed_of = ""
@@ -54,8 +50,7 @@ class RocksCheck:
 
     async def _queue(
         self, queue: FileConsumeQueue, check_from_ms: int, committed: int | None
-    ) -> "QueueDiff":
-        from ._diff import diff_queue_stepwise
+    ) -> QueueDiff:
         from ._rocks_units import RocksUnits
 
         while self._rocks.write_some():  # dispatched messages must be in both
@@ -63,7 +58,7 @@ class RocksCheck:
         rows = RocksUnits(
             self._rocks.rows, queue.topic, queue.queue_id, log_begin=self._log.segments.begin
         )
-        steps = diff_queue_stepwise(
+        steps = diff_queue(
             queue.topic,
             queue.queue_id,
             files=queue,
@@ -83,13 +78,10 @@ class RocksCheck:
     def _committed(self, topic: str) -> dict[int, int]:
         """Return queue id -> the smallest offset that a group has committed."""
         smallest: dict[int, int] = {}
-        for queue_id, offset in self._commits(topic):
-            smallest[queue_id] = min(offset, smallest.get(queue_id, offset))
-        return smallest
-
-    def _commits(self, topic: str) -> Iterator[tuple[int, int]]:
         for group in self._offsets.groups_of(topic):
-            yield from self._offsets.queues(group, topic).items()
+            for queue_id, offset in self._offsets.queues(group, topic).items():
+                smallest[queue_id] = min(offset, smallest.get(queue_id, offset))
+        return smallest
 
     def _store_time_ms(self, log_position: int) -> int:
         if log_position < self._log.segments.begin:

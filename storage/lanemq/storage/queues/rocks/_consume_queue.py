@@ -14,16 +14,13 @@ from typing import Final, final
 
 import trio
 
-from ..._layouts import QUEUE_UNIT_FIELDS, UNIT_BYTES
+from ..._layouts import UNIT_BYTES, Unit, pack_unit, unpack_unit
 from .._queues import check_names
-from .._units import Unit
 from ._queue_rows import QueueBounds, QueueRows
 from ._row_format import OffsetRow
 
 LOGGER = logging.getLogger(__name__)
 SLICE_QUEUES: Final = 64
-pack_unit: Final = QUEUE_UNIT_FIELDS.pack
-unpack_unit: Final = QUEUE_UNIT_FIELDS.unpack_from
 
 
 def first_kept(

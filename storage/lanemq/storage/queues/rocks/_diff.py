@@ -10,9 +10,9 @@ is missing before the first row is told as well.
 from collections.abc import Callable, Generator
 from typing import Final, Protocol
 
-from ..._layouts import BLANK_SIZE, UNIT_BYTES
+from ..._layouts import BLANK_SIZE, UNIT_BYTES, unpack_unit
+from ..._search import first_offset
 from ...derive._compare import as_good_units, same_units
-from .._units import unpack_unit
 from ._diff_report import Difference, PlacedUnit, QueueDiff
 
 CHUNK_UNITS: Final = 4096
@@ -38,26 +38,8 @@ StoreTime = Callable[[int], int]
 """Log position of a message -> its store time; -1 where it is gone from the log."""
 
 
-def diff_queue(
-    topic: str,
-    queue_id: int,
-    *,
-    files: UnitsView,
-    rows: UnitsView,
-    store_time_ms: StoreTime,
-    check_from_ms: int = 0,
-    committed: int | None = None,
-) -> QueueDiff:
-    """Compare a queue in one go; see ``diff_queue_stepwise``."""
-    steps = diff_queue_stepwise(
-        topic,
-        queue_id,
-        files=files,
-        rows=rows,
-        store_time_ms=store_time_ms,
-        check_from_ms=check_from_ms,
-        committed=committed,
-    )
+def at_once(steps: Generator[int, None, QueueDiff]) -> QueueDiff:
+    """Take all steps of a comparison; returns its result."""
     while True:
         try:
             next(steps)
@@ -66,7 +48,7 @@ def diff_queue(
             return result
 
 
-def diff_queue_stepwise(
+def diff_queue(
     topic: str,
     queue_id: int,
     *,
@@ -143,21 +125,16 @@ def _blanks(data: bytes | bytearray, number: int) -> int:
 
 def _offset_at(files: UnitsView, time_ms: int, store_time_ms: StoreTime, end: int) -> int:
     """Return the offset of the first message stored at or after a time; ``end`` without any."""
-    low, high = files.min, end
-    if time_ms <= 0:
-        return low
-    while low < high:
-        middle = (low + high) // 2
-        unit = _unit(files, middle)
-        if (
+
+    def is_late_enough(offset: int) -> bool:
+        unit = _unit(files, offset)
+        return (
             unit is not None
             and unit.size_bytes != BLANK_SIZE
             and store_time_ms(unit.log_position) >= time_ms
-        ):
-            high = middle
-        else:
-            low = middle + 1
-    return low
+        )
+
+    return files.min if time_ms <= 0 else first_offset(files.min, end, is_late_enough)
 
 
 def _first_difference(

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
-from ...derive._units import DerivedUnit
 from ...log._records import Record
 from ._cover import RocksCover
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
-    from ...log._messages import Appended
+    from ...messages._messages import Appended
     from .._queues import ConsumeQueue
     from ._consume_queue import RocksQueueTable
     from ._queue_rows import QueueRows
@@ -43,6 +42,9 @@ class RocksIndex:
     def __init__(self, rows: "QueueRows", redo: "RocksRedo", table: "RocksQueueTable") -> None:
         self.rows = rows
         self.writer = redo
+        self.put, self.pass_over = redo.put, redo.pass_over
+        self.expected, self.is_known = redo.expected, redo.is_known
+        """What the walk over the log asks, and tells: see ``UnitTarget``."""
         self.table = table
         self.identity = (rows.database.directory / "IDENTITY").read_text().strip()
         """The id of the database; another one in its place has another id."""
@@ -154,22 +156,6 @@ class RocksIndex:
             await trio.lowlevel.checkpoint()
 
     # From the log
-
-    def expected(self, unit: DerivedUnit) -> tuple[int, int] | None:
-        """Return the answer for ``Sequences.expected``, by the rows."""
-        return self.writer.expected(unit)
-
-    def is_known(self, unit: DerivedUnit) -> bool:
-        """Return whether a row has the message in this slot."""
-        return self.writer.is_known(unit)
-
-    def pass_over(self, unit: DerivedUnit, slot: int | None) -> None:
-        """Let a queue go on behind a message whose offset is damaged."""
-        self.writer.pass_over(unit, slot)
-
-    def put(self, unit: DerivedUnit) -> None:
-        """Take a unit at or behind the watermark."""
-        self.writer.put(unit)
 
     def take(self, _record: Record, decided_to: int) -> None:
         """Write the batch if it is full; units before ``decided_to`` were put."""

@@ -14,9 +14,9 @@ from typing import final
 import trio
 
 from ..._errors import StoreCorrupted
-from ..._files import Files
+from ...disk._files import Files
 from .._document import Document
-from .._table import DATA_VERSION, Contents, Source
+from .._table import DATA_VERSION, Contents, Table
 from ._database import (
     MARKER_KEY,
     MEMBERS_KEY,
@@ -107,19 +107,19 @@ class RocksBackend:
         entries = parse_entries(self._kind, rows, self.path)
         return Contents(entries, version, others)
 
-    def write(self, source: Source, changed: Collection[str], *, is_last: bool = True) -> None:
+    def write(self, source: Table, changed: Collection[str], *, is_last: bool = True) -> None:
         self._is_exported = False
         sync = is_last and self.at_once and not self._kind.holds_offsets
         changes = chain(self._rows(source, changed), self._head(source) if is_last else ())
         self._open.write(changes, sync=sync)
         self._unsynced = not sync  # a synced write makes earlier ones durable, too
 
-    def _rows(self, source: Source, changed: Collection[str]) -> Iterator[Change]:
+    def _rows(self, source: Table, changed: Collection[str]) -> Iterator[Change]:
         for name in changed:
             entry = source.entry(name)
             yield Change(ROWS, name.encode(), self._kind.row(entry) if entry is not None else None)
 
-    def _head(self, source: Source) -> Iterator[Change]:
+    def _head(self, source: Table) -> Iterator[Change]:
         if source.others_changed:
             _, members = split_others(source.others())
             yield Change(VERSION, MEMBERS_KEY, dump_plain(members))
@@ -135,7 +135,7 @@ class RocksBackend:
                 self._unsynced = True
                 raise
 
-    async def export(self, source: Source) -> None:
+    async def export(self, source: Table) -> None:
         """Write the JSON file, with the version of the database, durably. Raises ``OSError``.
 
         One that has it all already stays. What ``source`` has must have been written. It is read,
@@ -153,7 +153,7 @@ class RocksBackend:
         with trio.CancelScope(shield=True):  # a cancelled caller must not leave half of it
             await self._export(source)
 
-    async def _export(self, source: Source) -> None:
+    async def _export(self, source: Table) -> None:
         others, version = source.others(), source.data_version
         members = others | {DATA_VERSION: version, self._kind.member: source.values()}
 

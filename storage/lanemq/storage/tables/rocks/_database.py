@@ -52,11 +52,11 @@ def written_s(path: Path) -> float:
 class ConfigDatabase:
     """One open database. Keys and values are bytes as they are."""
 
-    def __init__(self, path: Path, *, read_only: bool = False, shown: Path | None = None) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False, through_view: bool = False) -> None:
         """Open the database, which is made if missing, unless ``read_only``.
 
-        ``shown`` is its name in messages, where ``path`` is a view of it. Raises ``StoreLocked``
-        where another process has it open to write, ``StoreCorrupted`` where it cannot be read.
+        To read ``through_view`` leaves no trace. Raises ``StoreLocked`` where another process has
+        it open to write, ``StoreCorrupted`` where it cannot be read.
         """
 
         def families(present: Sequence[str]) -> dict[str, Options]:
@@ -65,9 +65,9 @@ class ConfigDatabase:
             return {name: _options() for name in wanted}
 
         self._opened = OpenDatabase(
-            path, _options(), families, read_only=read_only, through_view=False, shown=shown
+            path, _options(), families, read_only=read_only, through_view=through_view
         )
-        self.path = self._opened.directory
+        self.path = path
         rows = self._opened.rows
         opened: list[str] = [name for name in FAMILIES if name in self._opened.families]
         self._families = {name: Family(rows.get_column_family(name), path) for name in opened}

@@ -3,10 +3,11 @@
 Source: none in RocketMQ, whose exports leave nothing in the database.
 """
 
+from contextlib import closing
 from pathlib import Path
 
 from ..._errors import ConfigInvalid
-from ..._files import Files
+from ...disk._files import Files
 from .._document import Document
 from ._database import MARKER_KEY, VERSION, Change, ConfigDatabase
 from ._rows import Kind
@@ -51,8 +52,7 @@ def mark_exported(kind: Kind, directory: Path, files: Files) -> None:
     The file must be durable. Raises ``StoreLocked``, ``StoreCorrupted``, ``ConfigInvalid`` and
     ``OSError``.
     """
-    database = ConfigDatabase(directory / kind.name)
-    try:
+    with closing(ConfigDatabase(directory / kind.name)) as database:
         version, packed = read_version(database), pack_others(read_others(kind, database))
         marker = Marker(
             version.counter if version is not None else 0,
@@ -60,5 +60,3 @@ def mark_exported(kind: Kind, directory: Path, files: Files) -> None:
             contents_sha256(stored_rows(database), packed),
         ).after(read_marker(database))
         database.write([Change(VERSION, MARKER_KEY, marker.row())], sync=True)
-    finally:
-        database.close()

@@ -5,12 +5,13 @@ are gone then.
 """
 
 import logging
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 from ..._config import Stage, StoreConfig
 from ..._errors import ConfigInvalid, StartRefused
-from ..._files import Files
+from ...disk._files import Files
 from ...rocks._files import is_present
 from .._document import Document
 from .._table import parse_contents
@@ -93,13 +94,10 @@ def _lost(kind: Kind, directory: Path, files: Files) -> Lost | None:
         return None
     document = Document(files, directory / kind.file)
     later = Later.of(document.modified_s(), written_s(path))
-    database = ConfigDatabase(path, read_only=True)
-    try:
+    with closing(ConfigDatabase(path, read_only=True)) as database:
         if _is_proven_valid(kind, document, database):
             return None
         rocks = read_rocks(kind, database).side
-    finally:
-        database.close()
     try:
         json = read_json(kind, document).side
     except ConfigInvalid as error:

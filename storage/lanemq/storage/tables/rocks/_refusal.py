@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..._errors import ConfigInvalid, StartRefused, StoreCorrupted
-from ..._files import Files
+from ...disk._files import Files
 from .._document import Document
 from .._table import parse_contents
 from ._rows import Kind

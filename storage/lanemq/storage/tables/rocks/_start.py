@@ -9,6 +9,7 @@ Source: RocketMQ 5.3.3, RocksDBTopicConfigManager.merge and its kin.
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,7 @@ import msgspec
 from lanemq.wire.bodies import DataVersion
 
 from ..._errors import ConfigInvalid
-from ..._files import Files
+from ...disk._files import Files
 from ...rocks._files import is_present
 from .._document import Document
 from ._database import (
@@ -94,15 +95,12 @@ def _open_converted(
 ) -> ConfigDatabase:
     path, rocks = directory / kind.name, NOTHING
     if is_present(path):
-        reader = ConfigDatabase(path, read_only=True)
-        try:
+        with closing(ConfigDatabase(path, read_only=True)) as reader:
             marker = read_marker(reader)
             if marker is not None and _is_known(marker, document):
                 LOGGER.info("%s: the JSON file has not changed since it was taken over", path)
                 return _write(path, ())
             rocks = read_rocks(kind, reader)
-        finally:
-            reader.close()
     json = read_json(kind, document)
     later = _later(kind, directory, document)
     verdict = direction(kind, json.side, rocks.side, later)

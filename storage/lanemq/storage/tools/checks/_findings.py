@@ -9,6 +9,10 @@ Progress = Callable[[str, int, int], None]
 """Callback for progress: the name of the work, the part done, and the total, in bytes or units."""
 
 
+def no_progress(_what: str, _done: int, _total: int) -> None:
+    """Report no progress."""
+
+
 class Severity(enum.Enum):
     """The severity of a finding."""
 

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Iterator
 
 from lanemq.wire import LMQ_PREFIX
 
-from ..._backups import CONVERT_TEMPORARY
-from ..._light_queues import OFF
+from ...disk._backups import CONVERT_TEMPORARY
 from ...index._index_file import index_file_bytes
+from ...log._records import record_at
+from ...queues._light_queues import OFF
 from ..reading._directory import TEMPORARY, StoreDirectory
 from ..reading._index_files import index_paths
-from ..reading._scan import Damage, DamageKind, record_at
+from ..reading._scan import Damage, DamageKind
 from ..reading._settings import BrokerSettings
 from ._findings import REPAIR, Finding, Part, Severity
 from ._log_check import LogCheck

@@ -7,8 +7,7 @@ from typing import final
 from lanemq.wire import LMQ_PREFIX, is_system_topic
 
 from ..._config import Stage
-from ..._layouts import BLANK_SIZE
-from ...queues._units import Unit, unpack_unit
+from ..._layouts import BLANK_SIZE, Unit
 from ..reading._directory import StoreDirectory
 from ..reading._queue_files import QueueFiles
 from ..reading._rows_view import RowsView
@@ -215,9 +214,8 @@ class QueueJudge:
         if span is not None:
             pieces = [(first, min(span.first, end)), (max(span.next, first), end)]
         for begin, stop in pieces:
-            if begin < stop:
-                for offset, value in rows.values(*name, begin, stop - begin):
-                    self._beside(offset, Unit(*unpack_unit(value, 0)), astray, ahead)
+            for offset, unit in rows.queue(*name).units(begin, stop):
+                self._beside(offset, unit, astray, ahead)
         yield from self._extra(name, Part.ROCKSDB, astray, ahead)
         newest = rows.last_message(*name)
         if newest is None or newest.queue_offset != end - 1:

@@ -9,6 +9,7 @@ from typing import Final, final
 
 from lanemq.wire import SysFlag
 
+from ..._search import first_offset
 from ...index._key_hashes import Key, key_hashes
 from ...index._slots import SLOT_BYTES
 from ..reading._index_files import IndexFileView
@@ -122,15 +123,11 @@ def keys_in(rows: list[Fields]) -> list[Key]:
 
 
 def _first_entry(file: IndexFileView, begin: int) -> int:
-    low, high = 1, file.next_entry
-    while low < high:
-        middle = (low + high) // 2
-        entry = next(file.entries(middle), None)
-        if entry is None or entry[1] >= begin:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    def is_wanted(number: int) -> bool:
+        entry = next(file.entries(number), None)
+        return entry is None or entry[1] >= begin
+
+    return first_offset(1, file.next_entry, is_wanted)
 
 
 def check_chains(file: IndexFileView) -> Tally:

@@ -19,8 +19,7 @@ from ...log._records import LogWalk
 from ..reading._directory import StoreDirectory, read_store
 from ..reading._kv_states import open_states
 from ..reading._settings import NO_SETTINGS, BrokerSettings
-from ._findings import Finding, Part, Progress, Severity
-from ._verify import no_progress
+from ._findings import Finding, Part, Progress, Severity, no_progress
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
     from ...kv.engines._engine import Engine

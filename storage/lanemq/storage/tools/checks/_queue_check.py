@@ -1,35 +1,19 @@
 """The comparison of a queue's units with those that the log demands."""
 
-from collections.abc import Iterator
 from struct import Struct
-from typing import Final, Protocol, final
+from typing import Final, final
 
 from lanemq.wire import SystemTopic
 
-from ..._layouts import UNIT_BYTES
+from ..._layouts import UNIT_BYTES, iter_units, unpack_unit
 from ...derive._compare import Verdict, differences, judge
-from ...queues._units import iter_units, unpack_unit
+from ...queues.rocks._row_format import pack_unit_value
 from ..reading._queue_files import QueueFiles
+from ..reading._rows_view import RowsView
 from ._tally import QueueSpan
 
 FIELDS: Final = 3
 RUN_FIELDS: Final = 4096 * FIELDS
-
-
-class Rows(Protocol):
-    """The interface of the queues in a RocksDB for their check."""
-
-    def bounds(self, topic: str, queue_id: int) -> tuple[int, int] | None:
-        """Return the offset of a queue's first row, and behind its last; None without rows."""
-
-    def values(
-        self, topic: str, queue_id: int, offset: int, count: int
-    ) -> Iterator[tuple[int, bytes]]:
-        """Iterate over offsets and values of the rows from ``offset`` on, for ``count`` offsets at
-        most."""
-
-    def pack(self, log_position: int, size_bytes: int, tags_code: int, store_ms: int) -> bytes:
-        """Return the value that a message's row must have."""
 
 
 @final
@@ -37,7 +21,7 @@ class QueueCheck:
     """The check of one queue: units come one after another, and are compared in runs."""
 
     def __init__(
-        self, topic: str, queue_id: int, first: int, files: QueueFiles | None, rows: Rows | None
+        self, topic: str, queue_id: int, first: int, files: QueueFiles | None, rows: RowsView | None
     ) -> None:
         self.topic = topic
         self.queue_id = queue_id
@@ -61,7 +45,7 @@ class QueueCheck:
             self._jump(position, offset)
         self.fields += (position, size_bytes, code)
         if self._rows is not None:
-            self._values.append(self._rows.pack(position, size_bytes, code, store_ms))
+            self._values.append(pack_unit_value(position, size_bytes, code, store_ms))
         self.next = offset + 1
         self.flush_if_full()
 
@@ -136,7 +120,7 @@ class QueueCheck:
             else:
                 check.wrong.add(offset, position, _difference(unpack_unit(data, at), wanted))
 
-    def _compare_rows(self, rows: Rows, units: bytes) -> None:
+    def _compare_rows(self, rows: RowsView, units: bytes) -> None:
         check, wanted = self.span.rows, self._values
         start, end = self._start, self._start + len(wanted)
         try:

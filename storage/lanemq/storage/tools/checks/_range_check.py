@@ -14,9 +14,10 @@ from ...log._records import INNER_BATCH
 from ...queues._queue_positions import NAMES, light_positions
 from ...queues._tags import TagsCodes
 from ..reading._directory import StoreDirectory
+from ..reading._rows_view import RowsView
 from ..reading._scan import Damage, DamageKind
 from ._keys_check import KeyIndexCheck
-from ._queue_check import QueueCheck, Rows
+from ._queue_check import QueueCheck
 from ._rows import Fields, RowScan
 from ._tally import KeysCheck, QueueSpan
 
@@ -54,7 +55,7 @@ class RangeCheck:
     """The checker of parts of one store's log, one after another."""
 
     def __init__(
-        self, store: StoreDirectory, *, files: bool, rows: Rows | None, keys: bool
+        self, store: StoreDirectory, *, files: bool, rows: RowsView | None, keys: bool
     ) -> None:
         """Take the indexes to compare with: ``files``, ``rows`` and ``keys``."""
         self._store = store

@@ -1,9 +1,9 @@
 """The part of the log that a start dispatches again."""
 
 from ..._config import Stage
+from ...log._records import record_at
 from ..reading._directory import StoreDirectory
 from ..reading._rows_view import RowsView
-from ..reading._scan import record_at
 from ..reading._stage import read_watermarks
 
 

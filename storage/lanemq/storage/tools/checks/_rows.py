@@ -6,7 +6,7 @@ to ``LogScan``, which knows what is wrong with it, and goes on behind it.
 
 from collections.abc import Callable, Generator, Iterator
 from struct import Struct
-from typing import Final, NamedTuple, final
+from typing import Final, final
 from zlib import crc32
 
 from lanemq.wire import SysFlag
@@ -28,24 +28,10 @@ SMALL_BYTES: Final = 1 << 13
 TOPICS_MAX: Final = 1 << 16
 
 
-class Row(NamedTuple):
-    """The content of a record; values of properties are None where there are none."""
-
-    position: int
-    size_bytes: int
-    topic: str
-    queue_id: int
-    queue_offset: int
-    sys_flag: int
-    store_timestamp_ms: int
-    properties: bytes
-    tags: bytes | None
-    unique_key: bytes | None
-    keys: bytes | None
-
-
 Fields = tuple[int, int, str, int, int, int, int, bytes, bytes | None, bytes | None, bytes | None]
-"""The same as a plain tuple, which costs a third."""
+"""The content of a record: position and size; topic, queue and offset there; flags and store time;
+properties, and of these tags, unique key and keys, None where there are none. A plain tuple costs
+a third of one with names."""
 
 
 def row_of(record: Record) -> Fields:

@@ -16,7 +16,7 @@ from ..reading._rocks_view import has_database
 from ..reading._rows_view import RowsView
 from ..reading._settings import NO_SETTINGS, BrokerSettings
 from ..reading._stage import StageFound, derive_stage, files_end, read_watermarks
-from ._findings import Finding, Part, Progress, Severity
+from ._findings import Finding, Part, Progress, Severity, no_progress
 from ._judge_log import judge_keys, judge_lights, judge_log
 from ._judge_queues import QueueJudge
 from ._judge_tables import judge_tables
@@ -28,10 +28,6 @@ from ._tally import Tally
 FoundT = TypeVar("FoundT")
 RowsFound = Callable[[ExitStack], tuple[RowsView | None, list[Finding]]]
 """Opens the RocksDB, if it can be read; else tells its fault."""
-
-
-def no_progress(what: str, done: int, total: int) -> None:
-    """Report no progress."""
 
 
 @final
@@ -67,7 +63,6 @@ class VerifyReport:
 def verify_store(
     root: Path,
     *,
-    commit_log: Path | None = None,
     settings: BrokerSettings = NO_SETTINGS,
     jobs: int = 1,
     progress: Progress = no_progress,
@@ -78,7 +73,7 @@ def verify_store(
     that can be imported, as all of ``multiprocessing``. Raises
     ``NotAStore``, ``StoreLocked`` and ``OSError``.
     """
-    with read_store(root, commit_log=commit_log, settings=settings) as store:
+    with read_store(root, settings=settings) as store:
         return verify_directory(store, jobs=jobs, progress=progress).report
 
 

@@ -14,11 +14,10 @@ from typing import Final, final
 from lanemq.wire import SystemTopic
 
 from ..._config import DELAY_LEVELS, parse_delay_levels
-from ..._layouts import BLANK_SIZE
-from ...queues._units import Unit
+from ..._layouts import BLANK_SIZE, Unit
+from ...log._records import record_at
 from ...queues.rocks._queue_rows import QueueRows
 from ._directory import StoreDirectory
-from ._scan import record_at
 from ._units import RowsUnits, Units
 
 DEFAULTS: Final = parse_delay_levels(DELAY_LEVELS)

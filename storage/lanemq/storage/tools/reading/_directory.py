@@ -1,7 +1,7 @@
 """A store directory that a tool looks into."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
@@ -135,11 +135,8 @@ def _has_rows(consume_queue: Path) -> bool:
     if not has_database(consume_queue):
         return False
     try:
-        rows = RowsView(consume_queue)
-        try:
+        with closing(RowsView(consume_queue)) as rows:
             return any(True for _ in rows.queues())
-        finally:
-            rows.close()
     except (StoreCorrupted, RocksFault):
         return False
 
@@ -200,7 +197,5 @@ def read_store(
     ``needs_log`` as in ``look_into``. Raises ``NotAStore``, and ``StoreLocked`` where a broker is
     running.
     """
-    if not root.is_dir():
-        raise no_directory(root)
     with shared_lock(root):
         yield look_into(root, commit_log=commit_log, settings=settings, needs_log=needs_log)

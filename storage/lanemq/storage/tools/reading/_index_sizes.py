@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ..._layouts import INDEX_ENTRY_FIELDS, INDEX_HEADER_FIELDS
-from ..._zeros import without_zeros
+from ...disk._zeros import without_zeros
 from ...index._index_file import ENTRY_BYTES, HEADER_BYTES, index_file_bytes
 from ...index._slots import SLOT_BYTES
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..._real_files import RealFiles
+from ...disk._real_files import RealFiles
 from ...kv._state import State
 from ...kv.engines._memory import FILE_NAME, MemoryEngine
 from ...kv.engines._opening import DIRECTORY, ROCKS_DIRECTORY

@@ -1,4 +1,4 @@
-"""Keeping brokers off a store while a tool reads it, without leaving a trace."""
+"""Keeping brokers off a store while a tool reads or changes it."""
 
 import fcntl
 import os
@@ -7,7 +7,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..._errors import StoreLocked
-from ..._real_files import RealFiles, lock_holder
+from ...disk._real_files import RealFiles, lock_holder
+from ._errors import no_directory
+
+
+@contextmanager
+def exclusive_lock(root: Path) -> Iterator[None]:
+    """Hold the store's lock. Raises ``NotAStore``, and ``StoreLocked`` where it is in use."""
+    if not root.is_dir():
+        raise no_directory(root)
+    lock = RealFiles().lock(root / "lock", root)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 @contextmanager
@@ -15,8 +28,10 @@ def shared_lock(root: Path) -> Iterator[None]:
     """Hold a read lock on the store's lock file, where it has one: nothing is written.
 
     Any number of readers get it at a time; a broker, of Apache's too, does not start meanwhile.
-    Raises ``StoreLocked`` where one is running.
+    Raises ``NotAStore``, and ``StoreLocked`` where one is running.
     """
+    if not root.is_dir():
+        raise no_directory(root)
     path = root / "lock"
     try:
         status = path.stat()

@@ -1,13 +1,16 @@
 """The tables of a store, from its JSON files or its RocksDB databases, for reading only."""
 
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, final
 
+from lanemq.wire import RemoteProtocolError
 from lanemq.wire.bodies import DataVersion
+from lanemq.wire.logical import LogicalQueues, logical_queues_by_topic
 
 from ..._errors import StoreError
-from ..._real_files import RealFiles
+from ...disk._real_files import RealFiles
 from ...tables._document import Document
 from ...tables._offset_tables import GROUP_TOPIC_MAP, OFFSET_MEMBER, SEPARATOR
 from ...tables._table import parse_contents
@@ -15,7 +18,8 @@ from ...tables.rocks._database import ConfigDatabase
 from ...tables.rocks._export import overwritten_names
 from ...tables.rocks._rows import GROUPS, OFFSETS, TOPICS, Kind
 from ...tables.rocks._table_reading import load_entries, read_marker, read_others, read_version
-from ._rocks_view import has_database, linked_view
+from ._errors import NotAStore
+from ._rocks_view import has_database
 
 
 @final
@@ -80,14 +84,10 @@ def read_rocks_table(config: Path, kind: TableKind) -> TableContents:
     path = config / kind.rocks.name
     found = TableContents(kind, "rocksdb", path)
     try:
-        with linked_view(path) as view:
-            database = ConfigDatabase(view, read_only=True, shown=path)
-            try:
-                found.entries = load_entries(kind.rocks, database)
-                found.others = read_others(kind.rocks, database)
-                found.version = read_version(database)
-            finally:
-                database.close()
+        with closing(ConfigDatabase(path, read_only=True, through_view=True)) as database:
+            found.entries = load_entries(kind.rocks, database)
+            found.others = read_others(kind.rocks, database)
+            found.version = read_version(database)
     except StoreError as error:
         found.problem = str(error)
     if GROUP_TOPIC_MAP in found.others:
@@ -102,13 +102,9 @@ def overwritten(kind: Kind, config: Path) -> tuple[list[str] | None, bool]:
     """Return ``overwritten_names`` for a database that nobody has open, and whether lanemq has used
     it."""
     path = config / kind.name
-    with linked_view(path) as view:
-        database = ConfigDatabase(view, read_only=True, shown=path)
-        try:
-            names = overwritten_names(kind, database, Document(RealFiles(), config / kind.file))
-            return names, read_marker(database) is not None
-        finally:
-            database.close()
+    with closing(ConfigDatabase(path, read_only=True, through_view=True)) as database:
+        names = overwritten_names(kind, database, Document(RealFiles(), config / kind.file))
+        return names, read_marker(database) is not None
 
 
 def read_tables(config: Path, *, from_rocksdb: bool) -> dict[str, TableContents]:
@@ -122,6 +118,21 @@ def read_tables(config: Path, *, from_rocksdb: bool) -> dict[str, TableContents]
         else read_json_table(config, kind)
         for kind in TABLES
     }
+
+
+def read_logical_queues(root: Path, *, from_rocksdb: bool) -> dict[str, LogicalQueues]:
+    """Return the logical queues of each topic of a store, also while a broker has it open.
+
+    ``from_rocksdb``: whether the topics are there, where there is such a table. Raises
+    ``NotAStore`` where they cannot be read.
+    """
+    topics = read_tables(root / "config", from_rocksdb=from_rocksdb)["topics"]
+    if topics.problem:
+        raise NotAStore(root, topics.problem)
+    try:
+        return logical_queues_by_topic(topics.others) or {}
+    except RemoteProtocolError as error:
+        raise NotAStore(root, f"{topics.path}: {error}") from error
 
 
 def consumer_offsets(table: TableContents) -> dict[tuple[str, str], dict[int, int]]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, final
 
-from ..._zeros import without_zeros
+from ...disk._zeros import without_zeros
 from ...log._segments import is_segment_name, segment_name
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import final
 
-from ..._layouts import BLANK_SIZE, UNIT_BYTES
-from ...queues._units import Unit, iter_units, unpack_unit
+from ..._layouts import BLANK_SIZE, UNIT_BYTES, Unit, iter_units, unpack_unit
+from ..._search import first_offset
 from ._pieces import Pieces, find_pieces
 
 SEARCHED_FILES = 3
@@ -73,19 +73,16 @@ class QueueFiles:
         That is the first unit of the last three files that is not valid.
         Source: RocketMQ 4.9.8, ConsumeQueue.recover.
         """
+
+        def is_invalid(offset: int) -> bool:
+            unit = self.unit(offset)
+            return unit is None or unit.log_position < 0 or unit.size_bytes <= 0
+
         end = self.begin
         for start in self.pieces.starts[-SEARCHED_FILES:]:
-            low = first = start // UNIT_BYTES
-            high = first + self.per_file
-            while low < high:
-                middle = (low + high) // 2
-                unit = self.unit(middle)
-                if unit is None or unit.log_position < 0 or unit.size_bytes <= 0:
-                    high = middle
-                else:
-                    low = middle + 1
-            end = low
-            if low < first + self.per_file:
+            first = start // UNIT_BYTES
+            end = first_offset(first, first + self.per_file, is_invalid)
+            if end < first + self.per_file:
                 break
         return end
 

@@ -1,14 +1,7 @@
-"""A view of a RocksDB that leaves no trace in its directory.
-
-The binding writes a file of its own wherever it opens a database, even to read. So a directory
-of links is opened instead: no data is copied, and what is written goes away with the links.
-"""
+"""The files of a RocksDB, for tools that do without its library."""
 
 import os
 import re
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -28,15 +21,3 @@ def has_database(directory: Path) -> bool:
             )
     except (FileNotFoundError, NotADirectoryError):
         return False
-
-
-@contextmanager
-def linked_view(directory: Path) -> Iterator[Path]:
-    """Make a directory, elsewhere, that shows the same database."""
-    source = directory.resolve()
-    with tempfile.TemporaryDirectory(prefix="lanemq-store-") as name:
-        view = Path(name)
-        for entry in os.scandir(source):
-            if entry.is_file() and DATABASE_FILES.fullmatch(entry.name):
-                (view / entry.name).symlink_to(source / entry.name)
-        yield view

@@ -9,8 +9,9 @@ from typing import final
 
 from ...queues.rocks._queue_rows import QueueRows
 from ...queues.rocks._rocks_units import RocksUnits
-from ...queues.rocks._row_format import OffsetRow, pack_unit_value
+from ...queues.rocks._row_format import OffsetRow
 from ...rocks import QueueDatabase
+from ._units import RowsUnits
 
 OFFSET_MAX = (1 << 63) - 1
 
@@ -62,9 +63,9 @@ class RowsView:
         """
         return self._rows.items(topic.encode(), queue_id, offset, offset + count)
 
-    def pack(self, log_position: int, size_bytes: int, tags_code: int, store_ms: int) -> bytes:
-        """Return the value that a message's row must have."""
-        return pack_unit_value(log_position, size_bytes, tags_code, store_ms)
+    def queue(self, topic: str, queue_id: int) -> RowsUnits:
+        """Return the units of one queue, as ``StoreDirectory.queue`` does."""
+        return RowsUnits(self._rows, topic, queue_id)
 
     def view(self, topic: str, queue_id: int, log_begin: int) -> RocksUnits:
         """Return a queue for the comparison with its files."""

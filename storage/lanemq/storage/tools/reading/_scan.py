@@ -9,13 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol, final
 
-from lanemq.wire.message import MAGIC_V1, MAGIC_V2
+from ...log._records import MAGIC_AT, LogBytes, LogWalk, Record, record_at, record_candidates
 
-from ...log._records import Blank, Broken, LogBytes, LogWalk, Record, check_record
-
-MAGICS: Final = tuple(magic.to_bytes(4, "big", signed=True) for magic in (MAGIC_V1, MAGIC_V2))
-MAGIC_AT: Final = 4
-HEAD_BYTES: Final = 91
 SEARCHED_BYTES: Final = 1 << 17
 
 
@@ -119,17 +114,6 @@ def damage_between(log: ScannedLog, position: int, end: int, why: str) -> Damage
     return Damage(DamageKind.GAP if is_gap else DamageKind.BYTES, position, end, why)
 
 
-def record_at(log: ScannedLog, position: int, *, check_crc: bool = False) -> Record | None:
-    """Return the record that begins at a position; None where there is none."""
-    data = log.read(position, HEAD_BYTES)
-    room = log.end_of(position) - position
-    found = check_record(data, 0, position, room, check_crc=check_crc)
-    if isinstance(found, Broken) and found.needs_bytes:
-        data = log.read(position, found.needs_bytes)
-        found = check_record(data, 0, position, room, check_crc=check_crc)
-    return found if isinstance(found, Record) else None
-
-
 def find_record(log: ScannedLog, begin: int, end: int, *, check_crc: bool = True) -> int | None:
     """Return the position of the first whole record in ``begin`` to ``end``, or of the file behind
     a blank."""
@@ -138,25 +122,8 @@ def find_record(log: ScannedLog, begin: int, end: int, *, check_crc: bool = True
         overlap = min(MAGIC_AT + 3, position - log.start_of(position))
         position -= overlap
         data = log.read(position, overlap) + data
-        best: int | None = None
-        for magic in MAGICS:
-            at = data.find(magic, MAGIC_AT)
-            while at >= 0 and (best is None or position + at < best):
-                candidate = position + at - MAGIC_AT
-                if (
-                    candidate >= begin
-                    and record_at(log, candidate, check_crc=check_crc) is not None
-                ):
-                    best = candidate
-                    break
-                at = data.find(magic, at + 1)
-        if best is not None:
-            return best
+        for offset in record_candidates(data):
+            at = position + offset
+            if at >= begin and record_at(log, at, check_crc=check_crc) is not None:
+                return at
     return None
-
-
-def blank_at(log: ScannedLog, position: int) -> bool:
-    """Return whether the rest of a file is marked as unused at a position."""
-    room = log.end_of(position) - position
-    found = check_record(log.read(position, 8), 0, position, room, check_crc=False)
-    return isinstance(found, Blank)

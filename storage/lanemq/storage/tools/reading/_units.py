@@ -4,41 +4,22 @@ Offsets count messages; a unit is 20 bytes as queue files have it.
 """
 
 from collections.abc import Iterator
-from typing import Final, Protocol, final
+from typing import Final, final
 
-from ..._layouts import BLANK_SIZE, UNIT_BYTES
-from ...queues._units import Unit, iter_units, unpack_unit
+from ..._layouts import BLANK_SIZE, UNIT_BYTES, Unit, iter_units, unpack_unit
 from ...queues.rocks._queue_rows import QueueRows
+from ._queue_files import QueueFiles
 
 BLOCK_UNITS: Final = 8192
 OFFSET_MAX: Final = (1 << 63) - 1
 
 
-class Units(Protocol):
-    """The interface of a queue for reading only."""
-
-    def read(self, offset: int, count: int) -> bytes:
-        """Return units from ``offset`` on, to the first that is missing."""
-
-    def units(self, begin: int, end: int) -> Iterator[tuple[int, Unit]]:
-        """Iterate over offsets and units of a range, leaving out missing ones."""
-
-    def blocks(self) -> Iterator[tuple[int, bytes]]:
-        """Iterate over all units in runs: the offset of the first, and their bytes."""
-
-    def written_end(self) -> int:
-        """Return the offset behind the last unit."""
-
-    def first_from(self, log_position: int, end: int) -> int:
-        """Return the offset of the first message at or behind a position of the log; ``end`` for
-        none."""
-
-    def close(self) -> None: ...
-
-
 @final
 class RowsUnits:
-    """A queue's units in RocksDB. What RocksDB refuses is ``OSError``."""
+    """A queue's units in RocksDB: meanings as in ``QueueFiles``, and missing ones are left out.
+
+    What RocksDB refuses is ``OSError``.
+    """
 
     def __init__(self, rows: QueueRows, topic: str, queue_id: int) -> None:
         self._rows = rows
@@ -85,6 +66,10 @@ class RowsUnits:
 
     def close(self) -> None:
         """Do nothing: a queue's rows hold nothing open."""
+
+
+Units = QueueFiles | RowsUnits
+"""A queue for reading only."""
 
 
 def unit_at(units: Units, offset: int) -> Unit | None:

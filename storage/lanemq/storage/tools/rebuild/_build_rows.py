@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, final
 
-from ..._real_files import sync_path
-from ...queues.rocks._batch import Batch
+from ...derive._units import DerivedUnit
+from ...disk._real_files import sync_path
 from ...queues.rocks._queue_rows import QueueRows
 from ...queues.rocks._row_format import OffsetRow
 from ...rocks import QueueDatabase, move_aside
@@ -23,36 +23,24 @@ class RowsBuilder:
     """A builder of a database in a directory of its own. Offsets count messages."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._database = QueueDatabase(directory)
-        self._rows = QueueRows(self._database)
+        self._rows = QueueRows(QueueDatabase(directory))
         self._batch = self._rows.batch()
         self._left = BATCH_ROWS
         self._newest: dict[tuple[str, int], OffsetRow] = {}
 
-    def add(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        log_position: int,
-        size_bytes: int,
-        tags_code: int,
-        store_ms: int,
-    ) -> None:
+    def add(self, unit: DerivedUnit) -> None:
         """Add the row of the next message of a queue.
 
         An offset that goes back is one handed out again, or that of a topic that was made anew:
         what was from there on goes.
         """
-        name = topic, queue_id
+        name, offset = unit[:2], unit.queue_offset
         newest = self._newest.get(name)
         if newest is not None and offset <= newest.queue_offset:
             self._write()
-            self._rows.delete_units(topic, queue_id, offset, OFFSET_MAX)
-        data = topic.encode()
-        self._batch.put_unit(data, queue_id, offset, log_position, size_bytes, tags_code, store_ms)
-        self._newest[name] = OffsetRow(log_position, offset)
+            self._rows.delete_units(*name, offset, OFFSET_MAX)
+        self._batch.put_unit(unit.topic.encode(), *unit[1:])
+        self._newest[name] = OffsetRow(unit.log_position, offset)
         self._left -= 1
         if not self._left:
             self._write()
@@ -68,17 +56,14 @@ class RowsBuilder:
 
     def finish(self, log_end: int, kept: Mapping[tuple[str, int], OffsetRow]) -> None:
         """Write the rest. ``kept``: newest messages of queues that have none left."""
-        for name, newest in {**kept, **self._newest}.items():
-            self._put_max(self._batch, name, newest)
+        for (topic, queue_id), newest in {**kept, **self._newest}.items():
+            self._batch.put_max(topic.encode(), queue_id, *newest)
         self._batch.set_watermark(log_end)
         self._batch.write()
 
     def close(self) -> None:
         """Close the database; what is written becomes durable. Raises ``OSError``."""
-        self._database.close()
-
-    def _put_max(self, batch: Batch, name: tuple[str, int], newest: OffsetRow) -> None:
-        batch.put_max(name[0].encode(), name[1], newest.log_position, newest.queue_offset)
+        self._rows.close()
 
 
 def swap_database(new: Path, directory: Path, now_ms: int) -> Path | None:

@@ -5,16 +5,23 @@ not matter here, for slots that were shifted are put right.
 """
 
 from collections.abc import Callable, Container, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import final
 
-from ..._layouts import BLANK_SIZE, UNIT_BYTES
+from ..._errors import StoreCorrupted
+from ..._layouts import BLANK_SIZE, UNIT_BYTES, unpack_unit
 from ...derive._compare import Verdict, differences
 from ...derive._units import is_message_of
-from ...queues._units import unpack_unit
+from ...log._records import record_at
+from ...queues.rocks._queue_rows import QueueRows
+from ...rocks import QueueDatabase
+from ..reading._directory import StoreDirectory
 from ..reading._pieces import Pieces
-from ..reading._scan import record_at
-from ..reading._units import Units, unit_at
+from ..reading._queue_files import open_queue
+from ..reading._units import RowsUnits, Units, unit_at
 
 OpenUnits = Callable[[str, int], Units]
 """Topic and queue id -> its units, perhaps none."""
@@ -70,6 +77,49 @@ def losses(
         if found is not None:
             compared.found.append(found)
     return compared
+
+
+def losses_of_files(
+    store: StoreDirectory,
+    new: Path,
+    names: Iterable[tuple[str, int]],
+    *,
+    damaged: Container[int],
+) -> list[Loss]:
+    """Compare queue files; ``new`` is the directory of the rebuilt queues, and messages at
+    ``damaged`` positions got no unit. Raises ``OSError``."""
+    return losses(
+        store.log,
+        names,
+        before=store.queue,
+        after=lambda topic, queue_id: open_queue(
+            topic, queue_id, new / topic / str(queue_id), store.queue_file_bytes
+        ),
+        damaged=damaged,
+    ).found
+
+
+def losses_of_rows(store: StoreDirectory, new: Path, *, damaged: Container[int]) -> list[Loss]:
+    """Compare rows with those of the database ``new``. None where brokers cannot read the store's.
+    Raises ``OSError``."""
+    with ExitStack() as stack:
+        try:
+            old_rows = QueueRows(QueueDatabase(store.consume_queue, read_only=True))
+        except StoreCorrupted:
+            return []
+        stack.callback(old_rows.close)
+        new_rows = QueueRows(QueueDatabase(new, read_only=True))
+        stack.callback(new_rows.close)
+        try:
+            return losses(
+                store.log,
+                sorted(old_rows.stored_queues()),
+                before=partial(RowsUnits, old_rows),
+                after=partial(RowsUnits, new_rows),
+                damaged=damaged,
+            ).found
+        except OSError:  # a table that cannot be read: brokers cannot either
+            return []
 
 
 def _loss(

@@ -7,9 +7,9 @@ from typing import Final, final
 
 from ..._clock import system_clock_ms
 from ..._errors import StoreCorrupted
-from ..._real_files import RealFiles
 from ...derive._sequence import DamagedOffset, IsKnown, Sequences
 from ...derive._units import EVERYWHERE, Derivation, DerivedUnit, Sink
+from ...disk._real_files import RealFiles
 from ...index._index import Index
 from ...log._records import Record
 from ...queues._tags import TagsCodes
@@ -56,8 +56,9 @@ class Rebuild:
         self._rows = RowsBuilder(self.rocksdb) if rows else None
         self.damaged: dict[int, DamagedOffset] = {}
         """Log position -> message whose offset is damaged, which gets no place for that."""
+        files = RealFiles()
         self.queues = {
-            name: QueueBuilder(self.queue_files / name[0] / str(name[1]), store.queue_file_bytes)
+            name: QueueBuilder(files, self.queue_files, *name, store.queue_file_bytes)
             for name in sorted(queues)
         }
 
@@ -208,7 +209,7 @@ class _ToQueues:
         if builder is not None:
             builder.add(*unit[2:6])
         if self._rows is not None and name in self._known:
-            self._rows.add(*unit)
+            self._rows.add(unit)
 
     def _leave_out(self, unit: DerivedUnit, slot: int | None) -> None:
         """Keep the place of a message whose offset is damaged."""
@@ -223,10 +224,9 @@ class _ToQueues:
 
 def _delay_levels(store: StoreDirectory) -> DelayLevels:
     if has_database(store.consume_queue):
-        with suppress(StoreCorrupted, OSError):
-            rows = QueueRows(QueueDatabase(store.consume_queue, read_only=True))
-            try:
-                return find_delay_levels(store, rows)
-            finally:
-                rows.close()
+        with (
+            suppress(StoreCorrupted, OSError),
+            closing(QueueRows(QueueDatabase(store.consume_queue, read_only=True))) as rows,
+        ):
+            return find_delay_levels(store, rows)
     return find_delay_levels(store, None)

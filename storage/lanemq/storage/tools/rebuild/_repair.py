@@ -3,8 +3,6 @@
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,23 +14,22 @@ from ..._clock import system_clock_ms
 from ..._config import Stage
 from ..._errors import StoreError
 from ..._layouts import UNIT_BYTES
-from ..._real_files import RealFiles, sync_path
+from ...disk._real_files import RealFiles, sync_path
 from ...log._cut import cut_log
 from ...log._segments import Segments
 from ...queues._queues import digest_of_files
 from ...start._watermarks import note_queues
-from ..checks._findings import Part, Progress
-from ..checks._verify import Verified, no_progress, verify_directory
+from ..checks._findings import Part, Progress, no_progress
+from ..checks._verify import Verified, verify_directory
 from ..reading._directory import TEMPORARY, StoreDirectory, look_into, read_store
-from ..reading._errors import no_directory
 from ..reading._index_files import index_paths
 from ..reading._index_sizes import IndexSizes
+from ..reading._locking import exclusive_lock
 from ..reading._rocks_view import has_database
 from ..reading._settings import NO_SETTINGS, BrokerSettings
 from ._build_rows import finish_swap, mark_ready, swap_database
-from ._losses import Loss
+from ._losses import Loss, losses_of_files, losses_of_rows
 from ._rebuild import Rebuild
-from ._repair_losses import losses_of_files, losses_of_rows
 from ._repair_report import Action, RepairReport
 from ._swap import replace_files
 
@@ -42,7 +39,6 @@ BUFFERED_BYTES_MAX: Final = 64 << 20
 def repair_store(
     root: Path,
     *,
-    commit_log: Path | None = None,
     settings: BrokerSettings = NO_SETTINGS,
     dry_run: bool = False,
     everything: bool = False,
@@ -50,7 +46,6 @@ def repair_store(
     queue_file_bytes: int | None = None,
     jobs: int = 1,
     progress: Progress = no_progress,
-    now_s: Callable[[], float] = time.time,
 ) -> RepairReport:
     """Check a store, and mend what can be mended from its log.
 
@@ -65,7 +60,7 @@ def repair_store(
     new, and it can be run again.
     """
     if dry_run:
-        with read_store(root, commit_log=commit_log, settings=settings) as store:
+        with read_store(root, settings=settings) as store:
             store = _with_size(store, queue_file_bytes)
             verified = verify_directory(store, jobs=jobs, progress=progress)
             repair = _Repair(store, verified, everything, progress)
@@ -73,11 +68,9 @@ def repair_store(
             with tempfile.TemporaryDirectory(prefix="lanemq-repair-") as name:
                 report.losses = repair.build(Path(name) / TEMPORARY)
             return report
-    if not root.is_dir():
-        raise no_directory(root)
-    look = partial(look_into, root, commit_log=commit_log, settings=settings)
+    look = partial(look_into, root, settings=settings)
     look()  # before a lock file is made where there is no store
-    with _exclusive(root):
+    with exclusive_lock(root):
         store = _with_size(look(), queue_file_bytes)
         temporary = root / TEMPORARY
         finish_swap(temporary / "rocksdb", store.consume_queue, system_clock_ms())
@@ -86,7 +79,7 @@ def repair_store(
         repair = _Repair(store, verified, everything, progress)
         report = RepairReport(verified.report, allow_loss=allow_loss)
         if repair.plan():
-            backup = _backup_directory(root, now_s())
+            backup = _backup_directory(root)
             try:
                 report.losses = repair.build(temporary)
             except (OSError, StoreError):
@@ -105,9 +98,9 @@ def repair_store(
         return report
 
 
-def _backup_directory(root: Path, now_s: float) -> Path:
+def _backup_directory(root: Path) -> Path:
     """Return a directory, not yet there, for what a repair replaces."""
-    stamp = time.strftime("%Y%m%dT%H%M%S", time.localtime(now_s))
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.localtime())
     backup, number = root / f"repair-{stamp}", 0
     while backup.exists():  # of another repair within the same second
         number += 1
@@ -120,15 +113,6 @@ def _with_size(store: StoreDirectory, queue_file_bytes: int | None) -> StoreDire
         return store
     whole = max(UNIT_BYTES, -(-queue_file_bytes // UNIT_BYTES) * UNIT_BYTES)
     return replace(store, queue_file_bytes=whole)
-
-
-@contextmanager
-def _exclusive(root: Path) -> Iterator[None]:
-    lock = RealFiles().lock(root / "lock", root)
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 @final

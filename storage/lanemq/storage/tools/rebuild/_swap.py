@@ -8,7 +8,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from ..._real_files import sync_path
+from ...disk._real_files import sync_path
 
 
 def keep(path: Path, backup: Path) -> None:

@@ -10,18 +10,18 @@ from typing import Final, final
 
 import trio
 
-from ._config import Stage, StoreConfig
-from ._errors import StoreUnwritable
+from .._config import Stage, StoreConfig
+from .._errors import StoreUnwritable
+from .._tables import ConfigTables
+from ..kv._kv import KvStates
+from ..log._flusher import Flusher
+from ..messages._appender import Appender
+from ..queues.rocks._follower import RocksFollower
+from ..start._store_parts import StoreParts
+from ..tables._table import Table
+from ..timer._timers import Timers
+from ._retention import Retention
 from ._supervisor import Supervisor
-from .kv._kv import KvStates
-from .log._appender import Appender
-from .log._flusher import Flusher
-from .log._retention import Retention
-from .queues.rocks._follower import RocksFollower
-from .start._store_parts import StoreParts
-from .tables._table import Table
-from .tables._tables import ConfigTables
-from .timer._timers import Timers
 
 LOGGER = logging.getLogger(__name__)
 INDEX_INTERVAL_S: Final = 0.25

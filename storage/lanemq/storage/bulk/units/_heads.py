@@ -16,10 +16,10 @@ from typing import Final, final
 from lanemq.wire import SysFlag, fixed_prefix
 from lanemq.wire.message import MAGIC_V1, RECORD_LAYOUTS
 
-from .._layouts import BLANK_SIZE, UNIT_BYTES
-from ..log._segments import segment_name
-from ..queues.rocks._row_format import UNIT_VALUE_BYTES
-from ..tools.reading._pieces import Pieces
+from ..._layouts import BLANK_SIZE, UNIT_BYTES
+from ...log._segments import segment_name
+from ...queues.rocks._row_format import UNIT_VALUE_BYTES
+from ...tools.reading._pieces import Pieces
 
 WORD: Final = "I"
 WORD_BYTES: Final = 4

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Final, final
 
-from ..derive._sequence import Sequences
-from ..log._records import Record
-from ..tools.reading._pieces import Pieces
-from ..tools.reading._scan import LogScan
+from ...derive._sequence import Sequences
+from ...log._records import Record
+from ...tools.reading._pieces import Pieces
+from ...tools.reading._scan import LogScan
 
 AHEAD_MAX: Final = 4096
 """Most records behind the end that are looked at."""

@@ -9,17 +9,16 @@ from typing import Final, TypeAlias, final
 from lanemq.wire import LMQ_PREFIX
 from lanemq.wire.message import StoredMessage, decode_message
 
-from .._extended import ExtendedUnits
-from .._layouts import BLANK_SIZE, EXT_ADDRESS_MAX
+from .._layouts import BLANK_SIZE, EXT_ADDRESS_MAX, Unit, iter_units
 from .._statistics import Counters
 from ..index._index import Index, keys_of
+from ..log._commit_log import CommitLog
+from ..log._damage import KnownDamage
+from ..log._records import POSITION_AT, Broken, Record, check_record, queue_offset_of, record_at
 from ..queues._queues import ConsumeQueue, Queues
-from ..queues._units import Unit, iter_units
-from ._commit_log import CommitLog
-from ._damage import KnownDamage, record_at
+from ._extended import ExtendedUnits
 from ._messages import GetStatus, Got, QueryResult
 from ._plain import Content
-from ._records import POSITION_AT, Blank, Broken, Record, check_record, queue_offset_of
 from ._runs import QueueRuns, read_runs
 
 Matches: TypeAlias = Callable[[bytes], bool | None]
@@ -288,19 +287,13 @@ class Reader:
                 if _has_key(found, topic, key, begin_ms, end_ms):
                     records.append(record)
             elif record is not None and _has_key(
-                record_at(self._log.segments, position, check_crc=False),
-                topic,
-                key,
-                begin_ms,
-                end_ms,
+                record_at(self._log.segments, position), topic, key, begin_ms, end_ms
             ):
                 damaged.append(position)
         return QueryResult(records, *self._index.newest, damaged)
 
 
-def _has_key(
-    record: Record | Blank | Broken | None, topic: str, key: str, begin_ms: int, end_ms: int
-) -> bool:
+def _has_key(record: object, topic: str, key: str, begin_ms: int, end_ms: int) -> bool:
     return (
         isinstance(record, Record)
         and record.topic == topic

@@ -5,28 +5,17 @@ have sent those: so nothing is dispatched by them, as at Apache, and what that l
 """
 
 import logging
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Protocol, final
+from typing import Final, final
 
 from lanemq.wire import LMQ_PREFIX
 
-from .log._records import Record
-from .queues._queue_positions import LMQ_QUEUE_ID, NAMES, light_positions
+from ..log._records import Record
+from ._queue_positions import LMQ_QUEUE_ID, NAMES, light_positions
+from ._queues import Queues
 
 LOGGER: Final = logging.getLogger(__name__)
 OFF: Final = "enableLmq and enableMultiDispatch are not both true"
-
-
-class _Queue(Protocol):
-    @property
-    def end(self) -> int: ...
-
-
-class _Queues(Protocol):
-    def find(self, topic: str, queue_id: int) -> _Queue | None: ...
-
-    def keys(self) -> Iterator[tuple[str, int]]: ...
 
 
 @final
@@ -45,7 +34,7 @@ class SkippedLightQueues:
         for position in light_positions(record.topic, record.properties):
             self._newest[position.topic] = position.queue_offset, record.position
 
-    def tell(self, queues: _Queues, root: Path) -> None:
+    def tell(self, queues: Queues, root: Path) -> None:
         """Warn about light queues that lack messages, or that get no new ones."""
         if self._is_on:
             return

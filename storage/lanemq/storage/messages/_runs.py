@@ -7,7 +7,7 @@ from typing import Final, final
 from lanemq.wire.message import record_content
 
 from .._layouts import BLANK_SIZE, EXT_ADDRESS_MAX
-from ._commit_log import CommitLog
+from ..log._commit_log import CommitLog
 from ._plain import Content, plain_content
 
 RUN_BYTES: Final = 1 << 20

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, final
 
-from ..derive._sequence import Expected, IsKnown, Sequences
-from ..derive._units import Derivation, DerivedUnit
-from ..queues.rocks._row_format import QueueKeys, pack_unit_value
-from ..tools.reading._pieces import Pieces
+from ...derive._sequence import Expected, IsKnown, Sequences
+from ...derive._units import Derivation, DerivedUnit
+from ...queues.rocks._row_format import QueueKeys, pack_unit_value
+from ...tools.reading._pieces import Pieces
 from ._file_units import Newest
 from ._heads import LOW_COUNT, RUN_UNITS_MAX
 from ._sorted_table import SortedTable

@@ -8,15 +8,15 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, final
 
-from .._config import Stage, StoreConfig
-from .._files import Files
-from ._config_tables import GROUP_MEMBER, TOPIC_MEMBER, GroupTable, TopicTable
-from ._document import Document
-from ._offset_tables import OFFSET_MEMBER, DelayOffsetTable, OffsetTable
-from ._table import Backend, JsonBackend, Table
+from ._config import Stage, StoreConfig
+from .disk._files import Files
+from .tables._config_tables import GROUP_MEMBER, TOPIC_MEMBER, GroupTable, TopicTable
+from .tables._document import Document
+from .tables._offset_tables import OFFSET_MEMBER, DelayOffsetTable, OffsetTable
+from .tables._table import Backend, JsonBackend, Table
 
 if TYPE_CHECKING:  # a store without RocksDB does without its library
-    from .rocks._backend import RocksBackend
+    from .tables.rocks._backend import RocksBackend
 
 __all__ = [
     "ConfigTables",
@@ -37,7 +37,7 @@ def check_tables(config: StoreConfig, files: Files) -> None:
     """
     directory = config.root / "config"
     if any(files.exists(directory / name / "CURRENT") for name in DATABASES):
-        from .rocks._guard import check_metadata
+        from .tables.rocks._guard import check_metadata
 
         check_metadata(config, files)
 
@@ -145,8 +145,8 @@ def _rocks_backends(
     """Return the backends of the tables that are kept in RocksDB, by name."""
     if config.stage is not Stage.ROCKSDB:
         return {}
-    from .rocks._backend import RocksBackend
-    from .rocks._rows import KINDS
+    from .tables.rocks._backend import RocksBackend
+    from .tables.rocks._rows import KINDS
 
     make = functools.partial(
         RocksBackend, directory=config.root / "config", files=files, now_ms=clock_ms

@@ -5,18 +5,20 @@ of the units of a window add up to the window: where they do not, or where a uni
 its record, the log has to be read itself.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Protocol, final
 
 from lanemq.wire import LMQ_PREFIX
 
-from .._layouts import BLANK_SIZE, UNIT_BYTES
-from ..queues.rocks._row_format import QueueKeys
-from ..tools.reading._pieces import Pieces
-from ..tools.reading._scan import blank_at
-from ..tools.reading._units import Units
-from ..tools.rebuild._losses import OpenUnits
+from ..._layouts import BLANK_SIZE, UNIT_BYTES
+from ...log._records import is_blank
+from ...queues.rocks._row_format import QueueKeys
+from ...tools.reading._pieces import Pieces
+from ...tools.reading._units import Units
+from ...tools.rebuild._losses import OpenUnits
 from ._heads import (
     LOW_COUNT,
     RUN_UNITS_MAX,
@@ -163,7 +165,7 @@ class FileUnits:
     def _check(self, begin: int, end: int, written: Written) -> None:
         last_end = max(begin, written.last_end)
         if written.sizes_sum != last_end - begin or (
-            last_end != end and not blank_at(self._log, last_end)
+            last_end != end and not is_blank(self._log, last_end)
         ):
             raise UnitsDamaged("some records have no units")
 
@@ -244,16 +246,10 @@ def _runs(queue: FileQueue, files: Units, end: int) -> Iterator[tuple[int, bytes
             queue.next += count
             yield first, units
             continue
-        low, high = 0, count - 1
-        while low < high:
-            middle = (low + high) // 2
-            if _position(units, middle) >= end:
-                high = middle
-            else:
-                low = middle + 1
-        if low:
-            queue.next += low
-            yield first, units[: low * UNIT_BYTES]
+        before = bisect_left(range(count - 1), end, key=partial(_position, units))
+        if before:
+            queue.next += before
+            yield first, units[: before * UNIT_BYTES]
         return
 
 

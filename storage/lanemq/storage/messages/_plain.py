@@ -6,7 +6,7 @@ from zlib import crc32
 
 from lanemq.wire.message import MAGIC_V1
 
-from ._records import CRC_MASK, HOSTS_V6, QUEUE_OFFSET_MAX, RECORD_BYTES_MIN
+from ..log._records import CRC_MASK, HOSTS_V6, QUEUE_OFFSET_MAX, RECORD_BYTES_MIN
 
 Content: TypeAlias = tuple[int, bytes, bytes]
 """The store time, body and property string of a record."""

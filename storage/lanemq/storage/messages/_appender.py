@@ -23,10 +23,10 @@ from .._errors import MessageIllegal, StoreUnwritable, disk_problem, is_exhauste
 from .._layouts import BLANK_HEADER_BYTES
 from .._statistics import Counters
 from ..index._index import Index
+from ..log._commit_log import CommitLog
 from ..queues._queue_positions import LMQ_QUEUE_ID, light_queues, with_light_offsets
 from ..queues._queues import ConsumeQueue, Queues
 from ..queues._tags import TagsCodes
-from ._commit_log import CommitLog
 from ._dispatcher import Dispatcher
 from ._messages import Appended, NewBatch, NewMessage, Put, PutBatch
 from ._sizes import RecordSizes

@@ -1,35 +1,22 @@
-"""A conversion's access to a store: the lock, the watermarks, the stage and the topics."""
+"""A conversion's access to a store: the watermarks, the stage and the topics."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import final
 
 import msgspec
 
-from .._config import Stage
-from .._errors import StoreError
-from .._real_files import RealFiles, sync_path
-from ..queues.rocks._cover import RocksCover
-from ..queues.rocks._queue_rows import QueueRows
-from ..start._watermarks import WatermarkFile, Watermarks
-from ..tools.reading._directory import StoreDirectory
-from ..tools.reading._errors import no_directory
-from ..tools.reading._metadata import read_tables
-from ..tools.reading._stage import derive_stage
+from ..._config import Stage
+from ..._errors import StoreError
+from ...disk._real_files import RealFiles, sync_path
+from ...queues.rocks._cover import RocksCover
+from ...queues.rocks._queue_rows import QueueRows
+from ...start._watermarks import WatermarkFile, Watermarks
+from ...tools.reading._directory import StoreDirectory
+from ...tools.reading._metadata import read_tables
+from ...tools.reading._stage import derive_stage
 from ._survey import Survey
-
-
-@contextmanager
-def locked(root: Path) -> Iterator[None]:
-    """Hold the store's lock. Raises ``NotAStore``, and ``StoreLocked`` where it is in use."""
-    if not root.is_dir():
-        raise no_directory(root)
-    lock = RealFiles().lock(root / "lock", root)
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 @final

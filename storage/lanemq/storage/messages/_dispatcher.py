@@ -10,9 +10,9 @@ from itertools import starmap
 from operator import attrgetter
 from typing import TYPE_CHECKING, final
 
+from .._layouts import pack_unit
 from .._statistics import Counters
 from ..index._index import Index
-from ..queues._units import pack_unit
 from ._messages import Appended
 
 if TYPE_CHECKING:

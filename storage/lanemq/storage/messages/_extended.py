@@ -8,10 +8,10 @@ Source: RocketMQ 5.3.3, ConsumeQueueExt.isExtAddr.
 
 from typing import final
 
-from ._layouts import BLANK_SIZE
-from .log._commit_log import CommitLog
-from .log._records import record_ends
-from .queues._tags import TagsCodes
+from .._layouts import BLANK_SIZE
+from ..log._commit_log import CommitLog
+from ..log._records import record_ends
+from ..queues._tags import TagsCodes
 
 
 @final

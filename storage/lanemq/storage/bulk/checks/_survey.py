@@ -3,18 +3,17 @@
 from dataclasses import dataclass, field
 from typing import Final, final
 
-from .._errors import StoreCorrupted
-from .._layouts import BLANK_SIZE
-from ..derive._units import is_message_of
-from ..log._records import LogWalk
-from ..queues._units import Unit
-from ..queues.rocks._queue_rows import QueueRows
-from ..start._checkpoint import SAFETY_MS
-from ..start._recovery import crash_start
-from ..tools.reading._directory import StoreDirectory
-from ..tools.reading._pieces import Pieces
-from ..tools.reading._queue_files import QueueFiles
-from ..tools.reading._scan import find_record, record_at
+from ..._errors import StoreCorrupted
+from ..._layouts import BLANK_SIZE, Unit
+from ...derive._units import is_message_of
+from ...log._records import LogWalk, record_at
+from ...queues.rocks._queue_rows import QueueRows
+from ...start._checkpoint import SAFETY_MS
+from ...start._recovery import crash_start
+from ...tools.reading._directory import StoreDirectory
+from ...tools.reading._pieces import Pieces
+from ...tools.reading._queue_files import QueueFiles
+from ...tools.reading._scan import find_record
 
 CANDIDATES_MAX: Final = 8
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
-from .._backups import KEPT
-from ..derive._sequence import DamagedOffset
-from ..tools.rebuild._losses import Loss
+from ...derive._sequence import DamagedOffset
+from ...disk._backups import KEPT
+from ...tools.rebuild._losses import Loss
 
 
 @final
@@ -42,10 +42,6 @@ class Conversion:
     @property
     def units(self) -> int:
         return self.units_copied + self.units_from_log
-
-
-def nobody(_what: str, _done: int, _of: int) -> None:
-    """Report no progress."""
 
 
 def unless_empty(path: Path) -> Path | None:

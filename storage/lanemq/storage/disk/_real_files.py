@@ -13,7 +13,7 @@ from typing import ClassVar, Final, final
 
 import trio
 
-from ._errors import StoreLocked, is_exhausted
+from .._errors import StoreLocked, is_exhausted
 from ._files import Entry, File, Usage
 from ._threads import in_thread
 

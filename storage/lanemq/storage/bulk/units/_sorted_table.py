@@ -7,9 +7,9 @@ from typing import Any, Final, cast, final
 
 from rocksdict import SstFileWriter
 
-from ..queues.rocks._row_format import UNIT_VALUE_BYTES, QueueKeys
-from ..rocks._opening import rocks_error
-from ..rocks._options import unit_options
+from ...queues.rocks._row_format import UNIT_VALUE_BYTES, QueueKeys
+from ...rocks._opening import rocks_error
+from ...rocks._options import unit_options
 from ._heads import LOW_COUNT, LOW_DATA, RUN_UNITS_MAX
 
 LOW_BYTES: Final = 2

@@ -3,15 +3,14 @@
 Source: RocketMQ 4.9.8, ConsumeQueue.getOffsetInQueueByTime; 5.3.3 for the boundaries.
 """
 
-from collections.abc import Callable
 from typing import final
 
-from .._layouts import BLANK_SIZE
+from .._layouts import BLANK_SIZE, Unit
+from .._search import first_offset
+from ..log._commit_log import CommitLog
+from ..log._records import HEAD_BYTES_MAX, store_timestamp_ms
 from ..queues._queues import Queues
-from ..queues._units import Unit
-from ._commit_log import CommitLog
 from ._messages import Boundary
-from ._records import HEAD_BYTES_MAX, store_timestamp_ms
 
 
 @final
@@ -47,11 +46,11 @@ class StoreTimes:
             found = queue.unit_from(offset)
             return self._unit_time_ms(found[1] if found is not None else None)
 
-        first = _first(begin, end, lambda offset: time_at(offset) >= timestamp_ms)
+        first = first_offset(begin, end, lambda offset: time_at(offset) >= timestamp_ms)
         if boundary is Boundary.LOWER:
             return first
         if boundary is Boundary.UPPER:
-            behind = _first(first, end, lambda offset: time_at(offset) > timestamp_ms)
+            behind = first_offset(first, end, lambda offset: time_at(offset) > timestamp_ms)
             return max(behind - 1, begin)
         if first == end or (
             first > begin
@@ -60,14 +59,3 @@ class StoreTimes:
         ):
             return first - 1
         return first
-
-
-def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """Return the first offset from ``low`` on for which it holds; ``high`` if there is none."""
-    while low < high:
-        middle = (low + high) // 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return low

@@ -9,21 +9,21 @@ from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from typing import final
 
-from .._errors import StoreError
-from .._layouts import UNIT_BYTES
-from ..derive._sequence import DamagedOffset, IsKnown, Sequences
-from ..derive._units import Derivation, DerivedUnit
-from ..queues.rocks._row_format import QueueKeys
-from ..tools.checks._findings import Progress
-from ..tools.reading._directory import StoreDirectory
-from ..tools.reading._pieces import Pieces
-from ..tools.reading._units import Units, unit_at
-from ..tools.rebuild._losses import Loss, Losses, OpenUnits, is_readable, losses
-from ._file_units import FileQueue, FileUnits
-from ._heads import LogMap, UnitsDamaged
-from ._log_units import Since
-from ._survey import names_message
-from ._window import Window
+from ..._errors import StoreError
+from ..._layouts import UNIT_BYTES
+from ...derive._sequence import DamagedOffset, IsKnown, Sequences
+from ...derive._units import Derivation, DerivedUnit
+from ...queues.rocks._row_format import QueueKeys
+from ...tools.checks._findings import Progress
+from ...tools.reading._directory import StoreDirectory
+from ...tools.reading._pieces import Pieces
+from ...tools.reading._units import Units, unit_at
+from ...tools.rebuild._losses import Loss, Losses, OpenUnits, is_readable, losses
+from ..units._file_units import FileQueue, FileUnits
+from ..units._heads import LogMap, UnitsDamaged
+from ..units._log_units import Since
+from ..units._window import Window
+from ._survey import Survey, names_message
 
 BLOCK_UNITS = 4096
 
@@ -149,24 +149,36 @@ class ResultCheck:
 
 
 def check_result(
-    check: ResultCheck,
-    store: StoreDirectory,
+    found: Survey,
     names: Iterable[tuple[str, int]],
     *,
     before: OpenUnits,
     after: OpenUnits,
     deleted: Mapping[str, int],
-    span: tuple[int, int],
+    derivation: Derivation,
+    since: Since,
+    is_known: IsKnown,
+    progress: Progress,
     proven: Container[tuple[int, int]] = (),
     is_same: bool = False,
-) -> list[Loss]:
-    """Compare a result with what could be read before, and with a ``span`` of the log.
+) -> tuple[list[Loss], list[DamagedOffset]]:
+    """Compare a result with the log, and with what could be read before.
 
-    ``proven`` are parts of the log that need no look where each unit of before is there, byte by
-    byte; ``is_same`` says that this is known. Returns messages that are in the log only. Raises
+    ``is_known`` judges units by what was there before. ``proven`` are parts of the log that need no
+    look where each unit of before is there, byte by byte; ``is_same`` says that this is known.
+    Returns messages that are in the log only, and those whose offset is damaged. Raises
     ``ResultRefused``, and ``OSError``.
     """
-    ordered = sorted(names)
+    store, ordered = found.store, sorted(names)
+    check = ResultCheck(
+        store.log,
+        after,
+        ordered,
+        derivation=derivation,
+        since=since,
+        is_known=is_known,
+        progress=progress,
+    )
 
     def compare(damaged: Container[int]) -> Losses:
         compared = losses(store.log, ordered, before=before, after=after, damaged=damaged)
@@ -176,11 +188,11 @@ def check_result(
         return compared
 
     compared = Losses() if is_same else compare(())
-    unplaced = check.run(*span, proven=proven if compared.is_same else ())
-    found = compare(check.damaged).found if compared.found else []
-    if found:
-        raise ResultRefused(store, found)
-    return unplaced
+    unplaced = check.run(found.log_begin, found.log_end, proven=proven if compared.is_same else ())
+    lost = compare(check.damaged).found if compared.found else []
+    if lost:
+        raise ResultRefused(store, lost)
+    return unplaced, list(check.damaged.values())
 
 
 @final

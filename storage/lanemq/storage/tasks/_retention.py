@@ -13,9 +13,9 @@ from typing import Final, final
 import trio
 
 from .._config import StoreConfig
-from .._files import Files
+from ..disk._files import Files
 from ..index._index import Index
-from ._commit_log import CommitLog
+from ..log._commit_log import CommitLog
 
 LOGGER = logging.getLogger(__name__)
 FILES_PER_RUN: Final = 10

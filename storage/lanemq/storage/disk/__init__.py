@@ -1,0 +1,1 @@
+"""The files of a store: the interface to the disk, and the system's files behind it."""

@@ -1,0 +1,1 @@
+"""Messages on their way into the log and to its indexes, and out of both."""
