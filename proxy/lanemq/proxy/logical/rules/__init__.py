@@ -36,6 +36,7 @@ from ._migration import Move, begin_prepare, committed, notified, prepared, took
 from ._reading import (
     REMOVED,
     GoOn,
+    LookAnew,
     Read,
     Wait,
     gone_on_at,
@@ -78,6 +79,7 @@ __all__ = [
     "GoOn",
     "Journal",
     "Key",
+    "LookAnew",
     "Migration",
     "Move",
     "Phase",

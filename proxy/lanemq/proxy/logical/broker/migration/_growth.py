@@ -7,7 +7,7 @@ Source: RocketMQ 5.0.0-PREVIEW, AdminBrokerProcessor.
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Final, final
+from typing import final
 
 from lanemq.storage import Store, StoreUnwritable
 from lanemq.wire import KV_PREFIX, Permission, RequestCode
@@ -26,15 +26,12 @@ from ....broker.state._topics import Topics
 from ....net._dispatch import Handlers
 from ....net._session import Session
 from ...rules import TopicMapping, check_reusable, check_state, new_segment, refusal
+from ..state._segment_times import KNOWN_MS
 from ..state._state import LogicalState
 from ..state._view import LogicalView
 from ._requests import decoded, require_no_partitions, require_ordinary
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
-
-KNOWN_MS: Final = 60_000
-"""Milliseconds after which clients know a change: those of 5.0.0-PREVIEW look at their route every
-30 s."""
 
 
 @final

@@ -70,7 +70,7 @@ class LogicalState:
         self.gate = Gate()
         self.journal = Journal()
         self.counters = LogicalCounters()
-        self.times = SegmentTimes()
+        self.times = SegmentTimes(now_ms())
         self._operations = Operations()
         self.operation = self._operations.hold
         """Holds a logical queue exclusively; see ``Operations.hold``."""
@@ -132,6 +132,10 @@ class LogicalState:
             return False
         units = self._store.units(segment.topic, segment.queue_id, last, 1)
         return not units or units[0].log_position < self._store.min_position
+
+    def is_new(self, segment: Segment) -> bool:
+        """Return whether clients may not know an own segment yet."""
+        return self.times.is_new(segment, self._now_ms())
 
     def end_offset(self, topic: str, queue_id: int) -> int:
         """Return the offset that the next message of a message queue gets."""
