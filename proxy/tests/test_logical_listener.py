@@ -493,30 +493,3 @@ async def test_a_pull_from_a_queue_without_a_readable_segment_is_held_for_a_mome
         answer = await reader.pull("T", 0, 0, sys_flag=sys_flag)
         assert (answer.code, answer.fields["nextBeginOffset"]) == (19, "0")
         assert trio.current_time() - begun_s == pytest.approx(held_s, abs=0.5)
-
-
-@pytest.mark.parametrize("number", [1, 2])
-async def test_a_reader_who_saw_the_end_of_a_migration_that_is_called_off_reads_each_message_once(
-    number: int, cluster: LogicalCluster
-) -> None:
-    """The queue goes on in the same message queue, as another segment than the reader knows."""
-    sender, reader = await connect(cluster, 1), await connect(cluster, number)
-    for _ in range(10):
-        await sender.send("T", queue_id=0)
-    source = await cluster.normal(0)
-    target = await cluster.destination(0, "broker2")
-    assert (await cluster.prepare(source, target)).code == 0
-    await trio.sleep(20)  # until the listener has heard of the end
-    answer = await reader.pull("T", 0, 10)
-    assert (answer.code, answer.fields["nextBeginOffset"]) == (19, "10")
-    await cluster.map("broker2", target.queue_id, -1)  # it is called off
-    await trio.sleep(5)
-    assert (await sender.send("T", b"after", queue_id=0)).code == 0
-    offset, seen = 10, list[int]()
-    with trio.fail_after(30):
-        while not seen:
-            answer = await reader.pull("T", 0, offset, sys_flag=6, suspend_timeout_millis=1000)
-            assert answer.code in (0, 19, 20), answer
-            seen += [message.queue_offset for message in decode_messages(answer.body)]
-            offset = int(answer.fields["nextBeginOffset"])
-    assert (offset, seen) == (11, [10])

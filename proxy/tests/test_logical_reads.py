@@ -6,6 +6,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from lanemq.storage._layouts import BLANK_UNIT
+from lanemq.storage.queues.files._consume_queue import FileConsumeQueue
 from lanemq.testkit.proxy.brokers import pull_header
 from lanemq.testkit.simulation._logical import (
     TOPIC,
@@ -140,6 +142,29 @@ async def test_the_first_message_of_a_log_is_not_taken_for_a_cleaned_one(
         await trio.sleep(80)
         cluster.forget()
         assert (await cluster.chain("broker1", 0))[0].state is SegmentState.READ_ONLY
+
+
+async def test_a_damaged_last_message_takes_no_other_message_of_its_segment_with_it(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    """The index has a blank unit of it, which looks as old as what the log has lost."""
+    source = await cluster.normal(0)
+    await clean(cluster, "broker1")
+    await cluster.fill(source, 3)
+    store = cluster.brokers["broker1"].running.context.store
+    assert store.min_position > 0
+    queue = store._parts.queues.find(TOPIC, 0)
+    assert isinstance(queue, FileConsumeQueue)
+    queue.patch(2, BLANK_UNIT)
+    sealed, _ = await cluster.migrate(0, "broker2")
+    assert sealed.state is SegmentState.READ_ONLY
+    await trio.sleep(80)
+    cluster.forget()
+    assert (await cluster.chain("broker1", 0))[0].state is SegmentState.READ_ONLY
+    answer = await cluster.pull(sealed, 0)
+    assert [message.body for message in messages_of(answer)] == [b"0", b"1"]
+    answer = await cluster.pull(sealed, 2)
+    assert (answer.code, answer.fields["nextBeginOffset"]) == (19, "3")
 
 
 async def test_who_reads_message_queues_themselves_notices_nothing(

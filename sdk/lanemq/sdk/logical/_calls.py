@@ -107,7 +107,6 @@ class LogicalCalls:
         on elsewhere: other messages are there now. ``terms.commit_offset`` is left out: it would be
         taken for a physical one.
         """
-        terms = replace(terms, commit_offset=None, of_logical_queue=True)
         is_told = False
         for _ in range(ROUNDS_MAX):
             chain = self._known_chain(queue)
@@ -128,7 +127,9 @@ class LogicalCalls:
             if not place.is_legal:
                 return _illegal(chain, offset, place.logical_offset)
             answer, address = await self._queues.pull_answer(
-                segment.message_queue, place.queue_offset, terms
+                segment.message_queue,
+                place.queue_offset,
+                replace(terms, commit_offset=None, meant=segment.meant),
             )
             if REDIRECT_FIELD not in answer.fields:
                 pulled = _logical(read_pull(answer, address), segment, offset)

@@ -13,6 +13,7 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.headers import CreateTopic
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_FLAG,
+    SEGMENT_FIELD,
     Chain,
     CreateQueueForLogicalQueue,
     LogicalQueues,
@@ -26,7 +27,7 @@ from lanemq.wire.logical import (
 )
 from lanemq.wire.message import StoredMessage, decode_messages
 
-from ..proxy.brokers import Client
+from ..proxy.brokers import Client, pull_header
 from ..proxy.peers import Peer
 from ._network import Network
 from ._processes import BROKER_PORT, BrokerProcess, NameServerProcess
@@ -240,9 +241,11 @@ class LogicalCluster:
             assert answer.code == 0, answer.remark
 
     async def pull(self, segment: Segment, queue_offset: int, **changes: object) -> Frame:
-        """Pull from the message queue of a segment, at a physical offset."""
+        """Pull from a segment, at a physical offset, as a reader that names it."""
         client = await self.at(segment.broker_name)
-        return await client.pull(segment.topic, segment.queue_id, queue_offset, **changes)
+        header = pull_header(segment.topic, segment.queue_id, queue_offset, **changes)
+        fields = header.to_fields() | {SEGMENT_FIELD: segment.meant}
+        return await client.call(RequestCode.PULL_MESSAGE, fields)
 
     async def offset(self, code: int, segment: Segment, **fields: str) -> Frame:
         """GET_MAX_OFFSET, GET_MIN_OFFSET or SEARCH_OFFSET_BY_TIMESTAMP of a message queue."""

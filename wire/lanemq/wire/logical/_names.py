@@ -25,13 +25,15 @@ its sender names logical queues by their index. Clients of 5.0.0-PREVIEW do not 
 and commits are known by their version, and they by the port that they come to."""
 
 SEGMENT_FIELD: Final = "lanemqSegment"
-"""Ext field of a send: the segment that its sender takes the queue for (``Segment.meant``).
+"""Ext field of a send or a pull: the segment that its sender takes the queue for
+(``Segment.meant``).
 
 The queue id alone does not tell: a sender with an old view may mean a segment that was sealed
 long ago, on a message queue that is part of another logical queue by now. Or it may mean one that
 a migration was to open, which was called off, at a place where the queue has other messages by now.
 Only lanemq's own clients and servers say it. Where it is another one, they are sent on instead of
-writing where nobody looks for the message, or taking it for one at another offset.
+writing where nobody looks for the message, or taking it for one at another offset. A reader is
+given nothing of another segment than the one it names.
 """
 
 REDIRECT_FIELD: Final = "REDIRECT"

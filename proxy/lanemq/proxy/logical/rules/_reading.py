@@ -49,6 +49,14 @@ class GoOn:
     redirect: Redirect | None = None
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class LookAnew:
+    """A plan to have the reader ask a name server: nothing is known of the segment it means."""
+
+    remark: str
+
+
 WRITE_ONLY = "logical queue write only"
 EXPIRED = "logical queue expired"
 EXCEEDS = "queue offset exceed offsetMax"
@@ -63,10 +71,15 @@ def plan_read(
     max_count: int,
     *,
     is_removed: Callable[[Segment], bool],
-) -> Read | Wait | GoOn | None:
+    meant: str | None = None,
+    is_new: Callable[[Segment], bool] = lambda _: False,
+) -> Read | Wait | GoOn | LookAnew | None:
     """Plan the answer to a pull; None for a queue that is in no logical queue.
 
-    ``is_removed`` tells whether the last message of a sealed segment is gone from the log.
+    ``is_removed`` tells whether no message of a sealed segment is left in the log. ``meant`` is
+    the segment by which the reader translates offsets (``SEGMENT_FIELD``), which may have ended
+    before. Where that is not known, the reader may not know a segment that ``is_new``, and is
+    answered as a reader of the one before.
     """
     segment = mapping.at(queue_id, queue_offset)
     if segment is None:
@@ -74,6 +87,16 @@ def plan_read(
         if not own:
             return None
         return _before(own[0], queue_offset, mapping)
+    if meant is None:
+        if is_new(segment):
+            segment = _ended_before(segment, mapping) or segment
+    elif not segment.is_meant(meant):
+        named = next((one for one in mapping.of_queue(queue_id) if one.is_meant(meant)), None)
+        if named is None:
+            return LookAnew(UNSUITABLE)
+        if queue_offset < named.offset_delta:
+            return _before(named, queue_offset, mapping)
+        segment = named
     if segment.state is SegmentState.WRITE_ONLY:
         return Wait(segment, WRITE_ONLY)
     if not segment.is_sealed:
@@ -105,6 +128,14 @@ def to_the_end(segment: Segment, remark: str) -> GoOn:
     others follow for an illegal offset, and leaves the queue alone for ten seconds.
     """
     return GoOn(ResponseCode.PULL_NOT_FOUND, remark, segment.offset_max)
+
+
+def _ended_before(segment: Segment, mapping: TopicMapping) -> Segment | None:
+    """Return the segment of the same logical queue that ended right before one, on its queue."""
+    own = mapping.of_queue(segment.queue_id)
+    at = own.index(segment)
+    before = own[at - 1] if at else None
+    return before if before and before.logical_index == segment.logical_index else None
 
 
 def _before(first: Segment, queue_offset: int, mapping: TopicMapping) -> GoOn:

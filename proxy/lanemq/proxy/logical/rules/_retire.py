@@ -15,7 +15,7 @@ STATES_KEPT: Final = 3
 
 
 def expired(mapping: TopicMapping, is_removed: Callable[[Segment], bool]) -> list[Segment]:
-    """Return own sealed segments, anywhere in their chains, whose last message is gone."""
+    """Return own sealed segments, anywhere in their chains, that have no message left."""
     return [
         segment.with_state(SegmentState.EXPIRED)
         for segment in mapping.own()

@@ -21,7 +21,7 @@ from lanemq.wire.headers import (
     SearchOffset,
     UpdateConsumerOffset,
 )
-from lanemq.wire.logical import KEPT_FIELD, READER_FIELD
+from lanemq.wire.logical import KEPT_FIELD, READER_FIELD, SEGMENT_FIELD
 from lanemq.wire.message import StoredMessage, decode_messages
 
 from ..._errors import BadAnswer, BrokerUnreachable, RefusedByBroker
@@ -50,8 +50,9 @@ class PullTerms(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     suspend_s: float
     """Longest time the broker waits where it finds nothing."""
     timeout_s: float
-    of_logical_queue: bool = False
-    """True if the reader of the answer knows that it is of a segment, and follows redirects."""
+    meant: str | None = None
+    """The segment by which the reader translates the answer (``Segment.meant``); it follows
+    redirects then. None for a reader of the message queue as it is."""
 
 
 @final
@@ -270,8 +271,9 @@ class QueueCalls:
             expression_type=subscription.expression_type,
         )
         fields = header.to_fields()
-        if terms.of_logical_queue:
+        if terms.meant is not None:
             fields[READER_FIELD] = "true"
+            fields[SEGMENT_FIELD] = terms.meant
         frame = request(RequestCode.PULL_MESSAGE, fields)
         call = self._client.remoting.call
         return await call(address, frame, terms.timeout_s, accept=PULL_CODES), address

@@ -21,6 +21,7 @@ from lanemq.wire.logical.translate import Numbers
 from ....logical.broker.state._state import waiting_queue
 from ....logical.broker.traffic._pull import InSegment, LogicalReads, answer_without_read
 from ....logical.broker.traffic._stages import AskFirst, LogicalStages
+from ....logical.broker.traffic._told import ToldReaders
 from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._reading import Wait
 from ....net._dispatch import Handlers
@@ -75,6 +76,8 @@ class Pulls:
     def pull(self, frame: Frame, session: Session) -> Pulled | Awaitable[Pulled | None] | None:
         """Answer a pull, or park it without an answer."""
         asked = read_pull_request(frame)
+        if asked.is_aware and asked.meant is None:
+            asked = ToldReaders.of(session).named(asked)
         try:
             result = self._read(asked, session, may_park=True, may_ask=True)
         except AskFirst as unknown:
@@ -185,8 +188,8 @@ class Pulls:
         else:
             found = self.reads.logical.read(
                 mapping,
-                queue_id,
-                offset,
+                asked,
+                session,
                 max_count,
                 lambda offset, count: self.reads.get(topic, queue_id, offset, count, wanted),
             )

@@ -7,7 +7,7 @@ import msgspec
 from lanemq.wire import PullSysFlag, Version
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import PullMessage
-from lanemq.wire.logical import READER_FIELD
+from lanemq.wire.logical import READER_FIELD, SEGMENT_FIELD
 
 JAVA: Final = "JAVA"
 BROKER_NAME_FIELD: Final = "bname"
@@ -34,6 +34,9 @@ class PullRequest(msgspec.Struct, frozen=True, gc=False):
     """The reader's protocol version."""
     is_aware: bool
     """True if the reader knows of logical queues, and translates offsets itself."""
+    meant: str | None
+    """The segment by which such a reader translates (``Segment.meant``); None where it is not
+    known."""
     commit_offset: int | None
     """The offset to keep for the group; None for a pull that brings none."""
     suspend_ms: int
@@ -80,6 +83,7 @@ def read_pull_request(frame: Frame) -> PullRequest:
             sys_flag,
             frame.version,
             knows_logical_queues(frame),
+            get(SEGMENT_FIELD),
             commit,
             int(get("suspendTimeoutMillis", "0")) if sys_flag & _SUSPEND else 0,
             get("subscription") if brings else None,

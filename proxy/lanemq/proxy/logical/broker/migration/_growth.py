@@ -7,7 +7,7 @@ Source: RocketMQ 5.0.0-PREVIEW, AdminBrokerProcessor.
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Final, final
+from typing import final
 
 from lanemq.storage import Store, StoreUnwritable
 from lanemq.wire import KV_PREFIX, Permission, RequestCode
@@ -28,15 +28,12 @@ from ....net._session import Session
 from ...rules._growth import check_reusable, check_state, new_segment
 from ...rules._map_changes import refusal
 from ...rules._mapping import TopicMapping
+from ..state._segment_times import KNOWN_MS
 from ..state._state import LogicalState
 from ..state._view import LogicalView
 from ._requests import decoded, require_no_partitions, require_ordinary
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
-
-KNOWN_MS: Final = 60_000
-"""Milliseconds after which clients know a change: those of 5.0.0-PREVIEW look at their route every
-30 s."""
 
 
 @final

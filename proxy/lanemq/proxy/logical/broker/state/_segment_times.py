@@ -10,8 +10,11 @@ from lanemq.wire.logical import Segment, SegmentKey, SegmentState
 
 from ...rules._mapping import TopicMapping
 
-CLOSED_MANY: Final = 1000
+MANY: Final = 1000
 CLOSED_MS: Final = 60_000
+KNOWN_MS: Final = 60_000
+"""Milliseconds after which clients know a change: those of 5.0.0-PREVIEW look at their route every
+30 s."""
 OPENED_MANY: Final = 10_000
 
 
@@ -19,7 +22,9 @@ OPENED_MANY: Final = 10_000
 class SegmentTimes:
     """The times of one broker's own segments."""
 
-    def __init__(self) -> None:
+    def __init__(self, started_ms: int) -> None:
+        self._started_ms = started_ms
+        self._opened_ms: dict[SegmentKey, int] = {}
         self.expired_ms: dict[SegmentKey, int] = {}
         """Own segment -> time since which it is known to be expired."""
         self.sealed_ms: dict[SegmentKey, int] = {}
@@ -61,17 +66,29 @@ class SegmentTimes:
     def _note_ends(
         self, mapping: TopicMapping, before: Mapping[SegmentKey, SegmentState], now_ms: int
     ) -> None:
-        """Remember which own segments have been opened and sealed by a change, for who lends locks;
-        ``before`` are their states until now."""
+        """Remember which own segments have been opened and sealed by a change, for who lends locks
+        and for readers; ``before`` are their states until now."""
         open_now = {s.key: s for s in mapping.own() if s.state is SegmentState.NORMAL}
         open_before = {key for key, state in before.items() if state is SegmentState.NORMAL}
         self.closed_ms |= dict.fromkeys(open_before - open_now.keys(), now_ms)
-        for key in open_now.keys() - open_before:
+        opened = open_now.keys() - open_before
+        self._opened_ms |= dict.fromkeys(opened, now_ms)
+        for key in opened:
             earlier = mapping.before(open_now[key])
             if earlier is not None:
                 self.opened_after[key] = earlier
         for key in list(self.opened_after)[:-OPENED_MANY]:
             del self.opened_after[key]
-        if len(self.closed_ms) > CLOSED_MANY:
-            fresh = ((key, ms) for key, ms in self.closed_ms.items() if now_ms - ms < CLOSED_MS)
-            self.closed_ms = dict(fresh)
+        self.closed_ms = _since(now_ms - CLOSED_MS, self.closed_ms)
+        self._opened_ms = _since(now_ms - KNOWN_MS, self._opened_ms)
+
+    def is_new(self, segment: Segment, now_ms: int) -> bool:
+        """Return whether clients may not know an own segment yet, since it was opened lately."""
+        return now_ms - self._opened_ms.get(segment.key, self._started_ms) < KNOWN_MS
+
+
+def _since(begin_ms: int, times_ms: dict[SegmentKey, int]) -> dict[SegmentKey, int]:
+    """Leave out the times up to ``begin_ms`` where there are many."""
+    if len(times_ms) <= MANY:
+        return times_ms
+    return {key: ms for key, ms in times_ms.items() if ms > begin_ms}

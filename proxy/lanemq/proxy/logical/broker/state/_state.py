@@ -64,7 +64,7 @@ class LogicalState:
         self.gate = Gate()
         self.journal = Journal()
         self.counters = LogicalCounters()
-        self.times = SegmentTimes()
+        self.times = SegmentTimes(now_ms())
         self._operations = Operations()
         self.operation = self._operations.hold
         """Holds a logical queue exclusively; see ``Operations.hold``."""
@@ -116,16 +116,16 @@ class LogicalState:
         }
 
     def is_removed(self, segment: Segment) -> bool:
-        """Return whether the last message of an own sealed segment is gone from the log.
+        """Return whether no message of an own sealed segment is left in the log.
 
-        That is what the log says; its index may lag behind. What a crash took is not removed:
-        the messages before it are there.
+        A message without a unit in the index does not tell: it may be damaged, or a crash may have
+        taken it, and the messages before it are there.
         """
-        last = segment.offset_max - 1
-        if last >= self.end_offset(segment.topic, segment.queue_id):
-            return False
-        units = self._store.units(segment.topic, segment.queue_id, last, 1)
-        return not units or units[0].log_position < self._store.min_position
+        return segment.offset_max <= self._store.bounds(segment.topic, segment.queue_id)[0]
+
+    def is_new(self, segment: Segment) -> bool:
+        """Return whether clients may not know an own segment yet."""
+        return self.times.is_new(segment, self._now_ms())
 
     def end_offset(self, topic: str, queue_id: int) -> int:
         """Return the offset that the next message of a message queue gets."""

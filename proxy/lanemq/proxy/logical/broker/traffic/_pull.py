@@ -15,9 +15,21 @@ from lanemq.wire.logical import Redirect, Segment, SegmentState, translate
 from lanemq.wire.logical.translate import Numbers
 
 from ....broker._results import Moved, NotFound
+from ....broker.handlers.pulls._pull_request import PullRequest
+from ....net._session import Session
 from ...rules._mapping import TopicMapping
-from ...rules._reading import REMOVED, GoOn, Read, Wait, plan_read, redirect_from, to_the_end
+from ...rules._reading import (
+    REMOVED,
+    GoOn,
+    LookAnew,
+    Read,
+    Wait,
+    plan_read,
+    redirect_from,
+    to_the_end,
+)
 from ..state._state import LogicalState
+from ._told import ToldReaders
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
 
@@ -85,19 +97,35 @@ class LogicalReads:
                 )
 
     def read(
-        self, mapping: TopicMapping, queue_id: int, queue_offset: int, max_count: int, get: Get
-    ) -> InSegment | Wait | GoOn:
+        self,
+        mapping: TopicMapping,
+        asked: PullRequest,
+        session: Session,
+        max_count: int,
+        get: Get,
+    ) -> InSegment | Wait | GoOn | LookAnew:
         """Answer a pull; ``get`` reads the message queue."""
-        found = self._read(mapping, queue_id, queue_offset, max_count, get)
+        found = self._read(mapping, asked, max_count, get)
         if isinstance(found, GoOn) and found.redirect is not None:
             self._logical.counters.redirects += 1
+            if asked.meant is None:
+                there = mapping.at(asked.queue_id, asked.offset)
+                if there is not None and self._logical.is_new(there):
+                    ToldReaders.of(session).note(asked, there.meant)
         return found
 
     def _read(
-        self, mapping: TopicMapping, queue_id: int, queue_offset: int, max_count: int, get: Get
-    ) -> InSegment | Wait | GoOn:
+        self, mapping: TopicMapping, asked: PullRequest, max_count: int, get: Get
+    ) -> InSegment | Wait | GoOn | LookAnew:
+        queue_offset, logical = asked.offset, self._logical
         plan = plan_read(
-            mapping, queue_id, queue_offset, max_count, is_removed=self._logical.is_removed
+            mapping,
+            asked.queue_id,
+            queue_offset,
+            max_count,
+            is_removed=logical.is_removed,
+            meant=asked.meant,
+            is_new=logical.is_new,
         )
         if plan is None:
             return InSegment(get(queue_offset, max_count))
@@ -151,12 +179,15 @@ def clamped(got: Got, segment: Segment, queue_offset: int) -> Got:
     return Got(status, next_offset, within.min_offset, max_offset, records)
 
 
-def answer_without_read(plan: Wait | GoOn, queue_offset: int) -> NotFound | Moved:
+def answer_without_read(plan: Wait | GoOn | LookAnew, queue_offset: int) -> NotFound | Moved:
     """Return an answer without messages, which sends the client on or lets it wait.
 
     It has all four numbers: clients read them unasked.
     """
     redirect = None
+    if isinstance(plan, LookAnew):
+        numbers = Numbers(queue_offset, queue_offset, queue_offset)
+        return Moved(None, ResponseCode.PULL_RETRY_IMMEDIATELY, numbers, plan.remark)
     if isinstance(plan, GoOn):
         code, next_offset, redirect = plan.code, plan.next_offset, plan.redirect
     else:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from lanemq.wire import PullSysFlag, Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import Frame
-from lanemq.wire.logical import READER_FIELD, Chain, Located, Segment, translate
+from lanemq.wire.logical import READER_FIELD, SEGMENT_FIELD, Chain, Located, Segment, translate
 from lanemq.wire.logical.translate import Numbers
 
 from ....broker._results import PULL_FIELDS, Found, NotFound, Pulled, is_redirect, redirect_in
@@ -184,6 +184,7 @@ class Pulls:
             "queueOffset": str(located.queue_offset),
             "commitOffset": "0",
             READER_FIELD: "true",
+            SEGMENT_FIELD: segment.meant,
         }
         if not sys_flag & PullSysFlag.SUBSCRIPTION and not self._brokers.is_own(
             segment.broker_name
@@ -254,6 +255,7 @@ def _placed(asked: PullRequest, located: Located) -> PullRequest:
         sys_flag=asked.sys_flag & ~PullSysFlag.COMMIT_OFFSET,
         commit_offset=None,
         is_aware=True,
+        meant=located.segment.meant,
     )
 
 
