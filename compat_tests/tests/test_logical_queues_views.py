@@ -657,3 +657,38 @@ async def _check(model: Model, client: str, puller: Puller, index: int) -> None:
         await until(as_expected)
         return
     assert await as_expected(), (client, wrong, model)
+
+
+# A migration that is called off behind its prepare
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a_consumer_that_saw_the_end_of_a_queue_that_goes_on_there_has_every_message(
+    client: str, tmp_path: Path
+) -> None:
+    """Its route is a second old at most; messages come before it looks again."""
+    settings = {"logicalQueueReconcileInterval": "600000"}  # the test completes migrations itself
+    async with (
+        servers(tmp_path, settings=settings) as cluster,
+        benches(sorted({client, OLD}), tmp_path, cluster) as at,
+    ):
+        topic = await at[client].topic(queues=1)
+        admin, addresses = at[client].admin, cluster.addresses
+        async with (
+            at[OLD].cell.producer() as producer,  # always sees the queue, through a listener
+            at[client].cell.consumer(topic) as consumer,
+        ):
+            await fill(producer, topic, range(10))
+            await consumer.receive(10)
+            for end in range(10, 90, 20):
+                source = (await at[client].chain(topic, 0)).normal
+                assert source is not None
+                address = addresses["broker2"]
+                begun = await admin.create_queue(address, topic, 0, SegmentState.WRITE_ONLY)
+                await admin.prepare_migration(addresses["broker1"], source, begun)
+                await trio.sleep(2.5)  # clients look at their routes
+                await admin.abort_migration(topic, 0)
+                await fill(producer, topic, range(end, end + 20))
+                await consumer.receive(end + 20)
+                await trio.sleep(2.5)
+            assert Counter(consumer.bodies) == Counter(b"%d" % number for number in range(90))
