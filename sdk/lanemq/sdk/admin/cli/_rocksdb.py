@@ -7,10 +7,10 @@ import time
 
 import click
 
-from lanemq.wire.bodies import MASTER_ID, CheckRocksdbCqWriteResult, CheckStatus
+from lanemq.wire.bodies import CheckRocksdbCqWriteResult, CheckStatus
 
 from .._client import AdminClient
-from ..requests._servers import UnknownCluster
+from ..requests._servers import masters_by_name
 from .command._command import Output, command
 
 DAYS_30_MS = 30 * 86_400_000
@@ -34,25 +34,13 @@ async def check_rocksdb(
     if check_from_ms is None:
         check_from_ms = time.time_ns() // 1_000_000 - DAYS_30_MS
     results = []
-    for name, address in await _masters(admin, cluster.strip()):
+    for name, address in (await masters_by_name(admin, cluster.strip())).items():
         result = await admin.check_rocksdb(
             address, topic=topic.strip(), check_from_ms=check_from_ms
         )
         _write(out, name, address, topic.strip(), result)
         results.append({"brokerName": name, "address": address, **result.to_json()})
     return results
-
-
-async def _masters(admin: AdminClient, cluster: str) -> list[tuple[str, str]]:
-    info = await admin.cluster()
-    names = info.cluster_addr_table.get(cluster)
-    if names is None:
-        raise UnknownCluster(cluster, list(info.cluster_addr_table))
-    return [
-        (name, info.broker_addr_table[name].broker_addrs[MASTER_ID])
-        for name in sorted(names)
-        if name in info.broker_addr_table and MASTER_ID in info.broker_addr_table[name].broker_addrs
-    ]
 
 
 def _write(

@@ -8,7 +8,7 @@ from lanemq.wire.logical import LogicalQueues, logical_queues_by_topic
 
 from ..._errors import BrokerUnreachable, LanemqError, RefusedByBroker, RequestTimedOut
 from ..._tasks import open_quiet_nursery
-from ..requests._servers import ServerRequests
+from ..requests._servers import ServerRequests, masters_by_name
 from ._view import BrokerView, TopicView
 
 
@@ -56,23 +56,6 @@ async def _ask(admin: ServerRequests, name: str, address: str, topic: str) -> Br
         return BrokerView(name, address)
     mapping = await admin.logical_queues(address, topic)
     return BrokerView(name, address, config.queue_count, mapping)
-
-
-async def masters_by_name(admin: ServerRequests, cluster: str | None) -> dict[str, str]:
-    """Return the masters of a cluster, or of all: name -> address. Raises ``UnknownCluster``."""
-    if cluster is not None:
-        await admin.masters(cluster)
-    info = await admin.cluster()
-    names = (
-        [name for members in info.cluster_addr_table.values() for name in members]
-        if cluster is None
-        else list(info.cluster_addr_table[cluster])
-    )
-    return {
-        name: info.broker_addr_table[name].broker_addrs[0]
-        for name in sorted(names)
-        if name in info.broker_addr_table and 0 in info.broker_addr_table[name].broker_addrs
-    }
 
 
 @final

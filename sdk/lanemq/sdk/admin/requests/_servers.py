@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from lanemq.wire.bodies import MASTER_ID
+
 from ..._errors import LanemqError
 from ._broker import BrokerRequests
 from ._logical import LogicalQueueRequests
@@ -22,23 +24,37 @@ class ServerRequests(BrokerRequests, LogicalQueueRequests, NameServerRequests):
 
     async def masters(self, cluster: str) -> list[str]:
         """Return the addresses of the masters of ``cluster``. Raises ``UnknownCluster``."""
-        return [addresses[0] for addresses in await self._brokers(cluster) if 0 in addresses]
+        return list((await masters_by_name(self, cluster)).values())
 
     async def broker_addresses(self, cluster: str) -> list[str]:
         """Return the addresses of all brokers of ``cluster``. Raises ``UnknownCluster``."""
         return [
             addresses[broker_id]
-            for addresses in await self._brokers(cluster)
+            for addresses in (await brokers_by_name(self, cluster)).values()
             for broker_id in sorted(addresses)
         ]
 
-    async def _brokers(self, cluster: str) -> list[dict[int, str]]:
-        info = await self.cluster()
-        names = info.cluster_addr_table.get(cluster)
-        if names is None:
-            raise UnknownCluster(cluster, list(info.cluster_addr_table))
-        return [
-            dict(info.broker_addr_table[name].broker_addrs)
-            for name in sorted(names)
-            if name in info.broker_addr_table
-        ]
+
+async def brokers_by_name(admin: ServerRequests, cluster: str | None) -> dict[str, dict[int, str]]:
+    """Return the brokers of a cluster, or of all: name -> broker id -> address.
+
+    Raises ``UnknownCluster``.
+    """
+    info = await admin.cluster()
+    clusters = info.cluster_addr_table
+    if cluster is not None and cluster not in clusters:
+        raise UnknownCluster(cluster, list(clusters))
+    chosen = clusters.values() if cluster is None else [clusters[cluster]]
+    return {
+        name: dict(info.broker_addr_table[name].broker_addrs)
+        for name in sorted({name for members in chosen for name in members})
+        if name in info.broker_addr_table
+    }
+
+
+async def masters_by_name(admin: ServerRequests, cluster: str | None) -> dict[str, str]:
+    """Return the masters of a cluster, or of all: name -> address. Raises ``UnknownCluster``."""
+    brokers = await brokers_by_name(admin, cluster)
+    return {
+        name: addresses[MASTER_ID] for name, addresses in brokers.items() if MASTER_ID in addresses
+    }

@@ -8,7 +8,7 @@ import click
 from ..._client import AdminClient
 from ...logical._migration import abort, migrate, resume
 from ...logical._migration_steps import Migrated
-from ...logical._survey import masters_by_name
+from ...requests._servers import masters_by_name
 from ..command._command import Output, command, fail
 from ._chains import write_chains
 
