@@ -16,6 +16,7 @@ from lanemq.storage.queues.rocks._queue_rows import QueueBounds, QueueRows, RowS
 from lanemq.storage.queues.rocks._rocks_units import RocksUnits
 from lanemq.storage.queues.rocks._row_format import OffsetRow, UnitRow
 from lanemq.storage.rocks import QueueDatabase, is_present, move_aside
+from lanemq.storage.tools.reading._units import RowsUnits
 from lanemq.testkit.storage.stages import copy_store
 
 TOPIC = b"T"
@@ -390,3 +391,21 @@ def test_a_block_that_cannot_be_read_is_an_error_and_not_the_end(tmp_path: Path)
     with pytest.raises(OSError, match="checksum"):
         rows.span("T", 0)
     rows.close()
+
+
+@pytest.mark.parametrize("present", [{0}, {0, 2}, {1, 2, 3}, {0, 3, 4}, {4}, set(range(5))])
+def test_the_first_row_from_a_position_is_found_whatever_rows_are_missing(
+    rows: QueueRows, present: set[int]
+) -> None:
+    """A damaged message leaves no row; that tells nothing about the rows around it."""
+    end = 5
+    for offset in present:
+        put(rows, range(offset, offset + 1))
+    batch = rows.batch()
+    batch.put_max(TOPIC, 0, 100 * end - 100, end - 1)
+    batch.write()
+    for log_begin in range(0, 100 * end + 1, 50):
+        kept = [offset for offset in present if 100 * offset >= log_begin]
+        assert rows.first_from("T", 0, log_begin, end) == min(kept, default=end)
+        assert RocksUnits(rows, "T", 0, log_begin=log_begin).min == min(kept, default=end)
+        assert RowsUnits(rows, "T", 0).first_from(log_begin, end) == min(kept, default=end)

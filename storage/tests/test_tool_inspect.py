@@ -93,6 +93,25 @@ def test_rocksdb_without_the_history_is_told_before_a_switch(recorded: Recorded)
     assert "convert" in found.way_on
 
 
+def test_a_message_without_a_row_hides_none_before_it(recorded: Recorded) -> None:
+    root = recorded(ROCKSDB_STORE)
+
+    def bounds() -> tuple[int, int]:
+        (found,) = (
+            (queue.min, queue.end)
+            for queue in inspect_store(root).queues
+            if (queue.topic, queue.queue_id) == ("sd_orders", 2)
+        )
+        return found
+
+    first, end = before = bounds()
+    assert end - first > 2
+    database = QueueDatabase(root / "consumequeue")
+    QueueRows(database).delete_units("sd_orders", 2, first + 1, end - 1)
+    database.close()
+    assert bounds() == before
+
+
 @pytest.mark.parametrize("missing", ["CURRENT", "*.sst"])
 def test_an_incomplete_rocksdb_is_told_and_the_rest_is_shown(
     missing: str, recorded: Recorded

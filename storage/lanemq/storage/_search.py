@@ -10,3 +10,28 @@ def first_offset(begin: int, end: int, holds: Callable[[int], bool]) -> int:
     It must hold for all that come behind, or the answer is one at which it begins to hold.
     """
     return bisect_left(range(end), True, begin, end, key=holds)
+
+
+def first_kept(
+    log_position: int,
+    low: int,
+    end: int,
+    row_from: Callable[[int], tuple[int, int] | None],
+) -> int:
+    """Return the offset of the first message at or behind ``log_position``, from ``low`` on; else
+    ``end``.
+
+    ``row_from`` returns offset and position of the first row from an offset on; None without one.
+    So rows that are missing, at the begin of a queue or of messages that were damaged, tell
+    nothing about those around them.
+    """
+    high = end
+    while low < high:
+        middle = (low + high) // 2
+        found = row_from(middle)
+        if found is None or found[1] >= log_position:
+            high = middle
+        else:
+            low = found[0] + 1
+    first = row_from(low)
+    return min(first[0], end) if first is not None else end

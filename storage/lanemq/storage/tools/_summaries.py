@@ -12,7 +12,6 @@ from lanemq.wire.message import is_stage_group
 
 from .._config import Stage
 from .._layouts import BLANK_SIZE
-from .._search import first_offset
 from ..disk._backups import CONVERT_TEMPORARY, KEPT
 from .reading._directory import TEMPORARY, StoreDirectory
 from .reading._metadata import TableContents, consumer_offsets
@@ -155,22 +154,14 @@ def summarize_queues(
     in_rows: dict[tuple[str, int], tuple[int, int]] = {}
     if rows is not None:
         for name in rows.queues():
-            first, end = rows.bounds(*name) or (0, 0)
-            in_rows[name] = (_first_row(rows, name, first, end, begin), end)
+            _, end = rows.bounds(*name) or (0, 0)
+            in_rows[name] = (rows.queue(*name).first_from(begin, end), end)
     found = []
     for name in sorted(in_files.keys() | in_rows.keys()):
         here, rocksdb = in_files.get(name), in_rows.get(name)
         read = (rocksdb if stage is Stage.ROCKSDB else here) or (0, 0)
         found.append(QueueSummary(*name, *read, here, rocksdb))
     return found
-
-
-def _first_row(rows: RowsView, name: tuple[str, int], first: int, end: int, log_begin: int) -> int:
-    def is_kept(offset: int) -> bool:
-        row = next(iter(rows.values(*name, offset, 1)), None)
-        return row is not None and int.from_bytes(row[1][:8], "big") >= log_begin
-
-    return first_offset(first, end, is_kept)
 
 
 @final

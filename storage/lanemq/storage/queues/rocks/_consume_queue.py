@@ -15,37 +15,13 @@ from typing import Final, final
 import trio
 
 from ..._layouts import UNIT_BYTES, Unit, pack_unit, unpack_unit
+from ..._search import first_kept
 from .._queues import check_names
 from ._queue_rows import QueueBounds, QueueRows
 from ._row_format import OffsetRow
 
 LOGGER = logging.getLogger(__name__)
 SLICE_QUEUES: Final = 64
-
-
-def first_kept(
-    log_position: int,
-    low: int,
-    end: int,
-    row_from: Callable[[int], tuple[int, int] | None],
-) -> int:
-    """Return the offset of the first message at or behind ``log_position``, from ``low`` on; else
-    ``end``.
-
-    ``row_from`` returns offset and position of the first row from an offset on; None without one.
-    So rows that are missing, at the begin of a queue or of messages that were damaged, tell
-    nothing about those around them.
-    """
-    high = end
-    while low < high:
-        middle = (low + high) // 2
-        found = row_from(middle)
-        if found is None or found[1] >= log_position:
-            high = middle
-        else:
-            low = found[0] + 1
-    first = row_from(low)
-    return first[0] if first is not None else end
 
 
 @final
@@ -237,17 +213,9 @@ class RocksQueueTable:
         assert self._newest is not None
         bounds, (position, offset) = self._newest
 
-        row_from = partial(self._row_from, bounds.topic, bounds.queue_id)
+        row_from = partial(self.rows.row_from, bounds.topic, bounds.queue_id)
         found = row_from(first_kept(log_position, 0, offset + 1, row_from))
         return found[1] if found is not None else position
-
-    def _row_from(self, topic: str, queue_id: int, offset: int) -> tuple[int, int] | None:
-        row = self.rows.unit(topic, queue_id, offset)
-        if row is None:
-            found = self.rows.next_unit(topic.encode(), queue_id, offset)
-            row = self.rows.unit(topic, queue_id, found) if found is not None else None
-            offset = found if found is not None else offset
-        return None if row is None else (offset, row.log_position)
 
     # Cleaning
 
@@ -268,7 +236,7 @@ class RocksQueueTable:
         batch = self.rows.batch()
         end = newest.queue_offset + 1
 
-        row_from = partial(self._row_from, topic, queue_id)
+        row_from = partial(self.rows.row_from, topic, queue_id)
         kept = first_kept(log_position, first, end, row_from)
         kept_row = row_from(kept)
         position = kept_row[1] if kept_row is not None else log_position

@@ -5,9 +5,11 @@ Offsets count messages of a queue, positions bytes of the log. What RocksDB refu
 """
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple, final
 
+from ..._search import first_kept
 from ...rocks._database import FLUSH_KEY, QueueDatabase
 from ...rocks._family import Family
 from ._batch import Batch
@@ -111,24 +113,19 @@ class QueueRows:
         value = self._units.get(key)
         return UnitRow(*unpack_unit(value)) if value is not None else None
 
+    def row_from(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int] | None:
+        """Return offset and log position of the first row from an offset on."""
+        row = self.unit(topic, queue_id, queue_offset)
+        if row is not None:
+            return queue_offset, row.log_position
+        found = self.next_unit(topic.encode(), queue_id, queue_offset)
+        row = self.unit(topic, queue_id, found) if found is not None else None
+        return None if row is None or found is None else (found, row.log_position)
+
     def first_from(self, topic: str, queue_id: int, log_position: int, end: int) -> int:
         """Return the offset of the first row of a message at or behind a position of the log;
         ``end`` without one before that offset."""
-        data = topic.encode()
-        # A binary search. The next row stands in for a missing one, or a hole would hide
-        # all that lies before it.
-        first = self.next_unit(data, queue_id, 0)
-        low, high = first if first is not None else end, end
-        while low < high:
-            middle = (low + high) // 2
-            found = self.next_unit(data, queue_id, middle)
-            row = self.unit(topic, queue_id, found) if found is not None else None
-            if row is not None and row.log_position >= log_position:
-                high = middle
-            else:
-                low = (found if found is not None else middle) + 1
-        found = self.next_unit(data, queue_id, low)
-        return found if found is not None else end
+        return first_kept(log_position, 0, end, partial(self.row_from, topic, queue_id))
 
     def read(self, topic_data: bytes, queue_id: int, queue_offset: int, count: int) -> list[bytes]:
         """Return the values of up to ``count`` rows from an offset on, to the first that is

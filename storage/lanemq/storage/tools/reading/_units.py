@@ -23,7 +23,7 @@ class RowsUnits:
 
     def __init__(self, rows: QueueRows, topic: str, queue_id: int) -> None:
         self._rows = rows
-        self._topic = topic.encode()
+        self._name, self._topic = topic, topic.encode()
         self._queue_id = queue_id
 
     def read(self, offset: int, count: int) -> bytes:
@@ -54,15 +54,7 @@ class RowsUnits:
         return last + 1 if last is not None else 0
 
     def first_from(self, log_position: int, end: int) -> int:
-        low, high = 0, end
-        while low < high:
-            middle = (low + high) // 2
-            at, unit = next(self.units(middle, high), (high, None))
-            if unit is None or unit.log_position >= log_position:
-                high = middle
-            else:
-                low = at + 1
-        return next((at for at, _ in self.units(low, end)), end)
+        return self._rows.first_from(self._name, self._queue_id, log_position, end)
 
     def close(self) -> None:
         """Do nothing: a queue's rows hold nothing open."""
