@@ -71,7 +71,7 @@ def answer_brokers(
 
 
 @final
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class _Requests:
     core: ConsumerCore
     listener: Listener | None

@@ -30,7 +30,7 @@ OrderedQueueConsumer: TypeAlias = QueueConsumer[OrderedScheduler]
 
 
 @final
-@dataclass(eq=False, kw_only=True, slots=True)
+@dataclass(eq=False, repr=False, kw_only=True, slots=True)
 class OrderedCompletion:
     """Completes the batches of an orderly or staged listener.
 

@@ -75,7 +75,7 @@ S = TypeVar("S", bound=Scheduler)
 
 
 @final
-@dataclass(eq=False, kw_only=True, slots=True)
+@dataclass(eq=False, repr=False, kw_only=True, slots=True)
 class QueueConsumer(Generic[S]):
     """The state of one queue while it is held."""
 

@@ -54,7 +54,7 @@ UNKNOWN_CLIENT = frozenset(
 
 
 @final
-@dataclass(eq=False, kw_only=True, slots=True)
+@dataclass(eq=False, repr=False, kw_only=True, slots=True)
 class PullLoop:
     """The pulling of a consumer; ``run`` is one task for each queue."""
 

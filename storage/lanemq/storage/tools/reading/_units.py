@@ -6,7 +6,7 @@ Offsets count messages; a unit is 20 bytes as queue files have it.
 from collections.abc import Iterator
 from typing import Final, final
 
-from ..._layouts import BLANK_SIZE, UNIT_BYTES, Unit, iter_units, unpack_unit
+from ..._layouts import BLANK_SIZE, UNIT_BYTES, Unit, unpack_unit
 from ...queues.rocks._queue_rows import QueueRows
 from ._queue_files import QueueFiles
 
@@ -33,12 +33,8 @@ class RowsUnits:
         return self._rows.next_unit(self._topic, self._queue_id, offset)
 
     def units(self, begin: int, end: int) -> Iterator[tuple[int, Unit]]:
-        at, count = self._next(begin), 1  # mostly one is wanted
-        while at is not None and at < end:
-            for fields in iter_units(self.read(at, min(count, end - at))):
-                yield at, Unit(*fields)
-                at += 1
-            at, count = self._next(at), BLOCK_UNITS
+        for at, value in self._rows.items(self._topic, self._queue_id, begin, end):
+            yield at, Unit(*unpack_unit(value, 0))
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
         at = self._next(0)

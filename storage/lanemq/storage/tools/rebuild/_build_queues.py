@@ -47,7 +47,8 @@ class QueueBuilder:
             self.begin_at(offset)
         elif offset < queue.end:
             queue.cut(offset)
-        queue.append_blanks(offset - queue.end)
+        if offset > queue.end:
+            queue.append_blanks(offset - queue.end)
         queue.append(log_position, size_bytes, tags_code)
         if len(queue.tail) >= RUN_BYTES:
             self.flush()
