@@ -54,8 +54,8 @@ class NameServerConfig(TlsSettings):
     """Topics whose logical queues Java clients are told of: ``all``, ``none``, or their names
     with commas between. Clients of 5.0.0-PREVIEW need a warm-up to understand them."""
     logical_queue_wait_time: int = setting(35_000)
-    """Milliseconds from when a name server that has just started first hears of a topic with
-    logical queues until it shows them: so long a broker may take to register."""
+    """Milliseconds from the first report of a topic with logical queues, which the name server did
+    not know, until it shows them: so long the other brokers may take to register."""
     server_channel_max_idle_time_seconds: int = setting(120, least=1)
     peer_memory_max: int = setting(0, most=PEER_MEMORY_MOST)
     """Bytes that the process may keep for its peers together: unfinished frames, waiting

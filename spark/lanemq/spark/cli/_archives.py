@@ -45,7 +45,7 @@ def export(
     """Write the messages of STORE to TARGET, in directories by topic and day.
 
     Both are paths or URIs that every machine of the cluster reaches. What was written is read
-    again and counted. Exit code: 0 all of the store is there, 1 the store is damaged, 2 it could
+    again and counted. Exit status: 0 all of the store is there, 1 the store is damaged, 2 it could
     not be done.
     """
     with session("export", master) as spark:
@@ -81,7 +81,7 @@ def export(
 def lag(source: str, offsets: str | None, master: str | None, as_json: bool) -> None:
     """Show how far groups are behind, also in stages, and what they gave up.
 
-    SOURCE is a store at rest, or an archive that `export --offsets` wrote. Exit code: 0 it was
+    SOURCE is a store at rest, or an archive that `export --offsets` wrote. Exit status: 0 it was
     done, 2 it could not be done.
     """
     with session("lag", master) as spark:
@@ -133,7 +133,7 @@ def replay(
 ) -> None:
     """Send the messages of an archive of Parquet to a topic, each queue in its order.
 
-    A run that was stopped, or killed, is run again, and goes on where it was. Exit code: 0 all of
+    A run that was stopped, or killed, is run again, and goes on where it was. Exit status: 0 all of
     them are there, 2 it could not be done.
     """
     with session("replay", master) as spark:

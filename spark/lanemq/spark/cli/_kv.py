@@ -34,7 +34,7 @@ def export_command(
 ) -> None:
     """Write the entries of STORE, which is at rest, to TARGET as Parquet.
 
-    What was written is read again and counted. Exit code: 0 it is done, 2 it could not be done.
+    What was written is read again and counted. Exit status: 0 it is done, 2 it could not be done.
     """
     with session("kv export", master) as spark:
         from ..jobs import export_kv
@@ -70,7 +70,7 @@ def import_command(
 ) -> None:
     """Take a namespace of SOURCE, an export or a store at rest, over to a broker, by its log.
 
-    Versions and times come along. Exit code: 0 it is done, 2 it could not be done.
+    Versions and times come along. Exit status: 0 it is done, 2 it could not be done.
     """
     with session("kv import", master) as spark:
         from ..jobs import import_kv
@@ -101,7 +101,7 @@ def diff_command(
 ) -> None:
     """Compare the entries of LEFT and RIGHT, each an export or a store at rest.
 
-    Exit code: 0 both are the same, 1 they differ, 2 they could not be compared.
+    Exit status: 0 both are the same, 1 they differ, 2 they could not be compared.
     """
     with session("kv diff", master) as spark:
         from ..jobs import diff_kv

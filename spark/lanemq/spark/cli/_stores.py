@@ -23,7 +23,7 @@ DAMAGED_SHOWN = 10
 def verify(stores: tuple[str, ...], master: str | None, as_json: bool) -> None:
     """Check stores at rest: every record of their logs, and their queues against these.
 
-    Exit code: 0 they are sound, 1 there are problems, 2 one could not be checked.
+    Exit status: 0 they are sound, 1 there are problems, 2 one could not be checked.
     """
     with session("verify", master) as spark:
         from ..jobs import verify as run
@@ -69,7 +69,7 @@ def diff(
 ) -> None:
     """Compare the queues of a store at rest, from two of files, RocksDB and the log.
 
-    Exit code: 0 both are the same, 1 they differ, 2 they could not be compared.
+    Exit status: 0 both are the same, 1 they differ, 2 they could not be compared.
     """
     if left == right:
         raise Failed("--left and --right are the same: there is nothing to compare")
@@ -104,7 +104,7 @@ def build(store: str, master: str | None, as_json: bool) -> None:
     """Make the queues of a store at rest in RocksDB, from its log alone.
 
     Tasks make sorted tables in parallel, which are taken in beside the store; the result is
-    compared with the log and with what can be read now before it replaces anything. Exit code: 0
+    compared with the log and with what can be read now before it replaces anything. Exit status: 0
     it is done, 1 messages of the log have no place in it or are damaged, 2 it could not be done.
     """
     with session("build", master) as spark:
@@ -150,7 +150,7 @@ def convert(
 ) -> None:
     """Bring topics, groups and offsets of stores at rest to RocksDB, or back to JSON.
 
-    Each store is a task. Exit code: 0 it is done, 2 it could not be done.
+    Each store is a task. Exit status: 0 it is done, 2 it could not be done.
     """
     with session("convert", master) as spark:
         from ..jobs import convert as run

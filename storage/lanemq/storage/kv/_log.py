@@ -1,4 +1,4 @@
-"""The log of a namespace, as the state machine sees it: numbered records, one after another."""
+"""The log of a partition, as the state machine sees it: numbered records, one after another."""
 
 import logging
 import re

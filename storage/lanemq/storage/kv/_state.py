@@ -1,4 +1,4 @@
-"""The state machine of a namespace: a record of its log makes a result and a change of the state.
+"""The state machine of a partition: a record of its log makes a result and a change of the state.
 
 It is pure: no clock, no randomness, no knowledge of where rows are kept or where records come
 from. The same records make the same rows, byte for byte, whatever is between two batches.

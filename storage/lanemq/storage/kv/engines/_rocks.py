@@ -1,4 +1,4 @@
-"""The engine for large states: a RocksDB with one column family for each namespace.
+"""The engine for large states: a RocksDB with one column family for each partition.
 
 Nothing is logged ahead: what is not flushed is made again from the log of the namespace. RocksDB
 must not make anything durable by itself, for the log may not be durable that far. So its memory

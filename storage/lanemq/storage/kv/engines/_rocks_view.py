@@ -1,4 +1,4 @@
-"""The entries of a namespace in RocksDB at one moment."""
+"""The entries of a partition in RocksDB at one moment."""
 
 import heapq
 from bisect import bisect_left

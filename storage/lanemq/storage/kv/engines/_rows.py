@@ -1,4 +1,4 @@
-"""The rows of a namespace's state: their keys and values in an engine, as bytes.
+"""The rows of a partition's state: their keys and values in an engine, as bytes.
 
 ======================================  =====================================================
 key                                     value
