@@ -10,8 +10,11 @@ from dataclasses import replace
 
 import pytest
 import trio
+from msgspec.structs import replace as replace_fields
 from trio.testing import MockClock
 
+from lanemq.proxy.broker.handlers.pulls._pull_request import read_pull_request
+from lanemq.proxy.logical.broker.traffic._told import TOLD_MAX, ToldReaders
 from lanemq.sdk import open_lite_pull_consumer
 from lanemq.testkit.proxy.brokers import Client, pull_header
 from lanemq.testkit.proxy.peers import Peer
@@ -24,7 +27,7 @@ from lanemq.testkit.simulation._logical import (
     redirect_of,
     without_number,
 )
-from lanemq.testkit.simulation._preview import PreviewReader
+from lanemq.testkit.simulation._preview import PAUSE_S, PreviewReader
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import MessageQueue
@@ -32,8 +35,8 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, READER_FIELD, SEGMENT_FIELD, Segment
 from lanemq.wire.message import decode_messages
 
-BEFORE, AFTER = 10, 100
-"""Messages in the queue at the prepare, and messages that follow when it was called off."""
+BEFORE, BETWEEN, AFTER = 10, 5, 100
+"""Messages in the queue at the prepare, messages at another broker, and those that follow."""
 
 
 @pytest.fixture
@@ -204,6 +207,64 @@ async def test_a_preview_client_of_two_migrations_ago_reads_what_lies_between(
     await cluster.fill(third, AFTER, first=BEFORE + AFTER)
     await reader.read()
     assert reader.seen == numbered(BEFORE + 2 * AFTER)
+
+
+async def came_back(cluster: LogicalCluster) -> Segment:
+    """Let the queue go to the other broker, and back with other offsets; return where it is."""
+    _, second = await cluster.migrate(0, "broker2")
+    await cluster.fill(second, BETWEEN, first=BEFORE)
+    _, third = await cluster.migrate(0, "broker1", reuse=0)
+    assert (third.offset_delta, third.delta) == (BEFORE, BEFORE + BETWEEN)
+    await cluster.fill(third, AFTER, first=BEFORE + BETWEEN)
+    return third
+
+
+async def test_a_preview_client_whose_route_stays_old_when_a_queue_came_back_passes_over_nothing(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    """What it was told for one pull does not count for the next one at the same place."""
+    reader = PreviewReader(cluster, offset=BEFORE)
+    await reader.refresh()
+    old = reader.chain
+    await came_back(cluster)
+    end, began_s = BEFORE + BETWEEN + AFTER, trio.current_time()
+    for _ in range(6):
+        reader.chain = old
+        await reader.pull(sys_flag=4)
+    assert reader.seen == numbered(BEFORE, end)
+    assert trio.current_time() - began_s < 1, "a pull was redirected too often"
+
+
+async def test_a_preview_client_that_cannot_follow_its_redirect_passes_over_nothing(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    """It comes back by its old route."""
+    reader = PreviewReader(cluster, offset=BEFORE)
+    await reader.refresh()
+    old = reader.chain
+    await came_back(cluster)
+    await cluster.brokers["broker2"].kill()
+    for _ in range(3):
+        reader.chain = old
+        with pytest.raises(ConnectionRefusedError):
+            await reader.pull()
+        await trio.sleep(PAUSE_S)
+    await cluster.brokers["broker2"].restart("kill")
+    await reader.read()
+    assert reader.seen == numbered(BEFORE, BEFORE + BETWEEN + AFTER)
+
+
+async def test_the_oldest_of_many_readers_that_were_told_are_forgotten_first(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    source, again = await cluster.normal(0), await call_off(cluster, await prepared(cluster))
+    told = ToldReaders()
+    asked = read_pull_request(Frame(11, fields=pull_header(TOPIC, 0, BEFORE).to_fields()))
+    pulls = [replace_fields(asked, offset=BEFORE + number) for number in range(TOLD_MAX + 2)]
+    for pull in pulls:
+        told.note(pull, source, again)
+    meant = [told.named(pull).meant for pull in pulls]
+    assert meant == [None] * 2 + [again.meant] * TOLD_MAX
 
 
 async def test_a_reader_that_names_a_segment_is_never_given_another(

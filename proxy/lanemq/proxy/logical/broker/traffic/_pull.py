@@ -111,7 +111,7 @@ class LogicalReads:
             if asked.meant is None:
                 there = mapping.at(asked.queue_id, asked.offset)
                 if there is not None and self._logical.is_new(there):
-                    ToldReaders.of(session).note(asked, there.meant)
+                    ToldReaders.of(session).note(asked, found.redirect.current, there)
         return found
 
     def _read(
