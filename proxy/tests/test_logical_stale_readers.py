@@ -209,14 +209,13 @@ async def test_a_preview_client_of_two_migrations_ago_reads_what_lies_between(
     assert reader.seen == numbered(BEFORE + 2 * AFTER)
 
 
-async def came_back(cluster: LogicalCluster) -> Segment:
-    """Let the queue go to the other broker, and back with other offsets; return where it is."""
+async def came_back(cluster: LogicalCluster, count: int = AFTER) -> None:
+    """Let the queue go to the other broker, and back with other offsets and ``count`` messages."""
     _, second = await cluster.migrate(0, "broker2")
     await cluster.fill(second, BETWEEN, first=BEFORE)
     _, third = await cluster.migrate(0, "broker1", reuse=0)
     assert (third.offset_delta, third.delta) == (BEFORE, BEFORE + BETWEEN)
-    await cluster.fill(third, AFTER, first=BEFORE + BETWEEN)
-    return third
+    await cluster.fill(third, count, first=BEFORE + BETWEEN)
 
 
 async def test_a_preview_client_whose_route_stays_old_when_a_queue_came_back_passes_over_nothing(
@@ -254,6 +253,35 @@ async def test_a_preview_client_that_cannot_follow_its_redirect_passes_over_noth
     assert reader.seen == numbered(BEFORE, BEFORE + BETWEEN + AFTER)
 
 
+async def test_a_preview_client_that_knows_none_of_two_new_segments_passes_over_nothing(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    """It is where the last of them is, with messages to read in between."""
+    reader = PreviewReader(cluster, offset=BEFORE + 2)
+    await reader.refresh()
+    await came_back(cluster, 2)
+    await cluster.fill(await call_off(cluster, await prepared(cluster)), AFTER, first=17)
+    await reader.read()
+    assert reader.seen == numbered(BEFORE + 2, 17 + AFTER)
+
+
+async def test_a_preview_client_that_knows_the_first_of_two_new_segments_passes_over_nothing(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    reader = PreviewReader(cluster, offset=BEFORE + BETWEEN + 2)
+    await came_back(cluster, 2)
+    target = await prepared(cluster)
+    await reader.refresh()
+    again = await call_off(cluster, target)
+    await cluster.fill(again, AFTER, first=17)
+    old, began_s = reader.chain, trio.current_time()
+    for _ in range(6):
+        reader.chain = old
+        await reader.pull(sys_flag=4)
+    assert reader.seen == numbered(17, 17 + AFTER)
+    assert trio.current_time() - began_s < 1, "a pull was redirected too often"
+
+
 async def test_the_oldest_of_many_readers_that_were_told_are_forgotten_first(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
@@ -262,7 +290,7 @@ async def test_the_oldest_of_many_readers_that_were_told_are_forgotten_first(
     asked = read_pull_request(Frame(11, fields=pull_header(TOPIC, 0, BEFORE).to_fields()))
     pulls = [replace_fields(asked, offset=BEFORE + number) for number in range(TOLD_MAX + 2)]
     for pull in pulls:
-        told.note(pull, source, again)
+        told.note(pull, source, [again])
     meant = [told.named(pull).meant for pull in pulls]
     assert meant == [None] * 2 + [again.meant] * TOLD_MAX
 
