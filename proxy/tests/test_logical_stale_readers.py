@@ -30,8 +30,9 @@ from lanemq.testkit.simulation._logical import (
 from lanemq.testkit.simulation._preview import PAUSE_S, PreviewReader
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
 from lanemq.wire import RequestCode
-from lanemq.wire.bodies import MessageQueue
+from lanemq.wire.bodies import MessageQueue, QueryConsumeTimeSpanBody
 from lanemq.wire.frame import Frame
+from lanemq.wire.headers import QueryConsumeTimeSpan
 from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, READER_FIELD, SEGMENT_FIELD, Segment
 from lanemq.wire.message import decode_messages
 
@@ -363,6 +364,21 @@ async def test_a_consumer_of_the_sdk_with_an_old_view_goes_on_at_once(
         assert trio.current_time() - began_s < 1
     assert [message.body for message in found] == numbered(BEFORE + AFTER)
     assert [message.queue_offset for message in found] == list(range(BEFORE + AFTER))
+
+
+async def test_a_listener_tells_the_time_of_the_last_message_as_soon_as_it_knows_a_new_segment(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    dial = cluster.network.dialer(CLIENT_HOST)
+    client = Client(Peer(await dial(cluster.brokers["broker1"].host, LOGICAL_PORT)))
+    await cluster.fill(await call_off(cluster, await prepared(cluster)), 5, first=BEFORE)
+    await trio.sleep(12)  # until the listener asks for the route again
+    spans = QueryConsumeTimeSpan(topic=TOPIC, group="g").to_fields()
+    answer = await client.call(RequestCode.QUERY_CONSUME_TIME_SPAN, spans)
+    found = QueryConsumeTimeSpanBody.decode(answer.body).consume_time_span_set
+    told_ms = [span.max_time_stamp for span in found if span.message_queue.queue_id == 0]
+    (last,) = decode_messages((await client.pull(TOPIC, 0, BEFORE + 4)).body)
+    assert told_ms == [last.store_timestamp_ms]
 
 
 @pytest.mark.slow
