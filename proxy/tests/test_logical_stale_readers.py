@@ -7,6 +7,7 @@ queue, right behind the sealed one; so does a queue that comes back to a message
 import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import trio
@@ -28,7 +29,7 @@ from lanemq.testkit.simulation._logical import (
     without_number,
 )
 from lanemq.testkit.simulation._preview import PAUSE_S, PreviewReader
-from lanemq.testkit.simulation._processes import LOGICAL_PORT
+from lanemq.testkit.simulation._processes import LOGICAL_PORT, clock_ms
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import MessageQueue, QueryConsumeTimeSpanBody
 from lanemq.wire.frame import Frame
@@ -193,6 +194,26 @@ async def test_a_preview_client_with_a_fresh_view_is_not_delayed(
     other.chain = reader.chain
     await other.pull()
     assert (len(other.seen), other.asks) == (1, 2)
+
+
+@pytest.mark.parametrize("jump_s", [-3600, 3600])
+async def test_a_segment_is_as_new_as_it_is_whatever_the_time_of_day(
+    jump_s: int, autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    await trio.sleep(100)
+    reader = PreviewReader(cluster, offset=BEFORE)
+    target = await prepared(cluster)
+    await reader.refresh()
+    again = await call_off(cluster, target)
+    jumped = partial(lambda jump_ms: clock_ms() + jump_ms, jump_s * 1000)
+    cluster.brokers["broker1"].running.context.logical._now_ms = jumped
+    await cluster.fill(again, 3, first=BEFORE)
+    await reader.pull()
+    assert (reader.seen, reader.asks) == (numbered(BEFORE, BEFORE + 3), 2)
+    await trio.sleep(100)
+    await cluster.fill(again, 3, first=BEFORE + 3)
+    await reader.pull()
+    assert (reader.seen, reader.asks) == (numbered(BEFORE, BEFORE + 6), 3)
 
 
 async def test_a_preview_client_of_two_migrations_ago_reads_what_lies_between(
