@@ -26,6 +26,7 @@ from lanemq.proxy.logical.rules._reading import (
     GoOn,
     Read,
     Wait,
+    may_know,
     plan_read,
     queue_max,
     queue_min,
@@ -426,6 +427,24 @@ def test_vectors_13_and_14_the_number_is_cut_at_the_end_and_behind_it_is_the_nex
     assert isinstance(plan, GoOn)
     assert plan.next_offset == 101
     assert plan.redirect is not None
+
+
+def test_where_nothing_follows_the_segment_before_a_new_one_is_read_as_usual() -> None:
+    """Those in between are forgotten, and a reader of the one before has to wait."""
+    before, again = segment(end=10, state=EXPIRED), segment(begin=10, delta=60)
+    known = mapping(before, segment(queue_id=1, delta=30, end=5, state=EXPIRED), again)
+    assert redirect_from(known, before) is None
+    plan = plan_read(known, 0, 12, 32, is_removed=lambda _: False, is_new=lambda _: True)
+    assert plan == Read(again, 32)
+
+
+def test_a_reader_is_told_of_two_new_segments_and_not_of_more() -> None:
+    own = [segment(begin=begin, delta=begin, end=begin + 10, state=READ_ONLY) for begin in (0, 10)]
+    own += [segment(begin=20, delta=20, end=30, state=READ_ONLY), segment(begin=30, delta=30)]
+    known = mapping(*own)
+    for new, first in ((0, 3), (1, 2), (2, 1), (3, 1)):
+        found = may_know(known, own[3], own[4 - new :].__contains__)
+        assert list(found) == own[first:]
 
 
 def test_a_reader_in_a_gap_goes_on_behind_it_and_elsewhere_only_where_its_offset_is() -> None:

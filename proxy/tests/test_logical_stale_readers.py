@@ -7,11 +7,15 @@ queue, right behind the sealed one; so does a queue that comes back to a message
 import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import trio
+from msgspec.structs import replace as replace_fields
 from trio.testing import MockClock
 
+from lanemq.proxy.broker.handlers.pulls._pull_request import read_pull_request
+from lanemq.proxy.logical.broker.traffic._told import TOLD_MAX, ToldReaders
 from lanemq.sdk import open_lite_pull_consumer
 from lanemq.testkit.proxy.brokers import Client, pull_header
 from lanemq.testkit.proxy.peers import Peer
@@ -24,16 +28,17 @@ from lanemq.testkit.simulation._logical import (
     redirect_of,
     without_number,
 )
-from lanemq.testkit.simulation._preview import PreviewReader
-from lanemq.testkit.simulation._processes import LOGICAL_PORT
+from lanemq.testkit.simulation._preview import PAUSE_S, PreviewReader
+from lanemq.testkit.simulation._processes import LOGICAL_PORT, clock_ms
 from lanemq.wire import RequestCode
-from lanemq.wire.bodies import MessageQueue
+from lanemq.wire.bodies import MessageQueue, QueryConsumeTimeSpanBody
 from lanemq.wire.frame import Frame
+from lanemq.wire.headers import QueryConsumeTimeSpan
 from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, READER_FIELD, SEGMENT_FIELD, Segment
 from lanemq.wire.message import decode_messages
 
-BEFORE, AFTER = 10, 100
-"""Messages in the queue at the prepare, and messages that follow when it was called off."""
+BEFORE, BETWEEN, AFTER = 10, 5, 100
+"""Messages in the queue at the prepare, messages at another broker, and those that follow."""
 
 
 @pytest.fixture
@@ -191,6 +196,26 @@ async def test_a_preview_client_with_a_fresh_view_is_not_delayed(
     assert (len(other.seen), other.asks) == (1, 2)
 
 
+@pytest.mark.parametrize("jump_s", [-3600, 3600])
+async def test_a_segment_is_as_new_as_it_is_whatever_the_time_of_day(
+    jump_s: int, autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    await trio.sleep(100)
+    reader = PreviewReader(cluster, offset=BEFORE)
+    target = await prepared(cluster)
+    await reader.refresh()
+    again = await call_off(cluster, target)
+    jumped = partial(lambda jump_ms: clock_ms() + jump_ms, jump_s * 1000)
+    cluster.brokers["broker1"].running.context.logical._now_ms = jumped
+    await cluster.fill(again, 3, first=BEFORE)
+    await reader.pull()
+    assert (reader.seen, reader.asks) == (numbered(BEFORE, BEFORE + 3), 2)
+    await trio.sleep(100)
+    await cluster.fill(again, 3, first=BEFORE + 3)
+    await reader.pull()
+    assert (reader.seen, reader.asks) == (numbered(BEFORE, BEFORE + 6), 3)
+
+
 async def test_a_preview_client_of_two_migrations_ago_reads_what_lies_between(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
@@ -204,6 +229,92 @@ async def test_a_preview_client_of_two_migrations_ago_reads_what_lies_between(
     await cluster.fill(third, AFTER, first=BEFORE + AFTER)
     await reader.read()
     assert reader.seen == numbered(BEFORE + 2 * AFTER)
+
+
+async def came_back(cluster: LogicalCluster, count: int = AFTER) -> None:
+    """Let the queue go to the other broker, and back with other offsets and ``count`` messages."""
+    _, second = await cluster.migrate(0, "broker2")
+    await cluster.fill(second, BETWEEN, first=BEFORE)
+    _, third = await cluster.migrate(0, "broker1", reuse=0)
+    assert (third.offset_delta, third.delta) == (BEFORE, BEFORE + BETWEEN)
+    await cluster.fill(third, count, first=BEFORE + BETWEEN)
+
+
+async def test_a_preview_client_whose_route_stays_old_when_a_queue_came_back_passes_over_nothing(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    """What it was told for one pull does not count for the next one at the same place."""
+    reader = PreviewReader(cluster, offset=BEFORE)
+    await reader.refresh()
+    old = reader.chain
+    await came_back(cluster)
+    end, began_s = BEFORE + BETWEEN + AFTER, trio.current_time()
+    for _ in range(6):
+        reader.chain = old
+        await reader.pull(sys_flag=4)
+    assert reader.seen == numbered(BEFORE, end)
+    assert trio.current_time() - began_s < 1, "a pull was redirected too often"
+
+
+async def test_a_preview_client_that_cannot_follow_its_redirect_passes_over_nothing(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    """It comes back by its old route."""
+    reader = PreviewReader(cluster, offset=BEFORE)
+    await reader.refresh()
+    old = reader.chain
+    await came_back(cluster)
+    await cluster.brokers["broker2"].kill()
+    for _ in range(3):
+        reader.chain = old
+        with pytest.raises(ConnectionRefusedError):
+            await reader.pull()
+        await trio.sleep(PAUSE_S)
+    await cluster.brokers["broker2"].restart("kill")
+    await reader.read()
+    assert reader.seen == numbered(BEFORE, BEFORE + BETWEEN + AFTER)
+
+
+async def test_a_preview_client_that_knows_none_of_two_new_segments_passes_over_nothing(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    """It is where the last of them is, with messages to read in between."""
+    reader = PreviewReader(cluster, offset=BEFORE + 2)
+    await reader.refresh()
+    await came_back(cluster, 2)
+    await cluster.fill(await call_off(cluster, await prepared(cluster)), AFTER, first=17)
+    await reader.read()
+    assert reader.seen == numbered(BEFORE + 2, 17 + AFTER)
+
+
+async def test_a_preview_client_that_knows_the_first_of_two_new_segments_passes_over_nothing(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    reader = PreviewReader(cluster, offset=BEFORE + BETWEEN + 2)
+    await came_back(cluster, 2)
+    target = await prepared(cluster)
+    await reader.refresh()
+    again = await call_off(cluster, target)
+    await cluster.fill(again, AFTER, first=17)
+    old, began_s = reader.chain, trio.current_time()
+    for _ in range(6):
+        reader.chain = old
+        await reader.pull(sys_flag=4)
+    assert reader.seen == numbered(17, 17 + AFTER)
+    assert trio.current_time() - began_s < 1, "a pull was redirected too often"
+
+
+async def test_the_oldest_of_many_readers_that_were_told_are_forgotten_first(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    source, again = await cluster.normal(0), await call_off(cluster, await prepared(cluster))
+    told = ToldReaders()
+    asked = read_pull_request(Frame(11, fields=pull_header(TOPIC, 0, BEFORE).to_fields()))
+    pulls = [replace_fields(asked, offset=BEFORE + number) for number in range(TOLD_MAX + 2)]
+    for pull in pulls:
+        told.note(pull, source, [again])
+    meant = [told.named(pull).meant for pull in pulls]
+    assert meant == [None] * 2 + [again.meant] * TOLD_MAX
 
 
 async def test_a_reader_that_names_a_segment_is_never_given_another(
@@ -274,6 +385,21 @@ async def test_a_consumer_of_the_sdk_with_an_old_view_goes_on_at_once(
         assert trio.current_time() - began_s < 1
     assert [message.body for message in found] == numbered(BEFORE + AFTER)
     assert [message.queue_offset for message in found] == list(range(BEFORE + AFTER))
+
+
+async def test_a_listener_tells_the_time_of_the_last_message_as_soon_as_it_knows_a_new_segment(
+    autojump_clock: MockClock, cluster: LogicalCluster
+) -> None:
+    dial = cluster.network.dialer(CLIENT_HOST)
+    client = Client(Peer(await dial(cluster.brokers["broker1"].host, LOGICAL_PORT)))
+    await cluster.fill(await call_off(cluster, await prepared(cluster)), 5, first=BEFORE)
+    await trio.sleep(12)  # until the listener asks for the route again
+    spans = QueryConsumeTimeSpan(topic=TOPIC, group="g").to_fields()
+    answer = await client.call(RequestCode.QUERY_CONSUME_TIME_SPAN, spans)
+    found = QueryConsumeTimeSpanBody.decode(answer.body).consume_time_span_set
+    told_ms = [span.max_time_stamp for span in found if span.message_queue.queue_id == 0]
+    (last,) = decode_messages((await client.pull(TOPIC, 0, BEFORE + 4)).body)
+    assert told_ms == [last.store_timestamp_ms]
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """Retention: the files that go, their times, and what goes with them."""
 
+import errno
+import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -114,6 +116,32 @@ async def test_files_go_when_somebody_asks_for_it(
         store.delete_expired_files()
         await trio.sleep(11)
         assert len(log_files(files)) < len(before)
+
+
+async def test_queues_begin_with_the_log_also_where_a_file_could_not_be_removed(
+    autojump_clock: MockClock,
+    open_small: OpenSmall,
+    make_message: MakeMessage,
+    files: SimulatedFiles,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with open_small(delete_when="", file_reserved_hours=0) as store:
+        await fill(store, make_message)
+        await trio.sleep(70)
+        stays, remove = log_files(files)[2], files.remove
+
+        def refuse(path: Path) -> None:
+            if path.parent == LOG and int(path.name) == stays:
+                raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            remove(path)
+
+        monkeypatch.setattr(files, "remove", refuse)
+        store.delete_expired_files()
+        await trio.sleep(60)
+        assert store.min_position == stays
+        begin, _ = store.bounds("T", 0)
+        assert begin > 0
+        assert store.units("T", 0, begin, 1)[0].log_position >= stays
 
 
 async def test_ten_files_go_in_one_run(

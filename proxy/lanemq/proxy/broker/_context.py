@@ -99,6 +99,7 @@ class BrokerContext:
             broker_name=config.broker_name,
             address=str(address),
             now_ms=now_ms,
+            now_s=self.now_s,
             changed=self._mapping_changed,
             brokers=config.logical_queue_brokers,
         )

@@ -68,12 +68,14 @@ class Retention:
         forcibly = config.clean_forcibly and ratio > config.disk_clean_forcibly_ratio
         due = hour in config.delete_hours or manual or ratio > config.disk_max_used_ratio
         removed = 0
-        if due or forcibly:
-            while removed < FILES_PER_RUN and self._remove_oldest(forcibly=forcibly):
-                removed += 1
-                await trio.sleep(config.delete_pause_s)
-        if removed:
-            await self.clean_derived()
+        try:
+            if due or forcibly:
+                while removed < FILES_PER_RUN and self._remove_oldest(forcibly=forcibly):
+                    removed += 1
+                    await trio.sleep(config.delete_pause_s)
+        finally:
+            if removed:  # also where a file could not be: queues tell what is left in the log
+                await self.clean_derived()
         return removed
 
     def _remove_oldest(self, *, forcibly: bool) -> bool:

@@ -7,9 +7,9 @@ Source: RocketMQ 5.0.0-PREVIEW, PullMessageProcessor; its table of cases, with w
 answers at once for ever.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Final, final
 
 from lanemq.wire import ResponseCode
 from lanemq.wire.logical import Redirect, Segment, SegmentState
@@ -57,6 +57,10 @@ class LookAnew:
     remark: str
 
 
+TELLS_MAX: Final = 2
+"""Most redirects of one pull from the ends of segments on one queue: clients of 5.0.0-PREVIEW give
+up with the third."""
+
 WRITE_ONLY = "logical queue write only"
 EXPIRED = "logical queue expired"
 EXCEEDS = "queue offset exceed offsetMax"
@@ -78,8 +82,8 @@ def plan_read(
 
     ``is_removed`` tells whether no message of a sealed segment is left in the log. ``meant`` is
     the segment by which the reader translates offsets (``SEGMENT_FIELD``), which may have ended
-    before. Where that is not known, the reader may not know a segment that ``is_new``, and is
-    answered as a reader of the one before.
+    before. Where that is not known, the reader may not know segments that are new, and is answered
+    as ``may_know`` tells.
     """
     segment = mapping.at(queue_id, queue_offset)
     if segment is None:
@@ -88,8 +92,7 @@ def plan_read(
             return None
         return _before(own[0], queue_offset, mapping)
     if meant is None:
-        if is_new(segment):
-            segment = _ended_before(segment, mapping) or segment
+        segment = may_know(mapping, segment, is_new)[0]
     elif not segment.is_meant(meant):
         named = next((one for one in mapping.of_queue(queue_id) if one.is_meant(meant)), None)
         if named is None:
@@ -130,12 +133,25 @@ def to_the_end(segment: Segment, remark: str) -> GoOn:
     return GoOn(ResponseCode.PULL_NOT_FOUND, remark, segment.offset_max)
 
 
-def _ended_before(segment: Segment, mapping: TopicMapping) -> Segment | None:
-    """Return the segment of the same logical queue that ended right before one, on its queue."""
+def may_know(
+    mapping: TopicMapping, segment: Segment, is_new: Callable[[Segment], bool]
+) -> Sequence[Segment]:
+    """Return segments of a queue, up to one, any of which may be the last that a reader knows.
+
+    All but the first are new, and it is told of each by a redirect from the end of the one before.
+    Where that leads nowhere it would only wait.
+    """
     own = mapping.of_queue(segment.queue_id)
-    at = own.index(segment)
-    before = own[at - 1] if at else None
-    return before if before and before.logical_index == segment.logical_index else None
+    end = own.index(segment) + 1
+    begin = end - 1
+    while begin and end - begin <= TELLS_MAX and is_new(own[begin]):
+        before = own[begin - 1]
+        if before.logical_index != segment.logical_index or min(before.delta, own[begin].delta) < 0:
+            break
+        if redirect_from(mapping, before) is None:
+            break
+        begin -= 1
+    return own[begin:end]
 
 
 def _before(first: Segment, queue_offset: int, mapping: TopicMapping) -> GoOn:

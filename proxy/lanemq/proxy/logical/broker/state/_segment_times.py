@@ -3,8 +3,8 @@
 They are kept in memory only: what a start has forgotten is taken for as old as the start.
 """
 
-from collections.abc import Mapping
-from typing import Final, final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar, final
 
 from lanemq.wire.logical import Segment, SegmentKey, SegmentState
 
@@ -17,14 +17,17 @@ KNOWN_MS: Final = 60_000
 30 s."""
 OPENED_MANY: Final = 10_000
 
+_Time = TypeVar("_Time", int, float)
+
 
 @final
 class SegmentTimes:
-    """The times of one broker's own segments."""
+    """The times of one broker's own segments. ``now_s`` is a clock without jumps."""
 
-    def __init__(self, started_ms: int) -> None:
-        self._started_ms = started_ms
-        self._opened_ms: dict[SegmentKey, int] = {}
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._started_s = now_s()
+        self._opened_s: dict[SegmentKey, float] = {}
         self.expired_ms: dict[SegmentKey, int] = {}
         """Own segment -> time since which it is known to be expired."""
         self.sealed_ms: dict[SegmentKey, int] = {}
@@ -72,7 +75,8 @@ class SegmentTimes:
         open_before = {key for key, state in before.items() if state is SegmentState.NORMAL}
         self.closed_ms |= dict.fromkeys(open_before - open_now.keys(), now_ms)
         opened = open_now.keys() - open_before
-        self._opened_ms |= dict.fromkeys(opened, now_ms)
+        now_s = self._now_s()
+        self._opened_s |= dict.fromkeys(opened, now_s)
         for key in opened:
             earlier = mapping.before(open_now[key])
             if earlier is not None:
@@ -80,15 +84,16 @@ class SegmentTimes:
         for key in list(self.opened_after)[:-OPENED_MANY]:
             del self.opened_after[key]
         self.closed_ms = _since(now_ms - CLOSED_MS, self.closed_ms)
-        self._opened_ms = _since(now_ms - KNOWN_MS, self._opened_ms)
+        self._opened_s = _since(now_s - KNOWN_MS / 1000, self._opened_s)
 
-    def is_new(self, segment: Segment, now_ms: int) -> bool:
+    def is_new(self, segment: Segment) -> bool:
         """Return whether clients may not know an own segment yet, since it was opened lately."""
-        return now_ms - self._opened_ms.get(segment.key, self._started_ms) < KNOWN_MS
+        age_s = self._now_s() - self._opened_s.get(segment.key, self._started_s)
+        return age_s * 1000 < KNOWN_MS
 
 
-def _since(begin_ms: int, times_ms: dict[SegmentKey, int]) -> dict[SegmentKey, int]:
-    """Leave out the times up to ``begin_ms`` where there are many."""
-    if len(times_ms) <= MANY:
-        return times_ms
-    return {key: ms for key, ms in times_ms.items() if ms > begin_ms}
+def _since(begin: _Time, times: dict[SegmentKey, _Time]) -> dict[SegmentKey, _Time]:
+    """Leave out the times up to ``begin`` where there are many."""
+    if len(times) <= MANY:
+        return times
+    return {key: time for key, time in times.items() if time > begin}

@@ -50,6 +50,7 @@ class LogicalState:
         broker_name: str,
         address: str,
         now_ms: Callable[[], int],
+        now_s: Callable[[], float],
         changed: Callable[[str, set[int]], None],
         brokers: int = 1,
     ) -> None:
@@ -64,7 +65,7 @@ class LogicalState:
         self.gate = Gate()
         self.journal = Journal()
         self.counters = LogicalCounters()
-        self.times = SegmentTimes(now_ms())
+        self.times = SegmentTimes(now_s)
         self._operations = Operations()
         self.operation = self._operations.hold
         """Holds a logical queue exclusively; see ``Operations.hold``."""
@@ -125,7 +126,7 @@ class LogicalState:
 
     def is_new(self, segment: Segment) -> bool:
         """Return whether clients may not know an own segment yet."""
-        return self.times.is_new(segment, self._now_ms())
+        return self.times.is_new(segment)
 
     def end_offset(self, topic: str, queue_id: int) -> int:
         """Return the offset that the next message of a message queue gets."""

@@ -24,6 +24,7 @@ from ...rules._reading import (
     LookAnew,
     Read,
     Wait,
+    may_know,
     plan_read,
     redirect_from,
     to_the_end,
@@ -110,8 +111,10 @@ class LogicalReads:
             self._logical.counters.redirects += 1
             if asked.meant is None:
                 there = mapping.at(asked.queue_id, asked.offset)
-                if there is not None and self._logical.is_new(there):
-                    ToldReaders.of(session).note(asked, there.meant)
+                if there is not None:
+                    before, *told = may_know(mapping, there, self._logical.is_new)
+                    if told:
+                        ToldReaders.of(session).note(asked, before, told)
         return found
 
     def _read(

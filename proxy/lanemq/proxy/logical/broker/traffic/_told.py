@@ -3,22 +3,31 @@
 Such a reader translates an answer by the segment that its view has at an offset, and drops what
 lies behind that segment's end. Its pull does not show what it takes the queue for. So in a segment
 that it may not know it is redirected there first, as from the end of the one before; it puts what
-it is told into the view that it pulls by, and asks again at once. That pull is known by its
-connection, its group and its place, once.
+it is told into the view that it pulls by, and asks again at once. Of several such segments on a
+queue it is told one after another, since it may know any of them. Its next pull is known by its
+connection, its group and its place, once, and for a short time: a reader that is sent to another
+broker may not come back, and go by its route again later.
 
 Source: RocketMQ 5.0.0-PREVIEW, PullAPIWrapper.
 """
 
+from collections.abc import Sequence
 from typing import Final, final
 
+import trio
 from msgspec.structs import replace
+
+from lanemq.wire.logical import Segment
 
 from ....broker.handlers.pulls._pull_request import PullRequest
 from ....net._session import Session
 
 TOLD_MAX: Final = 1000
-"""Most readers of one connection that may be about to ask again; beyond it all are forgotten, and
-told once more."""
+"""Most readers of one connection that may be about to ask again; beyond it the oldest are
+forgotten, and told once more."""
+AGE_S: Final = 2.0
+"""Seconds in which a reader asks again. After a failure it pauses for three, and then its route
+counts."""
 
 _ATTRIBUTE: Final = "told readers"
 
@@ -31,7 +40,9 @@ class ToldReaders:
     """The readers of one connection that were told of a segment, and are about to ask again."""
 
     def __init__(self) -> None:
-        self._meant: dict[_Place, str] = {}
+        self._notes: dict[_Place, tuple[float, Sequence[str]]] = {}
+        """Place -> time of the note, and the segments that the reader is told of by its next pulls
+        (``Segment.meant``); the oldest come first."""
 
     @classmethod
     def of(cls, session: Session) -> "ToldReaders":
@@ -41,16 +52,33 @@ class ToldReaders:
             found = session.attributes[_ATTRIBUTE] = cls()
         return found
 
-    def note(self, asked: PullRequest, meant: str) -> None:
-        """Note that the reader of a pull is told of a segment (``Segment.meant``)."""
-        if len(self._meant) >= TOLD_MAX:
-            self._meant.clear()
-        self._meant[_place(asked)] = meant
+    def note(self, asked: PullRequest, before: Segment, told: Sequence[Segment]) -> None:
+        """Note that the reader of a pull is told of segments, of the first one now, by a redirect
+        from the end of the one ``before`` on their queue.
+
+        If it took the queue for that one it comes back elsewhere, from the segments in between.
+        """
+        self._put(_place(asked), [segment.meant for segment in told])
+        first = told[0]
+        offset = first.to_physical(before.to_logical(asked.offset))
+        if offset != asked.offset:
+            self._put(_place(replace(asked, offset=offset)), [first.meant])
+
+    def _put(self, place: _Place, meant: Sequence[str]) -> None:
+        self._notes.pop(place, None)
+        if len(self._notes) >= TOLD_MAX:
+            del self._notes[next(iter(self._notes))]
+        self._notes[place] = trio.current_time(), meant
 
     def named(self, asked: PullRequest) -> PullRequest:
         """Return a pull with the name of the segment that its reader was just told of, if any."""
-        meant = self._meant.pop(_place(asked), None)
-        return asked if meant is None else replace(asked, meant=meant)
+        place = _place(asked)
+        noted_s, meant = self._notes.pop(place, (0, ()))
+        if not meant or trio.current_time() - noted_s >= AGE_S:
+            return asked
+        if len(meant) > 1:
+            self._put(place, meant[1:])
+        return replace(asked, meant=meant[0])
 
 
 def _place(asked: PullRequest) -> _Place:

@@ -12,7 +12,7 @@ from lanemq.wire import PullSysFlag, Refused, RequestCode, ResponseCode, SystemG
 from lanemq.wire.bodies import QueryConsumeTimeSpanBody, QueueTimeSpan
 from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import PullMessage, QueryConsumeTimeSpan
-from lanemq.wire.logical import READER_FIELD
+from lanemq.wire.logical import READER_FIELD, SEGMENT_FIELD
 from lanemq.wire.message import decode_messages
 
 from ....broker._results import Found
@@ -77,10 +77,11 @@ class Spans:
         located = chain.locate(offset) if offset >= 0 else None
         if located is None or not located.is_legal:
             return UNKNOWN
+        segment = located.segment
         header = PullMessage(
             consumer_group=SystemGroup.TOOLS_CONSUMER,
             topic=topic,
-            queue_id=located.segment.queue_id,
+            queue_id=segment.queue_id,
             queue_offset=located.queue_offset,
             max_msg_nums=1,
             sys_flag=PullSysFlag.SUBSCRIPTION,
@@ -89,8 +90,8 @@ class Spans:
             sub_version=0,
             subscription="*",
         )
-        fields = header.to_fields() | {READER_FIELD: "true"}
-        asked, name = request(RequestCode.PULL_MESSAGE, fields), located.segment.broker_name
+        fields = header.to_fields() | {READER_FIELD: "true", SEGMENT_FIELD: segment.meant}
+        asked, name = request(RequestCode.PULL_MESSAGE, fields), segment.broker_name
         try:
             answer = await self._brokers.ask(name, view.address(name), asked, session)
         except Refused:
