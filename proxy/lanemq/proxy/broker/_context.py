@@ -78,9 +78,7 @@ class BrokerContext:
         """Waits, but not for long, until the name servers that are up have heard it all."""
         self.peers = Peers(config, client)
         """The other brokers."""
-        self.clients: ClientRegistry[Session] = ClientRegistry(
-            lambda session, size_bytes: session.account.add(size_bytes)
-        )
+        self.clients = ClientRegistry[Session](lambda session, size: session.account.add(size))
         self.supervisor = store.supervisor
         """The supervisor of the background tasks, the store's among them."""
         self.holds: Holds[Session] = Holds()
