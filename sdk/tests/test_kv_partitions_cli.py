@@ -112,6 +112,7 @@ def test_scan_hash_and_watch(run: Run) -> None:
     assert "no position" in run("watch", "--position", "4,x", status=2).stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (3, 4)])
 def test_an_export_goes_into_another_number_of_partitions(
     run: Run, tmp_path: Path, before: int, after: int

@@ -431,6 +431,7 @@ def listeners(seen: list[ReceivedMessage]) -> dict[str, Listening]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["concurrent", "orderly", "staged"])
 async def test_consumers_keep_their_queues_while_brokers_are_drained_and_added(
     autojump_clock: MockClock, logical_cluster: LogicalCluster, kind: str

@@ -213,6 +213,7 @@ async def test_a_failure_comes_again_by_the_delay_table_until_it_succeeds(
     assert [s - start for _, s in times] == pytest.approx([0, 10, 40, 100])
 
 
+@pytest.mark.slow
 async def test_what_never_succeeds_ends_with_the_dead_letters(
     cluster: FakeCluster, autojump_clock: MockClock
 ) -> None:

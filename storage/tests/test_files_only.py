@@ -6,6 +6,7 @@ import sys
 import pytest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["lanemq.storage", "lanemq.testing", "lanemq.compat"])
 def test_what_comes_without_extras_is_imported_without_them(part: str) -> None:
     code = (

@@ -241,6 +241,7 @@ async def test_behind_bytes_that_are_no_record_a_clean_store_is_served_on(
         assert store.bounds("T", 0) == (0, 30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", Stage)
 @pytest.mark.parametrize("at", [0, 4, 28, 84])
 async def test_a_kill_does_not_make_a_destroyed_head_the_end_of_the_log(

@@ -47,6 +47,7 @@ def test_it_is_a_finding_and_a_repair_mends_it(
     assert not [found for found in report.after.findings if found.severity is Severity.PROBLEM]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--from-log"]])
 @pytest.mark.parametrize("part", [0, 0.4])
 def test_a_conversion_to_files_takes_the_log_instead_and_says_so(
