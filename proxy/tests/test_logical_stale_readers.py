@@ -243,7 +243,7 @@ async def came_back(cluster: LogicalCluster, count: int = AFTER) -> None:
 async def test_a_preview_client_whose_route_stays_old_when_a_queue_came_back_passes_over_nothing(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
-    """What it was told for one pull does not count for the next one at the same place."""
+    """A redirect told for one pull does not count for the next one at the same place."""
     reader = PreviewReader(cluster, offset=BEFORE)
     await reader.refresh()
     old = reader.chain

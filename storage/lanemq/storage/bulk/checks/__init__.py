@@ -1,1 +1,1 @@
-"""What a conversion looks at before its work, checks after it, and reports."""
+"""The survey before a conversion, the checks of its result, and its report."""

@@ -44,7 +44,7 @@ class RocksIndex:
         self.writer = redo
         self.put, self.pass_over = redo.put, redo.pass_over
         self.expected, self.is_known = redo.expected, redo.is_known
-        """What the walk over the log asks, and tells: see ``UnitTarget``."""
+        """The side that the walk over the log asks and tells: see ``UnitTarget``."""
         self.table = table
         self.identity = (rows.database.directory / "IDENTITY").read_text().strip()
         """The id of the database; another one in its place has another id."""

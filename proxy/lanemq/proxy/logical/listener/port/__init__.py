@@ -1,1 +1,1 @@
-"""What clients see at one port: its queues, its records, the context of its handlers."""
+"""A port as its clients see it: its queues, its records, the context of its handlers."""
