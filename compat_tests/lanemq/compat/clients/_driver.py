@@ -130,7 +130,7 @@ async def open_driver(
     home.mkdir(parents=True, exist_ok=True)
     arguments = list(command)
     if arguments[0] == "java":
-        arguments.insert(1, f"-Duser.home={home}")
+        arguments[1:1] = [f"-Duser.home={home}", f"-Djava.io.tmpdir={home}"]
     log_file = folder / f"{client}.log"
     with log_file.open("ab") as log:
         process = await trio.lowlevel.open_process(

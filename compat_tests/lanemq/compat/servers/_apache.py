@@ -190,6 +190,7 @@ def _java(
         f"-Xmx{heap}",
         f"-Drocketmq.home.dir={home}",
         f"-Duser.home={home}",
+        f"-Djava.io.tmpdir={home}",  # RocksDB's library is unpacked there, and stays at a kill
         "-cp",
         classpath,
         main,

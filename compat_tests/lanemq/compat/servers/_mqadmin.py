@@ -87,6 +87,7 @@ def shell_command(version: str, folder: Path) -> list[str]:
         "-Xmx192m",
         f"-Drocketmq.home.dir={folder}",
         f"-Duser.home={folder}",
+        f"-Djava.io.tmpdir={folder}",
         "-Duser.timezone=UTC",
         "-cp",
         f"{conf}:{classes}:{jars}/*",
