@@ -2,16 +2,21 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
+from typing import Any, final
 
 import pytest
 import trio
 from trio.testing import MockClock
 
+from lanemq.proxy.broker._framed import GroupOffset
+from lanemq.proxy.logical.listener.offsets._progress import Progress
 from lanemq.sdk.admin import AdminClient, open_admin
 from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster, open_logical_cluster
-from lanemq.wire import RequestCode
+from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.bodies import MessageQueue
+from lanemq.wire.headers import QueryConsumerOffset
 from lanemq.wire.logical import (
+    Chain,
     MigrateLogicalQueue,
     Segment,
     parse_progress_topic,
@@ -168,3 +173,52 @@ async def test_a_commit_for_a_queue_that_is_unknown_is_kept_as_it_is(
         assert (await client.call(RequestCode.UPDATE_CONSUMER_OFFSET, fields)).code == 0
         tables = cluster.brokers["broker1"].running.context.store.tables
         assert tables.consumer_offsets.get(GROUP, name, 0) == 4
+
+
+@final
+class OneBroker:
+    """What a listener asks for progress: a view of one queue, and the broker it is at.
+
+    The broker knows ``offsets`` by topic. As Apache's, it answers 0 for another topic whose queue
+    still has its first message, if it is ``young``.
+    """
+
+    def __init__(self, offsets: dict[str, int], *, young: bool) -> None:
+        self.group_offset = None
+        self._chain = Chain(0, [Segment(MessageQueue(TOPIC, "broker1", 3), 0, 0)])
+        self._offsets = offsets
+        self._young = young
+
+    async def chain(self, topic: str, index: int) -> tuple["OneBroker", Chain]:
+        return self, self._chain
+
+    def address(self, broker_name: str) -> str:
+        return "10.0.0.1:10911"
+
+    async def call(self, *call: object) -> GroupOffset:
+        asked = call[-1]
+        assert isinstance(asked, QueryConsumerOffset)
+        if asked.topic in self._offsets:
+            return GroupOffset(self._offsets[asked.topic])
+        if self._young:
+            return GroupOffset(0)
+        raise Refused(ResponseCode.QUERY_NOT_FOUND, "not found")
+
+
+@pytest.mark.parametrize(
+    ("offsets", "young", "expected"),
+    [
+        ({TOPIC: 500}, True, 500),
+        ({TOPIC: 500}, False, 500),
+        ({TOPIC: 500, progress_topic(TOPIC, 0): 700}, True, 700),
+        ({TOPIC: 0}, False, 0),
+        ({}, True, 0),
+        ({}, False, None),
+    ],
+)
+async def test_a_listener_does_not_take_the_0_of_a_broker_without_progress_for_progress(
+    offsets: dict[str, int], young: bool, expected: int | None
+) -> None:
+    broker: Any = OneBroker(offsets, young=young)
+    progress = Progress(brokers=broker, commit_own=broker, queues=broker, questions=broker)
+    assert await progress.find(GROUP, TOPIC, 0) == expected

@@ -1,9 +1,14 @@
 """Records and positions that pass a logical listener: tags, and the queue's own numbers."""
 
+from typing import Any
+from unittest.mock import MagicMock
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lanemq.proxy.broker._results import Stored
+from lanemq.proxy.logical.listener.traffic import _sends
 from lanemq.proxy.logical.rules._positions import (
     FAR_MASK,
     NEAR_END,
@@ -13,7 +18,10 @@ from lanemq.proxy.logical.rules._positions import (
     untagged,
 )
 from lanemq.proxy.logical.rules._records import rewrite_records
-from lanemq.wire import HostAddress, LocalProtocolError, RemoteProtocolError, SysFlag
+from lanemq.wire import HostAddress, LocalProtocolError, RemoteProtocolError, RequestCode, SysFlag
+from lanemq.wire.bodies import MessageQueue
+from lanemq.wire.frame import request
+from lanemq.wire.logical import Segment
 from lanemq.wire.message import decode_messages, encode_record
 
 V4, V6 = HostAddress("10.0.0.9", 10921), HostAddress("2001:db8::9", 10921)
@@ -101,3 +109,23 @@ def test_what_is_no_record_is_refused_with_its_place(cut: int) -> None:
         rewrite_records(
             whole + whole[:cut], place=lambda *place: place, tag=1, store_host=V4.packed
         )
+
+
+@given(positions)
+def test_a_sender_gets_a_position_that_leads_back_to_its_message(position: int) -> None:
+    """The quick way of the listener, for a message of its own broker at any place of its log."""
+    broker: Any = MagicMock()
+    code = RequestCode.SEND_MESSAGE
+    broker.quick = {code: lambda *_: Stored([position], 3, 7, position + 100)}
+    parts = ("address", "brokers", "count_failed", "queues", "records", "routes")
+    listener = _sends.Sends(
+        **dict.fromkeys(parts, broker), mappings=broker, own_name="broker1", sends=broker
+    )
+    view, mapping = broker.get("T"), broker.get("T")
+    segment = Segment(MessageQueue("T", "broker1", 3), 0, 0)
+    listener._open_ends["T"] = _sends._OpenEnds(view, mapping, {0: segment})
+    stored = listener.handler(code)(request(code, {"topic": "T", "queueId": "0"}), broker)
+    assert isinstance(stored, Stored)
+    tag, found = untagged(stored.log_positions[0])
+    assert found == position
+    assert "broker1" in BrokerTags(["broker1", "broker2"]).names(tag)

@@ -80,7 +80,8 @@ class LogicalProgress:
                 return None if offset is None else self._worth(segment, offset)
             # A broker that does not know how to say "none" says 0.
             zero = offset if zero is None else zero
-        return await self._before_mapping(route, queue) or zero
+        before = await self._before_mapping(route, queue)
+        return zero if before is None else before
 
     def _worth(self, segment: Segment, offset: int) -> int:
         """Bound the offset of a broker that may not know yet that its segment has an end."""

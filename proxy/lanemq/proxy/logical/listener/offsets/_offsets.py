@@ -159,12 +159,8 @@ class OffsetRequests:
         """Answer the logical offset at which a group goes on."""
         topic, group = header.topic, header.consumer_group
         index = await self._queues.index(topic, header.queue_id)
-        offset = await self._progress.find(group, topic, index)
-        if offset is None:
-            zero_if_young = header.set_zero_if_not_found is not False
-            offset = await self._progress.before_mapping(
-                group, topic, index, zero_if_young=zero_if_young
-            )
+        zero_if_young = header.set_zero_if_not_found is not False
+        offset = await self._progress.find(group, topic, index, zero_if_young=zero_if_young)
         if offset is None:
             raise Refused(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND)
         return GroupOffset(offset)

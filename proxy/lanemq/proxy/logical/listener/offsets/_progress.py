@@ -12,7 +12,7 @@ from attrs import define, field
 
 from lanemq.wire import Refused, ResponseCode
 from lanemq.wire.headers import QueryConsumerOffset, UpdateConsumerOffset
-from lanemq.wire.logical import Segment, progress_topic
+from lanemq.wire.logical import Chain, Segment, progress_topic
 from lanemq.wire.message import is_stage_group
 
 from ....broker._framed import GroupOffset
@@ -104,11 +104,14 @@ class Progress:
 
     # Reading
 
-    async def find(self, group: str, topic: str, index: int) -> int | None:
+    async def find(
+        self, group: str, topic: str, index: int, *, zero_if_young: bool = False
+    ) -> int | None:
         """Find the offset at which a group goes on; None if it never committed.
 
         A group that has read the physical queue before it became this logical one goes on where
-        it was: at that moment the offsets are the same.
+        it was: at that moment the offsets are the same. With ``zero_if_young`` the rule of that
+        queue's broker for a group without an offset counts as well: 0 in a young queue.
         """
         view, chain = await self._queues.chain(topic, index)
         zero: int | None = None
@@ -125,23 +128,21 @@ class Progress:
                 if offset is None or is_stage_group(group):
                     return offset
                 return segment.clamp_progress(offset)  # its broker may not know yet of the end
+            # A broker that does not know how to say "none" says 0.
             zero = offset if zero is None else zero
-        return zero
+        before = await self._before_mapping(view, chain, group, zero_if_young=zero_if_young)
+        return zero if before is None else before
 
-    async def before_mapping(
-        self, group: str, topic: str, index: int, *, zero_if_young: bool
+    async def _before_mapping(
+        self, view: TopicView, chain: Chain, group: str, *, zero_if_young: bool
     ) -> int | None:
-        """Return the group's offset in the physical queue that the logical one began as.
-
-        With ``zero_if_young`` that broker's rule for a group without one: 0 in a young queue.
-        """
-        view, chain = await self._queues.chain(topic, index)
+        """Return the group's offset in the physical queue that the logical one began as."""
         first = chain.origin
         if first is None:
             return None
         try:
             told = await self._ask(
-                view, first, group, topic, first.queue_id, zero_if_young=zero_if_young
+                view, first, group, first.topic, first.queue_id, zero_if_young=zero_if_young
             )
         except Unreachable:
             return None

@@ -108,11 +108,7 @@ class Resets:
         place = header.topic, index
         consumed = await self._progress.find(header.group, *place)
         if not header.is_force and consumed is None:
-            consumed = await self._progress.before_mapping(
-                header.group, *place, zero_if_young=False
-            )
-            if consumed is None:
-                return None
+            return None
         if header.timestamp == END:
             target = await self._offsets.max_offset(*place)
         else:

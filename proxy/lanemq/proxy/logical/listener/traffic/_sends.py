@@ -86,7 +86,7 @@ class Sends:
         append, flushed = self._sends.quick[code], self._sends.flushed
         id_field = queue_field(code)
         topic_field = "b" if id_field == "e" else "topic"
-        tag_bits = tagged(broker_tag(self._own_name), 0)
+        tag = broker_tag(self._own_name)
 
         def send(frame: Frame, session: Session) -> Seen | Awaitable[Seen]:
             try:
@@ -96,8 +96,6 @@ class Sends:
                     stored = append(frame, session, segment.queue_id)
             except SegmentClosed:
                 segment = None
-            except (KeyError, ValueError):
-                raise  # the dispatcher says which field it is
             except Refused:
                 count_failed()
                 raise
@@ -105,7 +103,7 @@ class Sends:
                 return pass_on(topic, queue_id, frame, session)
             (position,) = stored.log_positions
             seen = Stored(
-                (tag_bits | position,),
+                (tagged(tag, position),),
                 queue_id,
                 segment.to_logical(stored.queue_offset),
                 stored.end,
