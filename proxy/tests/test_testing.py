@@ -9,11 +9,11 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import cast
 
 import pytest
 import trio
 
-from lanemq.proxy._settings import ConfigError
 from lanemq.sdk import (
     Message,
     NoRoute,
@@ -24,7 +24,7 @@ from lanemq.sdk import (
     open_transaction_producer,
 )
 from lanemq.sdk.blocking import open_producer as open_blocking_producer
-from lanemq.testing import ServerClosed, TestServer, open_test_server
+from lanemq.testing import ConfigError, ServerClosed, TestServer, open_test_server
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = re.findall(
@@ -136,9 +136,22 @@ def test_nothing_can_be_asked_of_a_server_that_is_closed() -> None:
             use()
 
 
-def test_the_clock_does_not_go_back() -> None:
+@pytest.mark.parametrize("seconds", [-1, float("inf"), float("nan")])
+def test_the_clock_does_not_go_back(seconds: float) -> None:
     with open_test_server() as server, pytest.raises(ValueError, match="forward only"):
-        server.advance(-1)
+        server.advance(seconds)
+
+
+@pytest.mark.parametrize(
+    ("topic", "queues"),
+    [("a b!", 1), ("t" * 400, 1), ("", 1), ("RMQ_SYS_TRANS_HALF_TOPIC", 1)]
+    + [("T", queues) for queues in (0, -3, 1 << 20)],
+)
+def test_a_topic_that_no_broker_takes_is_refused(topic: str, queues: int) -> None:
+    with open_test_server() as server:
+        with pytest.raises(ValueError, match="topic"):
+            server.create_topic(topic, queues=queues)
+        assert server.messages(topic) == []
 
 
 def test_several_threads_move_the_clock() -> None:
@@ -148,20 +161,53 @@ def test_several_threads_move_the_clock() -> None:
         assert server.now_ms - before_ms >= 2_400_000
 
 
-def test_settings_that_cannot_be_are_refused_at_once() -> None:
-    with pytest.raises(ConfigError, match="brokerName"):
-        open_test_server({"brokerName": "a b"})
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"brokerName": "a b"},
+        {"storeType": "defaultRocksDB"},  # its files would be on the disk, in the root directory
+        {"rocksdbCQDoubleWriteEnable": "true"},
+        {"listenPort": "10911"},
+        {"storePathRootDir": "/data"},
+        {"autoCreateTopicEnable": cast(str, False)},
+    ],
+)
+def test_settings_that_cannot_be_are_refused_at_once(settings: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        open_test_server(settings)
+
+
+def test_what_keeps_a_server_from_starting_is_raised_as_it_is(tmp_path: Path) -> None:
+    opening = open_test_server({"aclEnable": "true", "rocketmqHome": str(tmp_path / "nothing")})
+    with pytest.raises(ConfigError, match="rocketmqHome"):
+        opening.start()
+    opening.close()
+
+
+def test_a_server_without_a_block_runs_once() -> None:
+    opening = open_test_server()
+    server = opening.start()
+    try:
+        assert server.messages("T") == []
+        with pytest.raises(RuntimeError, match="starts once"):
+            opening.start()
+    finally:
+        opening.close()
+    opening.close()
+    assert server_threads() == []
+    with pytest.raises(RuntimeError, match="starts once"), opening:
+        pass
 
 
 def test_a_start_that_is_cancelled_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    start, begun, go_on = TestServer.start, threading.Event(), threading.Event()
+    start, begun, go_on = TestServer._start, threading.Event(), threading.Event()
 
     def slow(server: TestServer) -> None:
         begun.set()
         assert go_on.wait(60)
         start(server)
 
-    monkeypatch.setattr(TestServer, "start", slow)
+    monkeypatch.setattr(TestServer, "_start", slow)
 
     async def main() -> None:
         async def use() -> None:

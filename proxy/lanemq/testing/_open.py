@@ -11,31 +11,43 @@ from ._server import TestServer
 
 @final
 class Opening:
-    """The result of ``open_test_server``, whose server runs for the length of its block."""
+    """The result of ``open_test_server``: a server that runs for the length of a block, once.
+
+    ``start`` and ``close`` are for where a block is not possible, as in ``unittest``.
+    """
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._server = TestServer(settings)
 
-    def __enter__(self) -> TestServer:
-        self._server.start()
+    def start(self) -> TestServer:
+        """Start the server, and return once clients find it. Raises ``RuntimeError`` the second
+        time."""
+        self._server._start()
         return self._server
 
+    def close(self) -> None:
+        """Stop the server, and return once it has ended. Raises an error that occurred in it."""
+        self._server._close()
+
+    def __enter__(self) -> TestServer:
+        return self.start()
+
     def __exit__(self, *error: object) -> None:
-        self._server.close()
+        self.close()
 
     async def __aenter__(self) -> TestServer:
         try:
-            await _in_thread(self._server.start)
+            await _in_thread(self.start)
         except asyncio.CancelledError:  # a block that does not begin is never ended
-            await _in_thread(self._server.close)
+            await _in_thread(self.close)
             raise
         return self._server
 
     async def __aexit__(self, *error: object) -> None:
-        await _in_thread(self._server.close)
+        await _in_thread(self.close)
 
 
-async def _in_thread(call: Callable[[], None]) -> None:
+async def _in_thread(call: Callable[[], object]) -> None:
     """Wait for ``call`` on the event loop that runs here, whatever is cancelled meanwhile."""
     if trio.lowlevel.in_trio_run():
         with trio.CancelScope(shield=True):
@@ -58,7 +70,8 @@ def open_test_server(settings: Mapping[str, str] | None = None) -> Opening:
 
     They listen on free ports of the loopback address and keep everything in memory. ``settings``
     are keys of a broker.conf with their values, for a broker that differs from the default:
-    ``{"autoCreateTopicEnable": "false"}``. Raises ``ConfigError`` for settings that cannot be.
+    ``{"autoCreateTopicEnable": "false"}``. Raises ``ConfigError`` for settings that cannot be, or
+    that a test server chooses itself: its ports, name servers and directories, files for queues.
 
     ```python
     with open_test_server() as server:

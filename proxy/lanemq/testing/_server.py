@@ -5,6 +5,7 @@ in another process, one in another language. That they have a trio run to themse
 apart from the test's event loop and from whatever clock that has.
 """
 
+import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,10 +15,12 @@ from typing import ClassVar, Final, TypeVar, final
 
 import trio
 
-from lanemq.proxy.broker import BrokerConfig
+from lanemq.proxy.broker import BrokerConfig, ConfigError
 from lanemq.proxy.nameserver import NameServerConfig, open_nameserver
 from lanemq.proxy.process import RunningBroker, open_broker
 from lanemq.sdk import ReceivedMessage
+from lanemq.storage import Stage
+from lanemq.wire import Refused, is_system_topic, topic_name_problem
 from lanemq.wire.bodies import MessageQueue, TopicConfig
 
 from ._memory_files import MemoryFiles
@@ -40,6 +43,10 @@ DEFAULTS: Final[Mapping[str, str]] = {
 }
 """Settings that differ from Apache's defaults: small files, and no ports for old clients of logical
 queues."""
+OWN: Final = frozenset({"listenPort", "namesrvAddr", "storePathRootDir"})
+"""Settings that the server has to choose itself."""
+ON_DISK: Final = ("storeType=defaultRocksDB", "rocksdbCQDoubleWriteEnable")
+"""Settings by which queues are kept in RocksDB, which has files of its own."""
 
 
 class ServerClosed(Exception):  # noqa: N818 - says what happened
@@ -62,9 +69,9 @@ class MovableClock:
         return self.now_ms() / 1000
 
     def advance(self, seconds: float) -> None:
-        """Move the clock forward. Raises ``ValueError`` for a negative time: stores do not go
-        back."""
-        if not seconds >= 0:
+        """Move the clock forward. Raises ``ValueError`` for a time that is negative, for stores do
+        not go back, or not finite."""
+        if not 0 <= seconds < math.inf:
             raise ValueError(f"the clock moves forward only, not by {seconds} s")
         self._ahead_ms += round(seconds * 1000)
 
@@ -84,11 +91,7 @@ class TestServer:
         self.broker_name = ""
         self.broker_address = ""
         """The broker's address, ``host:port``; clients learn it from the name server."""
-        self._config = BrokerConfig.from_properties(
-            {**DEFAULTS, **settings},
-            {"bind_address": HOST, "listen_port": 0, "store_path_root_dir": Path("/lanemq-test")},
-            source="settings",
-        )
+        self._config = _config(settings)
         self._clock = MovableClock()
         self._broker: RunningBroker | None = None
         self._nursery: trio.Nursery | None = None
@@ -122,11 +125,23 @@ class TestServer:
         """Create a topic, or change how many queues it has. Routes have it at once.
 
         Topics that nobody created come into being by the first send, as at any broker.
+        Raises ``ValueError`` for a name, or a number of queues, that a broker refuses.
         """
+        problem = topic_name_problem(topic)
+        if problem is None and is_system_topic(topic):
+            problem = f"the topic {topic} belongs to the broker"
+        if problem is None and queues < 1:
+            problem = f"a topic needs a queue to be sent to, not {queues}"
+        if problem is not None:
+            raise ValueError(problem)
         config = TopicConfig(topic, read_queue_nums=queues, write_queue_nums=queues)
 
         async def create(broker: RunningBroker) -> None:
             context = broker.broker.context
+            try:
+                context.topics.check_queues(queues)
+            except Refused as refused:
+                raise ValueError(refused.remark) from None
             context.topics.put(config)
             await context.announced()
 
@@ -155,26 +170,32 @@ class TestServer:
 
     # Its life
 
-    def start(self) -> None:
+    def _start(self) -> None:
         """Start the server; returns once it listens and clients find it. Raises what kept it from
         that."""
+        if self._thread.ident is not None:
+            raise RuntimeError("a test server starts once: call open_test_server() for another")
         self._thread.start()
         self._started.result()
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """Stop the server, and wait until its thread has ended. Raises an error that occurred in
         it."""
         nursery, token = self._nursery, self._token
         if nursery is not None and token is not None:
             token.run_sync_soon(nursery.cancel_scope.cancel)
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
         if self._failure is not None:
             raise self._failure
 
     def _run(self) -> None:
         try:
             trio.run(self._main)
-        except BaseException as error:
+        except BaseException as raised:
+            error = raised
+            while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+                error = error.exceptions[0]
             if self._started.done():
                 self._failure = error
             else:
@@ -235,3 +256,23 @@ class TestServer:
             if outcome.done():  # the call's own
                 raise
             raise TimeoutError(f"the test server did not answer within {CALL_S:g} s") from None
+
+
+def _config(settings: Mapping[str, str]) -> BrokerConfig:
+    """Make the broker's settings. Raises ``ConfigError`` for some that cannot be, or not here."""
+    for key, value in settings.items():
+        if not isinstance(value, str):
+            raise ConfigError(f"settings: {key} must be a text, as in a broker.conf, not {value!r}")
+    if taken := sorted(OWN & settings.keys()):
+        raise ConfigError(f"settings: {', '.join(taken)}: a test server chooses that itself")
+    config = BrokerConfig.from_properties(
+        {**DEFAULTS, **settings},
+        {"bind_address": HOST, "listen_port": 0, "store_path_root_dir": Path("/lanemq-test")},
+        source="settings",
+    )
+    if config.store_config().stage is not Stage.FILES:
+        raise ConfigError(
+            f"settings: {' and '.join(ON_DISK)} keep queues on the disk; a test server keeps"
+            " everything in memory"
+        )
+    return config
