@@ -42,6 +42,7 @@ lint: $(SPARK_READY)
 	@! grep -rnE '^(<<<<<<<|>>>>>>>) ' --include='*.py' --include='*.md' --include='*.toml' --include='*.yml' $(PARTS) docs *.md *.toml *.yml
 	$(BIN)/python tools/check_sizes.py
 	$(BIN)/python tools/check_silencers.py
+	$(BIN)/python tools/check_docstrings.py
 	$(BIN)/python sdk/tools/generate_faces.py --check
 
 test: lint $(DOCS_READY)

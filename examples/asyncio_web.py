@@ -24,7 +24,6 @@ from lanemq.sdk.aio import (
     ConcurrentListener,
     ConsumeFrom,
     Message,
-    PushOptions,
     ReceivedMessage,
     open_producer,
     open_push_consumer,
@@ -49,7 +48,7 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
             "web-workers",
             subscriptions={TOPIC: "*"},
             listener=ConcurrentListener(work, concurrency=8),
-            options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
+            consume_from=ConsumeFrom.FIRST_OFFSET,
         ):
             app.state.producer = producer
             yield

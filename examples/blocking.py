@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from lanemq.sdk.blocking import (
     ConcurrentListener,
     ConsumeFrom,
-    LitePullOptions,
     Message,
-    PushOptions,
     ReceivedMessage,
     open_lite_pull_consumer,
     open_producer,
@@ -47,13 +45,12 @@ def main() -> None:
         name_servers=NAME_SERVERS,
         subscriptions={TOPIC: "*"},
         listener=ConcurrentListener(handle, concurrency=4),
-        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
+        consume_from=ConsumeFrom.FIRST_OFFSET,
     ):
         assert all_there.wait(60)
 
-    options = LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
     with open_lite_pull_consumer(
-        "blocking-readers", name_servers=NAME_SERVERS, options=options
+        "blocking-readers", name_servers=NAME_SERVERS, consume_from=ConsumeFrom.FIRST_OFFSET
     ) as consumer:
         consumer.subscribe(TOPIC)
         for number, message in enumerate(consumer, 1):

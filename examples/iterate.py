@@ -6,7 +6,6 @@ import trio
 
 from lanemq.sdk import (
     ConsumeFrom,
-    LitePullOptions,
     Message,
     open_lite_pull_consumer,
     open_producer,
@@ -21,9 +20,8 @@ async def main() -> None:
         for number in range(COUNT):
             await producer.send(Message(topic=TOPIC, body=f"line {number}".encode()))
 
-    options = LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
     async with open_lite_pull_consumer(
-        "iterate-consumer", name_servers=NAME_SERVERS, options=options
+        "iterate-consumer", name_servers=NAME_SERVERS, consume_from=ConsumeFrom.FIRST_OFFSET
     ) as consumer:
         await consumer.subscribe(TOPIC)
         seen = 0

@@ -6,7 +6,6 @@ import trio
 
 from lanemq.sdk import (
     ConsumeFrom,
-    LitePullOptions,
     Message,
     open_lite_pull_consumer,
     open_producer,
@@ -21,9 +20,11 @@ async def main() -> None:
         for number in range(COUNT):
             await producer.send(Message(topic=TOPIC, body=f"line {number}".encode()))
 
-    options = LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET, auto_commit=False)
     async with open_lite_pull_consumer(
-        "lite-pull-consumer", name_servers=NAME_SERVERS, options=options
+        "lite-pull-consumer",
+        name_servers=NAME_SERVERS,
+        consume_from=ConsumeFrom.FIRST_OFFSET,
+        auto_commit=False,
     ) as consumer:
         queues = await consumer.queues_of(TOPIC)
         await consumer.assign(queues)

@@ -10,7 +10,6 @@ from lanemq.sdk import (
     ConsumeFrom,
     Message,
     OrderlyListener,
-    PushOptions,
     ReceivedMessage,
     open_producer,
     open_push_consumer,
@@ -43,7 +42,7 @@ async def main() -> None:
         name_servers=NAME_SERVERS,
         subscriptions={TOPIC: "*"},
         listener=OrderlyListener(handle),
-        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
+        consume_from=ConsumeFrom.FIRST_OFFSET,
     ):
         with trio.fail_after(60):
             await complete.wait()

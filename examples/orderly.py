@@ -15,7 +15,6 @@ from lanemq.sdk import (
     Message,
     OrderlyListener,
     Outcome,
-    PushOptions,
     ReceivedMessage,
     open_producer,
     open_push_consumer,
@@ -56,7 +55,7 @@ async def main() -> None:
         name_servers=NAME_SERVERS,
         subscriptions={TOPIC: "*"},
         listener=OrderlyListener(handle),
-        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
+        consume_from=ConsumeFrom.FIRST_OFFSET,
     ):
         with trio.fail_after(60):
             await all_there.wait()

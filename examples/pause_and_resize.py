@@ -9,7 +9,6 @@ from lanemq.sdk import (
     ConcurrentListener,
     ConsumeFrom,
     Message,
-    PushOptions,
     ReceivedMessage,
     open_producer,
     open_push_consumer,
@@ -40,7 +39,7 @@ async def main() -> None:
             name_servers=NAME_SERVERS,
             subscriptions={TOPIC: "*"},
             listener=ConcurrentListener(handle, concurrency=2),
-            options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
+            consume_from=ConsumeFrom.FIRST_OFFSET,
         ) as consumer,
     ):
         consumer.pause()

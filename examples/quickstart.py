@@ -13,7 +13,6 @@ from lanemq.sdk import (
     ConcurrentListener,
     ConsumeFrom,
     Message,
-    PushOptions,
     ReceivedMessage,
     open_producer,
     open_push_consumer,
@@ -44,7 +43,7 @@ async def main() -> None:
         name_servers=NAME_SERVERS,
         subscriptions={TOPIC: "Greeting"},
         listener=ConcurrentListener(handle),
-        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
+        consume_from=ConsumeFrom.FIRST_OFFSET,
     ):
         with trio.fail_after(60):
             await all_there.wait()

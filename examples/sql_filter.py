@@ -9,7 +9,6 @@ from lanemq.sdk import (
     ConcurrentListener,
     ConsumeFrom,
     Message,
-    PushOptions,
     ReceivedMessage,
     Sql,
     open_producer,
@@ -48,7 +47,7 @@ async def main() -> None:
         name_servers=NAME_SERVERS,
         subscriptions={TOPIC: CONDITION},
         listener=ConcurrentListener(handle),
-        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
+        consume_from=ConsumeFrom.FIRST_OFFSET,
     ):
         await wanted.wait()
         await trio.sleep(1)

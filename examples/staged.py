@@ -16,7 +16,6 @@ import trio
 from lanemq.sdk import (
     ConsumeFrom,
     Message,
-    PushOptions,
     ReceivedMessage,
     StagedConcurrentListener,
     open_producer,
@@ -57,7 +56,7 @@ async def main() -> None:
         name_servers=NAME_SERVERS,
         subscriptions={TOPIC: "*"},
         listener=StagedConcurrentListener(handle, STAGES),
-        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
+        consume_from=ConsumeFrom.FIRST_OFFSET,
     ):
         started_s = trio.current_time()
         with trio.fail_after(60):

@@ -15,7 +15,6 @@ from lanemq.sdk import (
     ConcurrentListener,
     ConsumeFrom,
     Message,
-    PushOptions,
     ReceivedMessage,
     TransactionState,
     open_push_consumer,
@@ -61,7 +60,7 @@ async def main() -> None:
             name_servers=NAME_SERVERS,
             subscriptions={TOPIC: "*"},
             listener=ConcurrentListener(handle),
-            options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
+            consume_from=ConsumeFrom.FIRST_OFFSET,
         ),
     ):
         for amount in (-5, 100):

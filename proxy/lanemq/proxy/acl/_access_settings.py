@@ -87,7 +87,7 @@ class AccessSettings(Settings):
         """Raise ``ConfigError`` for settings that do not go together."""
         if self.acl_enable and self.rocketmq_home is None:
             raise ConfigError(
-                "aclEnable is true, but where are the accounts? Set rocketmqHome, or the "
+                "aclEnable is true, but no accounts are configured: set rocketmqHome, or the "
                 "environment variable ROCKETMQ_HOME, to the directory with conf/plain_acl.yml"
             )
         if self.acl_enable and self.authentication_enabled:
@@ -97,8 +97,8 @@ class AccessSettings(Settings):
             )
         if self.authorization_enabled and not self.authentication_enabled:
             raise ConfigError(
-                "authorizationEnabled without authenticationEnabled would take anybody's word for "
-                "who asks: set both"
+                "authorizationEnabled needs authenticationEnabled, without which nobody checks who "
+                "sends a request: set both"
             )
         _ = self.inner_credentials, self.first_user, self.codes_open_to_all
         _ = self.codes_open_to_users

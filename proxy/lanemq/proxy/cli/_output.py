@@ -1,4 +1,4 @@
-"""The end of a command whose output nobody reads any more, as of ``lanemq store dump ... | head``.
+"""The quiet end of a command whose output is closed, as of ``lanemq store dump ... | head``.
 
 Commands make one line of an ``OSError``; that of the standard output is not theirs, so here it
 becomes something that they let pass.
@@ -36,10 +36,10 @@ class _Output(io.FileIO):
 
 
 def run_to_closed_output(command: Callable[[], object]) -> None:
-    """Run a command; where nobody reads its output any more, end the process as ``cat`` does.
+    """Run a command; where its output is closed, end the process as ``cat`` does.
 
-    The command is unwound first, so that what it holds is let go. Then the signal SIGPIPE ends the
-    process, which shells pass over in silence.
+    The command is unwound first, so that its resources are released. Then the signal SIGPIPE
+    ends the process, which shells pass over in silence.
     """
     try:
         with _watched_output():

@@ -1,4 +1,4 @@
-"""Certificates and keys, made by the package ``cryptography``; only who makes some imports this."""
+"""Makes certificates and keys with the package ``cryptography``, and is imported only for that."""
 
 import ipaddress
 from collections.abc import Sequence

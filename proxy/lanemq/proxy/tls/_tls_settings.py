@@ -115,8 +115,8 @@ class TlsSettings(Settings):
         wants = self.tls_server_need_client_auth
         if wants is not ClientAuth.NONE and self.tls_server_trust_cert_path is None:
             raise ConfigError(
-                f"tls.server.need.client.auth is {wants.value}, but nobody says whose certificates "
-                "are good: name their authorities in tls.server.trustCertPath"
+                f"tls.server.need.client.auth is {wants.value}, but no authorities are named: "
+                "set tls.server.trustCertPath to the file with their certificates"
             )
 
     @property

@@ -43,7 +43,7 @@ class Bridge:
         self.close = close
         """Closes the client, once."""
         self.executor = loop
-        """Where the application's functions run: the loop that opened the client."""
+        """The event loop that opened the client, on which the application's functions run."""
         self._leaving = leaving
         self.closed = False
 

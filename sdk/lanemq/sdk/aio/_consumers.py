@@ -152,7 +152,7 @@ class LitePullConsumer:
         await self._bridge.call(self._core.assign, queues)
 
     async def poll(self, timeout_s: float = 5.0) -> list[ReceivedMessage]:
-        """Messages of one queue in their order, at most ``poll_messages_max``; [] after a wait.
+        """Return up to ``poll_messages_max`` messages of one queue, in order; [] if none came.
 
         With ``auto_commit``, asking for more says that what was returned before is done with.
         """

@@ -46,7 +46,7 @@ class PlainStageOffsets(Protocol):
 StageOffsetStore: TypeAlias = (
     PlainStageOffsets | BrokerStageOffsets | KvOffsetStore | LocalStageOffsets | MemoryStageOffsets
 )
-"""Where a staged consumer's progress is kept: one of this package's, or an application's."""
+"""The store of a staged consumer's progress: one of this package's, or an application's."""
 
 
 def check_plain(function: Callable[..., object], what: str) -> None:

@@ -79,7 +79,7 @@ class Portal:
         if self.over:  # looked at after the append: the last drain takes what was before
             raise PortalEnded
         assert self._token is not None
-        # Always, and not only if no drain is due: a signal could strike between a mark that says
+        # Always, and not only if no drain is due: a signal could come between a mark that says
         # so and the call, and then nothing would ever wake the core again.
         with suppress(trio.RunFinishedError):  # then the last drain is still to come
             self._token.run_sync_soon(self._drain, idempotent=True)

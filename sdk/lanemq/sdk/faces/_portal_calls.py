@@ -237,7 +237,7 @@ class Callback(Generic[T]):
             failure = RuntimeError(f"the application's function ended by {error!r}")
             failure.__cause__, error = error, failure
 
-        def settle() -> None:
+        def complete() -> None:
             self._value, self._error, self.was_cancelled = value, error, cancelled
             if self._portal.over:
                 return
@@ -246,7 +246,7 @@ class Callback(Generic[T]):
             self.over.set()
 
         try:
-            self._portal.post(settle)
+            self._portal.post(complete)
         except ClientClosed:
             LOGGER.info("%s ended after its client was closed", self.function)
 

@@ -12,7 +12,7 @@ class CasResult:
     """The result of a compare-and-set."""
 
     done: bool
-    """Whether the condition held, and so the value was set or deleted."""
+    """True if the condition held, so that the value was set or deleted."""
     version: int
     """Done: the version set, or the one deleted. Not done: the version there is; 0 is none."""
     value: bytes | None = None
@@ -25,6 +25,6 @@ class BatchResult:
     """The result of a batch."""
 
     done: bool
-    """Whether all conditions held, and so all steps were done."""
+    """True if all conditions held, so that all steps were done."""
     results: tuple[StepResult, ...]
     """One for each step, in order."""

@@ -9,7 +9,7 @@ HASH_BYTES = 32
 
 
 def sum_of(parts: Sequence[NamespaceStatus]) -> NamespaceStatus:
-    """Return the sums over all partitions of a namespace; of one, what it is."""
+    """Return the sums over all partitions of a namespace; those of a single one unchanged."""
     if len(parts) == 1:
         return parts[0]
     hashes = "".join(one.state_hash for one in parts).encode()

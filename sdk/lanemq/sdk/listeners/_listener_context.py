@@ -47,7 +47,7 @@ class ListenerContext(msgspec.Struct, frozen=True):
 
 
 def takes_context(handle: Callable[..., object]) -> bool:
-    """Return whether ``handle`` has a second parameter that somebody has to give."""
+    """Return whether ``handle`` has a second required positional parameter."""
     try:
         parameters = inspect.signature(handle).parameters.values()
     except (TypeError, ValueError):  # some functions written in C have no signature

@@ -56,4 +56,7 @@ def _unknown(name: str, kind: str, known: set[str]) -> str:
     by_words = {candidate.replace("_", "").lower(): candidate for candidate in known}
     close = difflib.get_close_matches(words, by_words, n=1)
     hint = f"; did you mean {by_words[close[0]]!r}?" if close else ""
-    return f"there is no option {name!r}{hint} The fields of {kind} and ClientOptions are options"
+    return (
+        f"there is no option {name!r}{hint}. Options are the fields of {kind}, ClientOptions and"
+        " RemotingOptions"
+    )

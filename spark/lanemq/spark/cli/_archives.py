@@ -25,7 +25,7 @@ from ._command import (
     "--mode",
     type=click.Choice(["PERMISSIVE", "DROPMALFORMED", "FAILFAST"], case_sensitive=False),
     default="PERMISSIVE",
-    help="What becomes of damaged messages.",
+    help="Treatment of damaged messages.",
 )
 @click.option(
     "--offsets", "with_offsets", is_flag=True, help="Write how far groups are, too, for lag."

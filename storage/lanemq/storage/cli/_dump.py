@@ -36,7 +36,7 @@ PREVIEW_CHARACTERS = 60
     type=click.IntRange(min=0),
     default=DEFAULT_COUNT,
     show_default=True,
-    help="How many at most; 0 for all.",
+    help="Messages to print at most; 0 for all.",
 )
 @click.option("-k", "--key", help="Only messages with this key or unique key.")
 @click.option("--since", "begin_ms", type=MOMENT, help="Only messages stored from this time on.")
@@ -71,7 +71,7 @@ def dump(
     Exit status: 0, or 1 where something was not a message that should be one, 2 for no store.
     """
     if topic is None and source != "log" and key is None:
-        raise Failed("which topic? Give --topic T, or --from-log for all that is in the log")
+        raise Failed("no topic given: use --topic T, or --from-log for all that is in the log")
     selection = Selection(
         topic=topic,
         queue_id=queue_id,

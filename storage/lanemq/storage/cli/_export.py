@@ -19,13 +19,13 @@ from ._command import Failed, count_text, store_command
     type=click.Choice(["json"]),
     default="json",
     show_default=True,
-    help="What to write.",
+    help="Form of the tables.",
 )
 @click.option(
     "--from",
     "side",
     type=click.Choice(["json", "rocksdb"]),
-    help="Which side to read.  [default: the one that counts in the stage the store is in]",
+    help="Side to read.  [default: the one that counts in the stage the store is in]",
 )
 @click.option(
     "-o",

@@ -1,4 +1,4 @@
-"""Queue offsets judged by their neighbours: one that a flipped bit changed costs its message only.
+"""Check of queue offsets by their neighbours, so that a damaged one costs its own message only.
 
 No checksum covers the head of a record. A queue's offsets follow each other in the log, though:
 where one does not, the next messages of the queue tell whether the queue went on elsewhere (its

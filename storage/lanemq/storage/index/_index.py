@@ -249,9 +249,9 @@ class Index:
                 raise StoreCorrupted(
                     path,
                     f"has {entry.size_bytes} bytes where maxHashSlotNum={self._slots} and"
-                    f" maxIndexNum={self._entries} make {size_bytes}; were these others when it"
-                    " was made? Then set them so; or move the directory away, and `lanemq store"
-                    " repair -c broker.conf` makes the key index anew",
+                    f" maxIndexNum={self._entries} make {size_bytes}: set both to the values"
+                    " with which it was made, or move the directory away, and `lanemq store repair"
+                    " -c broker.conf` makes the key index anew",
                 )
             index_file = IndexFile(self._files.open(path), slots=self._slots, entries=self._entries)
             index_file.load()

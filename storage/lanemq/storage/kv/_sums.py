@@ -17,7 +17,7 @@ def row_hash(key: bytes, row: bytes) -> int:
 
 
 def moved(total: bytes, changes: Iterable[tuple[bytes, bytes | None, bytes | None]]) -> bytes:
-    """Move a sum by changes of rows: key, row before, row after; None is that there is none."""
+    """Return a sum after changes of rows (key, row before, row after); None stands for no row."""
     number = int.from_bytes(total, "big")
     from_bytes, hashed, size = int.from_bytes, blake2b, HASH_BYTES  # two hashes for every write
     for key, old, new in changes:

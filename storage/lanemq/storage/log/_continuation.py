@@ -1,4 +1,4 @@
-"""The proof that a log goes on behind bytes that are no record, and that no index has durably.
+"""Proof that a log goes on behind bytes that are not a record and that no durable index names.
 
 Behind a torn write there is nothing, or the remains of a log that was cut there once. Records
 behind damage go on where those before it stopped: they are no older, no queue's offset is given a

@@ -19,8 +19,8 @@ EXHAUSTED_PAUSE_S: Final = 0.1
 
 @final
 class Flusher:
-    """Group commit: one fsync serves all callers that wait. After a failed one nothing is promised
-    any more."""
+    """Group commit: one fsync serves all callers that wait. After a failed one every wait fails,
+    until the store is opened again."""
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""The start of the queue files: loaded, made anew where they are missing, continued as the rows."""
+"""The start of the queue files: loads them, makes missing ones anew, and lets them go on at the
+offsets of the rows in RocksDB."""
 
 import logging
 from typing import TYPE_CHECKING, final

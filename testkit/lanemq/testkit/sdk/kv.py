@@ -130,7 +130,7 @@ class KvBroker(FakeBroker):
         super().__init__(nursery, address, name)
         self.kv: KvCluster
         self.knows_holders = True
-        """Whether its redirects say where a partition is."""
+        """True if its redirects say where a partition is."""
         self.page_entries_max = 1000
         self.waiting: list[tuple[str, int]] = []
         """The partitions whose watchers wait here now."""

@@ -125,7 +125,7 @@ class Redirect:
     """The segment to ask instead."""
 
     def encode(self) -> bytes:
-        """Clients need no numbers of migrations."""
+        """Encode both segments without the numbers of migrations, which clients do not need."""
         segments = self.current, self.following
         return fastjson.dumps([segment.with_migration(None) for segment in segments])
 

@@ -1,4 +1,4 @@
-"""The resources that a request uses, and the actions of which one will do for each.
+"""The resources that a request uses, each with the actions of which any one suffices.
 
 Requests that are not listed need a user, and nothing else. lanemq asks for more than 5.3.3 at
 requests that are forgotten there: lite pulls (361), replies to a topic that is not for replies

@@ -14,7 +14,7 @@ from ._table import SUBJECT_PREFIX, User, UserStatus, UserType
 
 
 def stranger(users: Mapping[str, User], frame: Frame) -> str | None:
-    """Return why the sender of a request is not believed; None for one who is."""
+    """Return the reason why a sender is not authenticated; None if it is."""
     name = frame.fields.get(ACCESS_KEY_FIELD, "")
     if not name:
         return "username cannot be null."

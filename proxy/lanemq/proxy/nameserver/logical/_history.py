@@ -52,7 +52,7 @@ class History:
         after: Segment,
         reported: Iterable[tuple[int, int]] = (),
     ) -> bool:
-        """Return whether nobody has the offsets between two segments (any more).
+        """Return whether the offsets between two segments are known to be gone.
 
         ``reported`` are ranges of offsets of which brokers say so.
         """

@@ -52,7 +52,7 @@ STAGES = "stages"  # the member of a group's settings that lanemq adds
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Which broker of a name it reads.",
+    help="Id of the broker that the group reads from.",
 )
 @click.option(
     "-w",
@@ -60,7 +60,7 @@ STAGES = "stages"  # the member of a group's settings that lanemq adds
     "slow_broker_id",
     default=1,
     show_default=True,
-    help="Which one, for data that is no longer in memory.",
+    help="Id of the broker that it reads from when data is no longer in memory.",
 )
 @click.option(
     "-a",

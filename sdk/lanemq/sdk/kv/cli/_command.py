@@ -156,7 +156,7 @@ def _shared() -> list[click.Parameter]:
             default=15.0,
             show_default=True,
             metavar="SECONDS",
-            help="How long to try each request.",
+            help="Time to try each request.",
         ),
     ]
 

@@ -96,8 +96,10 @@ async def delete(store: KeyValueStore, output: Output, *, key: str) -> int:
 @kv_command("cas")
 @click.argument("key")
 @click.argument("value", required=False)
-@click.option("--version", type=click.IntRange(min=0), help="If this is its version; 0: no entry.")
-@click.option("--expected", metavar="VALUE", help="If this is its value.")
+@click.option(
+    "--version", type=click.IntRange(min=0), help="Version that it must have; 0: no entry."
+)
+@click.option("--expected", metavar="VALUE", help="Value that it must have.")
 @click.option("--delete", "deletes", is_flag=True, help="Delete it rather than put a value.")
 @click.option("--ttl", "ttl_s", type=float, metavar="SECONDS", help="Gone after so long.")
 async def cas(

@@ -1,4 +1,4 @@
-"""Making a namespace: each partition by a write of its own, where somebody says."""
+"""Creation of a namespace: one write for each partition, at the broker that is chosen for it."""
 
 from collections.abc import Sequence
 
@@ -84,14 +84,14 @@ def _place(route: KvRoute, partition: int, new: str) -> str | None:
 
 
 def _there(route: KvRoute) -> Sequence[int]:
-    """The partitions that somebody has, those first that take requests now."""
+    """Return the partitions that exist, those that take requests first."""
     if route.holders is None:
         return (0,) if route.listed else ()
     return sorted(route.holders, key=lambda one: (route.holders or {})[one] is None)
 
 
 async def _check_number(calls: KvCalls, route: KvRoute, partitions: int) -> None:
-    """Raise ``OtherPartitions`` where what is there of the namespace says so."""
+    """Raise ``OtherPartitions`` if the namespace exists with another number of partitions."""
     if not route.names:
         return
     partition = next((one for one in _there(route) if one < partitions), None)

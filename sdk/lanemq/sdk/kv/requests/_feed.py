@@ -31,7 +31,7 @@ class Feed:
         self.position = position
         """The position to go on from; any thread may read it."""
         self.is_asking = False
-        """Whether a request is under way."""
+        """True while a request is under way."""
         self.was_answered = False
 
     @property

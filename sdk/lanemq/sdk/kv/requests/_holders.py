@@ -34,7 +34,7 @@ class Holders:
         """The broker that has the namespace, or is to have it, as the user says."""
         self._partitions: int | None = None
         self.is_sure = False
-        """Whether a broker has said how many partitions there are; name servers may miss some."""
+        """True once a broker has told the number of partitions; name servers may miss some."""
         self._addresses: dict[int, HolderAddress] = {}
         self._known: dict[int, str] = {}
         """The brokers that have answered for partitions."""

@@ -117,5 +117,5 @@ class DeletedTopics:
         self._indices.forget(topic, deletions)
         for migration in self._logical.journal.all():
             if migration.source.topic == topic:
-                await self._logical.strike(*migration.queue)
+                await self._logical.remove_migration(*migration.queue)
         await self._logical.forget(topic)

@@ -97,7 +97,10 @@ class GrowthRequests:
         latest = mapping.latest(queue_id)
         end_offset = self._logical.end_offset(mapping.topic, queue_id)
         if latest is not None and end_offset < latest.offset_max:
-            raise refusal(f"message queue {queue_id} has lost its end")
+            raise refusal(
+                f"message queue {queue_id} ends at {end_offset}, before the end of its segment"
+                f" ({latest.offset_max})"
+            )
 
     def _is_young(self, segment: Segment) -> bool:
         since_ms = self._logical.times.sealed_ms.get(segment.key)

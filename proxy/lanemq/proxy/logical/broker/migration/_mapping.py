@@ -42,7 +42,7 @@ class MappingRequests(SealingRequests):
         return frame.reply(remark=remark)
 
     async def _map(self, config: TopicConfig, queue_id: int, index: int) -> str:
-        """Map a message queue; return what there is to say about it."""
+        """Map a message queue; return a remark for the operator, if any."""
         topic, remark = config.topic_name, ""
         require_ordinary(self._topics, topic)
         queues = config.queue_count

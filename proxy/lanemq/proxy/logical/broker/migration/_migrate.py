@@ -151,7 +151,7 @@ class Migrations:
         await logical.change(target.topic, lambda mapping: notified(mapping, asked))
         known = logical.mappings[target.topic].find(target.key)
         if known is not None and known.state is not SegmentState.WRITE_ONLY:
-            await logical.strike(target.topic, target.logical_index)
+            await logical.remove_migration(target.topic, target.logical_index)
         is_rival = bool(rivals(logical.mappings[target.topic], LogicalQueues()))
         # It may have been called off, or this broker was superseded and is as open as it was.
         if is_rival or SegmentState.EXPIRED in (asked.source.state, target.state):

@@ -107,7 +107,7 @@ class Reconciler:
             target = known.find(migration.target.key) if known is not None else None
             is_open = target is not None and target.state is not SegmentState.WRITE_ONLY
             if migration.phase is Phase.PREPARED and is_open:
-                await self._logical.strike(*migration.queue)
+                await self._logical.remove_migration(*migration.queue)
         for topic in list(self._logical.mappings):
             await self._look(topic)
         away: set[str] = set()
@@ -200,7 +200,7 @@ class Reconciler:
             return merged(known, others)
 
         await self._logical.change(target.topic, change)
-        await self._logical.strike(target.topic, target.logical_index)
+        await self._logical.remove_migration(target.topic, target.logical_index)
 
     def _source(self, mapping: TopicMapping, target: Segment) -> Segment | None:
         """Return the own segment from which a queue went on."""
@@ -221,7 +221,7 @@ class Reconciler:
             return changed
 
         await self._logical.change(source.topic, change)
-        await self._logical.strike(source.topic, source.logical_index)
+        await self._logical.remove_migration(source.topic, source.logical_index)
         LOGGER.warning("the migration to %s was called off: %s goes on", target, again)
         try:  # so that it can send on producers that had heard of it
             code = RequestCode.MIGRATE_TOPIC_LOGICAL_QUEUE_NOTIFY
@@ -265,7 +265,11 @@ class Reconciler:
         try:
             await self._logical.take_over_brokers(topic)
         except Refused as error:
-            LOGGER.error("%s: how many brokers it is seen at: %s", topic, error.remark)
+            LOGGER.error(
+                "%s: the number of brokers at which it is seen cannot be kept: %s",
+                topic,
+                error.remark,
+            )
         for own, rival in rivals(mapping, view):
             listed = view.get(own.logical_index)
             is_listed = listed is not None and listed.find(rival.key) is not None
@@ -275,7 +279,7 @@ class Reconciler:
             try:
                 await self._make_way(own, target)
             except Refused as error:
-                LOGGER.info("%s does not take over for good: %s", target, error.remark)
+                LOGGER.info("the migration to %s cannot be completed: %s", target, error.remark)
         try:
             await self._follow(topic, view)
         except Refused as error:

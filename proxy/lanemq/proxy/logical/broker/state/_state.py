@@ -212,7 +212,7 @@ class LogicalState:
                 self.journal.put(before)
             raise refusal(f"the journal cannot be written: {disk_problem(error)}") from error
 
-    async def strike(self, topic: str, index: int) -> None:
+    async def remove_migration(self, topic: str, index: int) -> None:
         """Remove a finished migration from the journal; it may come back after a crash."""
         if self.journal.remove(topic, index):
             try:

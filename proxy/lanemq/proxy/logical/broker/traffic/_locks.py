@@ -95,7 +95,10 @@ class LogicalLocks:
             key = SegmentKey(queue.topic, mapping.broker_name, int(place[0]), int(place[1]))
             segment = mapping.find(key)
             if segment is not None and not await self._is_free_to_lend(group, queue, segment):
-                raise refusal(f"the lock of {queue.topic}, {queue.queue_id} before is not known")
+                raise refusal(
+                    f"the earlier holder of the lock of queue {queue.queue_id} of {queue.topic}"
+                    " is not known yet"
+                )
         lent = self._locks.lent(group, _named(queue), self._now_s())
         if lent is None:
             return {}

@@ -64,8 +64,8 @@ class MovedSends:
     _peers: Peers
 
     def check_meant(self, frame: Frame, topic_field: str, id_field: str) -> None:
-        """Check the segment that the sender means. Raises ``SegmentClosed`` if it is not (any more)
-        the queue's, or if the sender names a place that it does not know."""
+        """Check the segment that the sender means. Raises ``SegmentClosed`` if it is not the latest
+        of its queue, or if the sender names a place that it does not know."""
         fields = frame.fields
         topic, meant = fields[topic_field], fields[SEGMENT_FIELD]
         mapping = self._logical.mappings.get(topic)
@@ -112,7 +112,7 @@ class MovedSends:
     def _mistaken(
         self, closed: SegmentClosed, meant: str, frame: Frame, session: Session, send: Send
     ) -> Sent | Awaitable[Sent]:
-        """Forward a send whose segment is not, or not any more, the last one of its queue."""
+        """Forward a send whose segment has been followed by another, or never existed."""
         topic, queue_id = closed.topic, closed.queue_id
         mapping = self._logical.mappings[topic]
         latest = mapping.latest(queue_id)

@@ -1,4 +1,4 @@
-"""The segments that readers were just told of which name none: clients of 5.0.0-PREVIEW.
+"""The segments of which clients of 5.0.0-PREVIEW, which name none in a pull, were just told.
 
 Such a reader translates an answer by the segment that its view has at an offset, and drops what
 lies behind that segment's end. Its pull does not show what it takes the queue for. So in a segment

@@ -91,7 +91,7 @@ def _shared(*, n_is_taken: bool) -> list[click.Parameter]:
             default=5.0,
             show_default=True,
             metavar="SECONDS",
-            help="How long to wait for each answer.",
+            help="Time to wait for each answer.",
         ),
         *access_options(),
     ]

@@ -38,7 +38,7 @@ async def update_mapping(
     force: bool,
     cluster: str | None,
 ) -> object:
-    """Make logical queues of a topic's queues: of one, or of all that are none yet."""
+    """Turn one queue of a topic, or all that are not logical yet, into logical queues."""
     if force and (broker is None or index is None or index >= 0):
         fail("--force is for taking one queue out: with -b, -q, and -i below 0")
     if broker is not None:
@@ -103,7 +103,7 @@ async def delete_mapping(
 @TOPIC
 @click.option("-b", "--brokerAddr", "broker", help="Broker address.")
 @CLUSTER
-@click.option("-m", "--merge", is_flag=True, help="What all brokers say, put together.")
+@click.option("-m", "--merge", is_flag=True, help="Show the answers of all brokers, merged.")
 async def query_mapping(
     admin: AdminClient,
     out: Output,
@@ -142,7 +142,7 @@ async def query_mapping(
     "number",
     type=click.IntRange(min=0),
     required=True,
-    help="How many there shall be.",
+    help="Number of logical queues.",
 )
 async def update_number(
     admin: AdminClient, out: Output, *, topic: str, cluster: str, number: int
