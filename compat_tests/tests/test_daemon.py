@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from lanemq.compat import Cluster, Daemon, ServerFailed, running
-from lanemq.compat.servers._ports import HIGHEST, LOWEST, free_port
+from lanemq.compat.servers import _ports
+from lanemq.compat.servers._ports import HIGHEST, LOWEST, Ports, free_port
 
 pytestmark = pytest.mark.slow  # processes, and their deadlines
 
@@ -136,6 +137,19 @@ def test_no_other_process_is_given_the_ports_of_a_server_that_is_down() -> None:
         ours |= {free_port() for _ in range(80)}
         assert ours & (whole | set(theirs)) == set()
         other.stdin.close()
+
+
+def test_ports_that_are_given_out_singly_are_in_no_block_that_is_given_out_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_ports, "OWN_MAX", 3)
+    ports = Ports()
+    singles = {ports.take()}
+    blocks = [ports.take(1, -2) for _ in range(6)]
+    assert len(set(blocks)) == 2  # of three, the first is the one for single ports
+    singles |= {ports.take() for _ in range(15)}
+    assert len(singles) == 16
+    assert singles.isdisjoint(port + distance for port in blocks for distance in range(-2, 14))
 
 
 def test_distances_beyond_a_block_are_refused() -> None:

@@ -4,7 +4,8 @@ A server that is down for a while keeps its ports: nothing listens there then, a
 may be given them, neither here nor in another process that runs tests. So ports are given out in
 blocks, and a block is reserved by a UDP socket at its first port for as long as this process
 lives. No server of ours speaks UDP, and the system gives the reservation up when the process
-ends, however it ends.
+ends, however it ends. A process that needs more than its share gets its oldest block again, if
+nobody listens there: its server is long gone, for ``OWN_MAX - 1`` others have been started since.
 """
 
 import random
@@ -30,6 +31,10 @@ class _Block(NamedTuple):
     @property
     def is_free(self) -> bool:
         return all(_is_free(port) for port in range(self.first, self.first + BLOCK))
+
+    def has(self, port: int) -> bool:
+        """Return whether a port is one of the block's."""
+        return self.first <= port < self.first + BLOCK
 
 
 class Ports:
@@ -69,11 +74,15 @@ class Ports:
         raise OSError(f"no free ports between {LOWEST} and {HIGHEST}")
 
     def _own_oldest(self) -> _Block | None:
-        """Return the block given out longest ago that is free: its servers have ended by now."""
+        """Return the block given out longest ago that is free: its servers have ended by now.
+
+        Not the one whose ports are being given out singly.
+        """
         for _ in range(len(self._blocks)):
             self._blocks.rotate(-1)
-            if self._blocks[-1].is_free:
-                return self._blocks[-1]
+            block = self._blocks[-1]
+            if block.is_free and not any(block.has(port) for port in self._single):
+                return block
         return None
 
 
