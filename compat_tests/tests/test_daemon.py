@@ -150,6 +150,8 @@ def test_ports_that_are_given_out_singly_are_in_no_block_that_is_given_out_again
     singles |= {ports.take() for _ in range(15)}
     assert len(singles) == 16
     assert singles.isdisjoint(port + distance for port in blocks for distance in range(-2, 14))
+    for block in ports._blocks:
+        block.reservation.close()
 
 
 def test_distances_beyond_a_block_are_refused() -> None:
