@@ -581,6 +581,9 @@ def write_package(face: str, folder: str) -> str:
             home = OWN[face].get(alias.name)
             source = f"{origin}{statement.module}" if home is None else f".{home}"
             lines.append(f"from {source} import {alias.name}")
+    if not folder:  # what opens any client of the face
+        names.append("Opening")
+        lines.append("from ._bridge import Opening")
     lines.append(f"__all__ = {sorted(names)!r}")
     return "\n".join(lines)
 

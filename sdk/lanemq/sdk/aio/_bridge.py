@@ -144,7 +144,8 @@ class Opening(AbstractAsyncContextManager[FaceT]):
     """The result of an ``open_…`` function: the client opens and closes with the block.
 
     Where no block is at hand, as in the start-up hooks of a web framework, ``start`` opens it,
-    and ``close``, here or of the client, does what the end of the block would do.
+    and ``close``, here or of the client where that has one, does what the end of the block would
+    do.
     """
 
     def __init__(

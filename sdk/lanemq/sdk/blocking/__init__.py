@@ -59,6 +59,7 @@ from ..observe._consume_hooks import ConsumeHook, Consumption
 from ..observe._send_hooks import SendAttempt, SendHook, SendKind
 from ..producer._request_reply import reply_to
 from ..producer._selectors import HashSelector, QueueSelector, select_randomly
+from ._bridge import Opening
 from ._callables import StageOffsetStore
 from ._consumers import LitePullConsumer, PushConsumer
 from ._listeners import ConcurrentListener, OrderlyListener, StagedConcurrentListener
@@ -107,6 +108,7 @@ __all__ = [
     "NameServersLike",
     "NoReply",
     "NoRoute",
+    "Opening",
     "OrderlyListener",
     "Outcome",
     "Producer",
