@@ -20,7 +20,10 @@ assert spec.loader is not None
 draw_pictures = module_from_spec(spec)
 spec.loader.exec_module(draw_pictures)
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
-PAGES = ("index", "logical-queues", "sdk", "store", "glossary", "testing", "reference/sdk")
+PAGES = (
+    *("index", "logical-queues", "sdk", "store", "server", "admin", "kv", "spark", "tour"),
+    *("glossary", "testing", "reference/sdk"),
+)
 PROBE = """
 <script>
 addEventListener("load", () => setTimeout(() => {
