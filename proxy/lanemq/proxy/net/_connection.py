@@ -65,6 +65,7 @@ class ServerConnection:
         self._has_stored = False  # among the answers to this read, one that is partly in the log
         self._last: Frame | None = None
         self.encoded = server.encoded
+        self.next_opaque = self._protocol.next_opaque
         self.account = server.budget.open(self._relieve)
         self.session = Session(self, session_id, peer, local_port)
         self.outbox = Outbox(server, transport, peer=peer, account=self.account, give_up=self.abort)
@@ -309,7 +310,6 @@ class ServerConnection:
     def abort(self) -> None:
         """End the connection from our side. Unsent data is lost."""
         if self._nursery is not None:
-            self.outbox.close()
             self._nursery.cancel_scope.cancel()
             self._forget()
 
