@@ -23,6 +23,7 @@ from ..logical.broker.migration import (
     _superseded_messages,
 )
 from ..logical.broker.migration._deleted_topics import DeletedTopics
+from ..logical.broker.migration._indices import LogicalIndices
 from ..logical.broker.migration._reconcile import Reconciler
 from ..logical.broker.migration._retention import LogicalRetention
 from ..logical.broker.migration._superseded_messages import SupersededMessages
@@ -105,6 +106,7 @@ class Broker:
         indices = _indices.register(self.handlers, context)
         deleted_topics = DeletedTopics.of(context, indices)
         self._reconciler = Reconciler.of(context, superseded, deleted_topics)
+        self._connect(indices)
         self._start = StartCheck(context.logical, self._reconciler.view)
         self._retention = LogicalRetention.of(context)
         self.server = Server(
@@ -117,6 +119,15 @@ class Broker:
             guard=context.guard,
             tls=tls or ServerTls(),
         )
+
+    def _connect(self, indices: LogicalIndices) -> None:
+        """Give parts of the context the functions that other parts call through it."""
+        context, logical = self.context, self.context.logical
+        context.answer_woken = self.pulls.parked.answer_woken
+        logical.forgotten = indices.keep
+        logical.look_again = self._reconciler.look
+        if self._kv is not None:
+            logical.why_it_stays = self._kv.takeovers.why_it_stays
 
     def _register_access(self, access_control: AccessControl | None) -> None:
         if isinstance(access_control, UserControl):

@@ -115,7 +115,7 @@ class BrokerContext:
         self.recent_halves = RecentHalves(store, self.writer.when_finished)
         self.statistics = BrokerStatistics(now_s=self.now_s(), day=time.localtime().tm_yday)
         self.answer_woken: Callable[[list[Hold[Session]]], None] = lambda holds: None
-        """Runs a parked pull again, and answers it. Set by the pull handlers."""
+        """Runs a parked pull again, and answers it. Set by ``Broker``."""
         store.on_durable.append(self._answer_woken)
 
     @property

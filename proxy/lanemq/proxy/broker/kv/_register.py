@@ -257,7 +257,6 @@ def register(
         wake=watches.wake,
     )
     broker.on_mapping_changed.append(takeovers.changed)
-    broker.logical.why_it_stays = takeovers.why_it_stays
     writes = _writes(broker, states, partitions, queues, is_alone)
     requests = KvRequests(
         config=broker.config,

@@ -126,7 +126,6 @@ def register(handlers: Handlers, broker: BrokerContext) -> LogicalIndices:
     """Register the request, which a broker with the topic answers."""
     indices = LogicalIndices(logical=broker.logical, topics=broker.store.tables.topics)
     broker.on_topic_deleted.append(indices.forget)
-    broker.logical.forgotten = indices.keep
 
     async def claim(frame: Frame, session: Session) -> Frame:
         asked = decoded(ClaimLogicalIndices, frame)

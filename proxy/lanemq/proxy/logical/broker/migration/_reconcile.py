@@ -72,7 +72,6 @@ class Reconciler:
         self._migrations = migrations
         self._superseded_segments = superseded_segments
         self._view = view
-        self._logical.look_again = self._look
 
     @classmethod
     def of(cls, broker: BrokerContext, superseded: SupersededMessages, gone: DeletedTopics) -> Self:
@@ -109,7 +108,7 @@ class Reconciler:
             if migration.phase is Phase.PREPARED and is_open:
                 await self._logical.strike(*migration.queue)
         for topic in list(self._logical.mappings):
-            await self._look(topic)
+            await self.look(topic)
         away: set[str] = set()
         for key, move in list(self._logical.untold.items()):
             if key.broker_name not in away and not await self._told_superseded(key, move):
@@ -129,7 +128,7 @@ class Reconciler:
         self._logical.untold.pop(key, None)
         return True
 
-    async def _look(self, topic: str) -> None:
+    async def look(self, topic: str) -> None:
         """Complete a topic's migrations as far as possible."""
         mapping = self._logical.mappings.get(topic)
         for own, rival in rivals(mapping, LogicalQueues()) if mapping is not None else ():
