@@ -218,7 +218,11 @@ def _checked(key: bytes) -> None:
 
 
 def register(
-    handlers: Handlers, broker: BrokerContext, *, is_alone: Callable[[], bool]
+    handlers: Handlers,
+    broker: BrokerContext,
+    *,
+    is_alone: Callable[[], bool],
+    view: LogicalView,
 ) -> KvRequests | None:
     """Register the requests for keys and values; None, without any, where they are switched off.
 
@@ -239,7 +243,7 @@ def register(
         logical=broker.logical,
         states=states,
         topics=broker.topics,
-        view=LogicalView.of_broker(broker),
+        view=view,
     )
     watches = Watches(partitions=partitions, states=states)
     fetcher = StateFetcher(peers=broker.peers, states=states)

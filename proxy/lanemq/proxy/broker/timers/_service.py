@@ -44,14 +44,14 @@ class TimerService:
         self._store.on_arrival.append(self._arrived)
 
     @classmethod
-    def of(cls, broker: BrokerContext) -> Self | None:
+    def of(cls, broker: BrokerContext, due: DueMessages) -> Self | None:
         """Return the timers of ``broker``; None where it is set to have none."""
         timers = broker.store.timers
         if timers is None:
             return None
         return cls(
             commit=broker.commit,
-            due=DueMessages.of(broker, "message with a timer"),
+            due=due,
             now_ms=broker.now_ms,
             store=broker.store,
             timers=timers,

@@ -199,7 +199,9 @@ class Ends:
         return frame.reply()
 
 
-def register(handlers: Handlers, broker: BrokerContext, table: HalfTable) -> None:
+def register(
+    handlers: Handlers, broker: BrokerContext, *, deliveries: Deliveries, table: HalfTable
+) -> None:
     """Register the requests by which transactions end, or are checked again."""
     ends = Ends(
         commit=broker.commit,
@@ -207,7 +209,7 @@ def register(handlers: Handlers, broker: BrokerContext, table: HalfTable) -> Non
         flushes=Flushes(broker.store),
         topics=broker.topics,
         writer=broker.writer,
-        deliveries=Deliveries.of(broker),
+        deliveries=deliveries,
         recent=broker.recent_halves,
         table=table,
         timed=TimedSends.of(broker),

@@ -48,15 +48,17 @@ class DueMessages:
     _writer: Writer
 
     @classmethod
-    def of(cls, broker: BrokerContext, kind: str) -> Self:
+    def of(
+        cls, broker: BrokerContext, kind: str, *, deliveries: Deliveries, undelivered: Undelivered
+    ) -> Self:
         """Return the delivery of messages of a kind at ``broker``."""
         return cls(
             commit=broker.commit,
-            deliveries=Deliveries.of(broker),
+            deliveries=deliveries,
             kind=kind,
             statistics=broker.statistics,
             store=broker.store,
-            undelivered=Undelivered.of(broker),
+            undelivered=undelivered,
             writer=broker.writer,
         )
 

@@ -81,10 +81,10 @@ class LogicalState:
         self.java_settings: dict[str, str] = {}
         """Name server -> topics whose logical queues it shows to Java clients."""
         self.look_again: Callable[[str], Awaitable[None]] = _nothing
-        """Finds the outcome of a topic's migrations. Set by ``Broker``, as the next two are."""
+        """Finds the outcome of a topic's migrations. Set by ``LogicalParts``, as ``forgotten``."""
         self.why_it_stays: Callable[[str, int], str] = lambda topic, index: ""
         """Returns the reason why a logical queue cannot go from here now; empty where it can:
-        states of keys have to arrive before they go on."""
+        states of keys have to arrive before they go on. Set by ``Broker``."""
         self.forgotten: Callable[[], Awaitable[None]] = _nothing
         """Makes it last that a topic was deleted."""
         self._brokers_set = brokers

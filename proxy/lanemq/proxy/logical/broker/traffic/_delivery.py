@@ -72,10 +72,10 @@ class Deliveries:
     _undelivered: Undelivered
 
     @classmethod
-    def of(cls, broker: BrokerContext) -> Self:
+    def of(cls, broker: BrokerContext, undelivered: Undelivered) -> Self:
         """Return the deliveries of ``broker``."""
         return cls(
-            undelivered=Undelivered.of(broker),
+            undelivered=undelivered,
             commit=broker.commit,
             config=broker.config,
             logical=broker.logical,
