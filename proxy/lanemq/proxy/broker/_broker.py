@@ -25,18 +25,18 @@ from ._logical_parts import LogicalParts
 from ._results import add_encoders
 from .admin import _config, _groups, _queue_contents, _relay, _rocksdb, _runtime, _stats
 from .admin._own_queues import OwnQueues
+from .delays._delay import DelayService
+from .delays._due import DueMessages
 from .handlers import _heartbeats
 from .handlers.pulls import _pull
 from .handlers.sends import _replies, _send, _send_back
-from .handlers.sends._delay import DelayService
-from .handlers.sends._due import DueMessages
-from .handlers.sends._undelivered import Undelivered
 from .kv import register as register_kv
 from .timers import _recall
 from .timers._service import TimerService
 from .transactions import _ends
 from .transactions._checks import Checks
 from .transactions._table import HalfTable
+from .writing._undelivered import Undelivered
 
 SAMPLE_S: Final = 1.0
 

@@ -27,7 +27,7 @@ from lanemq.wire.kv import (
 
 from ...logical.rules._gate import SegmentClosed
 from ...net._session import Session
-from ..handlers.sends._writer import Writer
+from ..writing._writer import Writer
 from ._checks import checked_key
 from ._namespaces import Asked, NewNamespaces
 from ._partitions import LOST, Partitions

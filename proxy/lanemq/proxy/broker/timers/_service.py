@@ -16,9 +16,9 @@ from lanemq.wire import Refused, ResponseCode, SystemTopic, java_hash
 from lanemq.wire.message import Property, StoredMessage
 
 from .._context import BrokerContext
-from ..handlers.sends._delay import target_of
-from ..handlers.sends._due import BATCH, BATCH_BYTES, DueMessages, Impossible
-from ..handlers.sends._due_task import RETRY_S, DueTask
+from ..delays._delay import target_of
+from ..delays._due import BATCH, BATCH_BYTES, DueMessages, Impossible
+from ..delays._due_task import RETRY_S, DueTask
 from ._rules import QUEUE_ID, delivered_message, due_ms, key_of, out_ms_of, rolled_message
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.timers")

@@ -27,12 +27,12 @@ from ...net._dispatch import Handlers, by_header, typed
 from ...net._session import Session
 from .._context import BrokerContext
 from .._results import DONE, Done
-from ..handlers.sends._flushes import Flushes
-from ..handlers.sends._writer import Writer
 from ..state._recent_halves import RecentHalves
 from ..state._stats import BrokerStatistics
 from ..state._topics import Topics
 from ..timers._sends import TimedSends
+from ..writing._flushes import Flushes
+from ..writing._writer import Writer
 from ._rules import (
     committed_at_hand,
     committed_message,

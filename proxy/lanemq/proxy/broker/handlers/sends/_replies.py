@@ -29,10 +29,10 @@ from ..._results import Stored
 from ...state._clients import ClientRegistry
 from ...state._stats import BrokerStatistics
 from ...state._topics import Topics
-from ._flushes import Flushes
+from ...writing._flushes import Flushes
+from ...writing._writer import Writer
 from ._own_properties import answered_properties
 from ._send_special import STORED_FLAGS, check_accepts, checked_target, choose_queue
-from ._writer import Writer
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.replies")
 

@@ -39,9 +39,9 @@ from lanemq.wire.message import Property, remove_property
 from ....broker._config import BrokerConfig
 from ....broker._context import BrokerContext
 from ....broker._peers import Peers
-from ....broker.handlers.sends._undelivered import Undelivered
-from ....broker.handlers.sends._writer import Writer
 from ....broker.state._stats import BrokerStatistics
+from ....broker.writing._undelivered import Undelivered
+from ....broker.writing._writer import Writer
 from ...rules._forwarding import BORN_HOST_FIELD, HOPS_FIELD
 from ...rules._gate import SegmentClosed
 from ...rules._view import merged

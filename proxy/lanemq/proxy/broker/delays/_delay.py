@@ -17,7 +17,7 @@ from lanemq.storage import NewMessage, Store, Unit
 from lanemq.wire import INT32, SystemTopic, read_number
 from lanemq.wire.message import Property, StoredMessage
 
-from ...state._stored_again import stored_again
+from ..state._stored_again import stored_again
 from ._due import BATCH, BATCH_BYTES, DueMessages, Impossible
 from ._due_task import DueTask
 

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from lanemq.storage import NewMessage
 from lanemq.wire import Permission, Refused, ResponseCode, SystemTopic
 
-from ...state._stats import BrokerStatistics
-from ...state._topics import Topics
+from ..state._stats import BrokerStatistics
+from ..state._topics import Topics
 from ._writer import Writer
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.delay")

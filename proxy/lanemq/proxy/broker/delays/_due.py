@@ -9,13 +9,13 @@ from lanemq.storage import FlushMode, NewMessage, Store, StoreError, disk_proble
 from lanemq.wire import ProtocolError, Refused, ResponseCode
 from lanemq.wire.message import StoredMessage
 
-from ....logical.broker.traffic._delivery import Deliveries
-from ....logical.rules._gate import SegmentClosed
-from ..._context import BrokerContext
-from ...state._stats import BrokerStatistics
-from ...state._stored_again import stored_again
-from ._undelivered import Undelivered
-from ._writer import Writer
+from ...logical.broker.traffic._delivery import Deliveries
+from ...logical.rules._gate import SegmentClosed
+from .._context import BrokerContext
+from ..state._stats import BrokerStatistics
+from ..state._stored_again import stored_again
+from ..writing._undelivered import Undelivered
+from ..writing._writer import Writer
 
 BATCH: Final = 64
 BATCH_BYTES: Final = 1 << 20
