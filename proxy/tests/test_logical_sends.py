@@ -624,3 +624,17 @@ async def test_what_waits_for_the_disk_is_given_up_where_it_cannot_be_written(
             answer = await old.call(*sends(b"lost")[1])
         assert (answer.code, appended) == (ResponseCode.SERVICE_NOT_AVAILABLE, [target.topic])
         gc.collect()  # a coroutine that nobody awaited would be complained about now
+
+
+async def test_a_send_that_waits_for_its_place_and_for_the_disk_is_given_up_as_a_whole(
+    autojump_clock: MockClock, cluster: LogicalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise StoreUnwritable("disk full")
+
+    target = await cluster.destination(0, "broker2")
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster.brokers["broker2"].running.context.store, "write", fail)
+        answer = await meant(cluster, target, "0:0:10", b"lost")
+    assert (answer.code, answer.fields) == (ResponseCode.SERVICE_NOT_AVAILABLE, {})
+    gc.collect()  # a coroutine that nobody awaited would be complained about now

@@ -38,6 +38,8 @@ def committed(outcome: _OutcomeT, commit: Callable[[], None]) -> _OutcomeT:
 
 
 def drop(outcome: object) -> None:
-    """Give up a handler that has not begun to wait, if it is one."""
+    """Give up a handler that has not begun to wait, if it is one, and what it is to wait for."""
     if inspect.iscoroutine(outcome):
+        for argument in inspect.getcoroutinelocals(outcome).values():
+            drop(argument)
         outcome.close()
