@@ -1,5 +1,6 @@
 """Sends to queues that were sealed: redirected, or passed on and answered as if nothing were."""
 
+import gc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +14,7 @@ from trio.testing import MockClock
 
 from lanemq.proxy.logical.rules._forwarding import born_host_of, forwarded
 from lanemq.proxy.logical.rules._mapping import TopicMapping
+from lanemq.storage import NewMessage, Put, StoreUnwritable
 from lanemq.testkit.proxy.brokers import Client, send_header
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._logical import (
@@ -26,7 +28,7 @@ from lanemq.testkit.simulation._logical import (
     without_number,
 )
 from lanemq.testkit.storage.disk import SimulatedFiles
-from lanemq.wire import HostAddress, RequestCode, SysFlag, SystemTopic
+from lanemq.wire import HostAddress, RequestCode, ResponseCode, SysFlag, SystemTopic
 from lanemq.wire.frame import FLAG_ONEWAY, Frame, SerializeType
 from lanemq.wire.headers import EndTransaction
 from lanemq.wire.logical import (
@@ -595,3 +597,44 @@ async def test_a_half_message_for_a_sealed_queue_is_redirected_and_never_passed_
     assert (answer.code, FORWARD in answer.fields) == (16, False)
     for name in cluster.brokers:
         assert await (await cluster.at(name)).messages(SystemTopic.TRANSACTION_HALF) == []
+
+
+async def test_what_waits_for_the_disk_is_given_up_where_it_cannot_be_written(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_logical_cluster("broker1") as cluster:
+        await cluster.map_all(queues=1)
+        _, target = await cluster.migrate(0, "broker1")
+        old = await cluster.connect("broker1", version=407)
+        context = cluster.brokers["broker1"].running.context
+        put, write, appended = context.store.put, context.store.write, list[str]()
+
+        def fail() -> None:
+            if appended:
+                raise StoreUnwritable("disk full")
+            write()
+
+        def put_one(message: NewMessage) -> Put:
+            appended.append(message.topic)
+            return put(message)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(context.store, "write", fail)
+            patch.setattr(context.writer, "_put", put_one)
+            answer = await old.call(*sends(b"lost")[1])
+        assert (answer.code, appended) == (ResponseCode.SERVICE_NOT_AVAILABLE, [target.topic])
+        gc.collect()  # a coroutine that nobody awaited would be complained about now
+
+
+async def test_a_send_that_waits_for_its_place_and_for_the_disk_is_given_up_as_a_whole(
+    autojump_clock: MockClock, cluster: LogicalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise StoreUnwritable("disk full")
+
+    target = await cluster.destination(0, "broker2")
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster.brokers["broker2"].running.context.store, "write", fail)
+        answer = await meant(cluster, target, "0:0:10", b"lost")
+    assert (answer.code, answer.fields) == (ResponseCode.SERVICE_NOT_AVAILABLE, {})
+    gc.collect()  # a coroutine that nobody awaited would be complained about now

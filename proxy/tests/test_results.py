@@ -22,6 +22,7 @@ from lanemq.proxy.broker._framed import (
 from lanemq.proxy.broker._results import Found, NotFound, Pulled, Stored, Viewed, reply_of
 from lanemq.proxy.broker.handlers.pulls._parked import Parked
 from lanemq.proxy.broker.handlers.pulls._pull_request import PullRequest, read_pull_request
+from lanemq.proxy.net._reply_template import ReplyTemplate
 from lanemq.proxy.net._session import Session
 from lanemq.storage import FlushMode
 from lanemq.testkit.proxy.brokers import TestBroker, open_test_broker, pull_header, send_header
@@ -34,7 +35,7 @@ from lanemq.wire.bodies import (
     TopicOffset,
     TopicStatsTable,
 )
-from lanemq.wire.frame import Frame, request
+from lanemq.wire.frame import Frame, SerializeType, encode_frame, request
 from lanemq.wire.headers import (
     GetEarliestMsgStoretime,
     GetMaxOffset,
@@ -315,3 +316,15 @@ def test_an_end_that_is_elsewhere_needs_no_number() -> None:
 
 def test_an_offset_that_cannot_be_read_is_not_known() -> None:
     assert GroupOffset.read(request(14).reply(fields={"offset": "x"})) == GroupOffset(-1)
+
+
+@pytest.mark.parametrize("serialize", SerializeType)
+@pytest.mark.parametrize("body", [b"", b"body"])
+def test_an_answer_without_fields_says_so_as_a_frame_does(
+    serialize: SerializeType, body: bytes
+) -> None:
+    """Some clients use the ext fields without asking whether there are any."""
+    asked = Frame(RequestCode.END_TRANSACTION, opaque=7, version=401, serialize=serialize)
+    made, framed = ReplyTemplate().encode(asked, (), body), encode_frame(asked.reply(body=body))
+    assert sorted(made) == sorted(framed), "but for the order of the header's members"
+    assert (b'"extFields":{}' in made) is (serialize is SerializeType.JSON)

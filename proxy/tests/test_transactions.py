@@ -1,5 +1,6 @@
 """A half message is seen by nobody until its transaction is committed, and once then."""
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,12 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from trio.testing import wait_all_tasks_blocked
 
+from lanemq.storage import FlushMode, StoreUnwritable
 from lanemq.testkit.clocks import StandingClock
 from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker, send_header
-from lanemq.wire import RequestCode, SystemTopic
+from lanemq.wire import RequestCode, ResponseCode, SystemTopic
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import CheckTransactionState, EndTransaction
 from lanemq.wire.message import decode_message, decode_offset_id
@@ -383,3 +386,29 @@ async def test_ends_of_half_messages_that_many_others_followed(tmp_path: Path) -
             b"%d" % n for n in range(20)
         ]
         assert len(await client.all_messages(OP)) == 20
+
+
+async def test_an_end_that_cannot_be_written_does_not_wait_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise StoreUnwritable("disk full")
+
+    async with open_test_broker(tmp_path, flush_disk_type=FlushMode.SYNC) as broker:
+        client = broker.connect()
+        half = await send_half(client)
+        table, answers = broker.broker._transactions._table, list[Frame]()
+        table.loaded = trio.Event()  # as while a broker with many half messages starts
+
+        async def end_it() -> None:
+            answers.append(await end(client, half, COMMIT))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(end_it)
+            await wait_all_tasks_blocked()
+            with monkeypatch.context() as patch:
+                patch.setattr(broker.context.store, "write", fail)
+                table.loaded.set()
+                await wait_all_tasks_blocked()
+        assert [answer.code for answer in answers] == [ResponseCode.SERVICE_NOT_AVAILABLE]
+        gc.collect()  # a coroutine that nobody awaited would be complained about now

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 import trio
 
-from lanemq.proxy.broker.handlers import _locks
+from lanemq.proxy.broker.state import _locks
 from lanemq.sdk import (
     ConsumeFrom,
     Message,

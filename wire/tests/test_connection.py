@@ -3,7 +3,6 @@
 import tracemalloc
 from collections.abc import Iterable
 from contextlib import suppress
-from itertools import islice
 
 import pytest
 from hypothesis import given
@@ -253,13 +252,7 @@ def test_our_opaques_start_at_1_and_wrap_within_32_bits_without_0() -> None:
     connection = Connection()
     assert [connection.next_opaque() for _ in range(3)] == [1, 2, 3]
     connection._last_opaque = 2**31 - 3
-    assert list(islice(iter(connection.next_opaque, None), 3)) == [
-        2**31 - 2,
-        2**31 - 1,
-        -(2**31),
-    ]
-    connection._last_opaque = -2
-    assert [connection.next_opaque() for _ in range(2)] == [-1, 1]
+    assert [connection.next_opaque() for _ in range(3)] == [2**31 - 2, 2**31 - 1, 1]
 
 
 def test_frames_may_be_taken_in_parts_and_say_what_is_kept() -> None:

@@ -14,55 +14,34 @@ from ..acl import AccessControl, AccountControl
 from ..acl import register as register_accounts
 from ..acl.users import UserControl
 from ..acl.users import register as register_users
-from ..logical.broker.migration import (
-    _growth,
-    _indices,
-    _mapping,
-    _migrate,
-    _seal,
-    _superseded_messages,
-)
-from ..logical.broker.migration._deleted_topics import DeletedTopics
-from ..logical.broker.migration._reconcile import Reconciler
-from ..logical.broker.migration._retention import LogicalRetention
-from ..logical.broker.migration._superseded_messages import SupersededMessages
+from ..logical.broker.traffic._delivery import Deliveries
 from ..net._dispatch import Handlers
 from ..net._loop_watch import LoopWatch, Timed, loop_watch
 from ..net._server import Server
 from ..net.transport._tls import ServerTls
 from . import _typed_handlers
 from ._context import BrokerContext
-from ._logical_start import StartCheck
+from ._logical_parts import LogicalParts
 from ._results import add_encoders
 from .admin import _config, _groups, _queue_contents, _relay, _rocksdb, _runtime, _stats
+from .admin._own_queues import OwnQueues
+from .delays._delay import DelayService
+from .delays._due import DueMessages
 from .handlers import _heartbeats
 from .handlers.pulls import _pull
 from .handlers.sends import _replies, _send, _send_back
-from .handlers.sends._delay import DelayService
 from .kv import register as register_kv
 from .timers import _recall
 from .timers._service import TimerService
 from .transactions import _ends
 from .transactions._checks import Checks
 from .transactions._table import HalfTable
+from .writing._undelivered import Undelivered
 
 SAMPLE_S: Final = 1.0
 
-_WITHOUT_TASKS: Final = (
-    _send_back,
-    _replies,
-    _growth,
-    _mapping,
-    _migrate,
-    _seal,
-    _config,
-    _groups,
-    _queue_contents,
-    _relay,
-    _runtime,
-    _stats,
-    _recall,
-)
+_WITHOUT_TASKS: Final = (_send_back, _replies, _config, _groups, _runtime, _recall)
+_WITH_QUEUES: Final = (_queue_contents, _relay, _stats)
 
 
 @final
@@ -84,29 +63,39 @@ class Broker:
         self.handlers = Handlers()
         for module in _WITHOUT_TASKS:
             module.register(self.handlers, context)
-        self.typed = _typed_handlers.register(self.handlers, context)
+        queues = OwnQueues(broker_name=config.broker_name, store=store, topics=context.topics)
+        for module in _WITH_QUEUES:
+            module.register(self.handlers, context, queues=queues)
+        self.typed = _typed_handlers.register(self.handlers, context, queues=queues)
         """The typed handlers that this process's logical listener asks as well."""
         self.sends = _send.register(self.handlers, context)
         """The sends through which this process's logical listener stores; it answers itself."""
         self.pulls = _pull.register(self.handlers, context)
         """The pulls that this process's logical listener reads with."""
         add_encoders(self.handlers, config=config, host=context.store_host, store=store)
-        self._checks = _rocksdb.register(self.handlers, context)
+        self._checks = _rocksdb.register(self.handlers, store=store)
         self._heartbeats = _heartbeats.register(self.handlers, context)
-        self._kv = register_kv(self.handlers, context, is_alone=is_alone)
-        self._delays = DelayService.of(context)
-        self._timers = TimerService.of(context)
+        undelivered = Undelivered(
+            statistics=context.statistics, topics=context.topics, writer=context.writer
+        )
+        deliveries = Deliveries.of(context, undelivered)
+        due = partial(DueMessages.of, context, deliveries=deliveries, undelivered=undelivered)
+        self._delays = DelayService(
+            delays_ms=context.writer.delays_ms,
+            due=due("delayed message"),
+            now_ms=context.now_ms,
+            store=store,
+        )
+        self._timers = TimerService.of(context, due("message with a timer"))
+        self._logical = LogicalParts(self.handlers, context, deliveries=deliveries)
+        self._kv = register_kv(self.handlers, context, is_alone=is_alone, view=self._logical.view)
         halves = HalfTable.of(context)
         self._register_access(context.access_control)
-        _ends.register(self.handlers, context, halves)
+        _ends.register(self.handlers, context, deliveries=deliveries, table=halves)
         self._transactions = Checks.of(context, halves)
-        superseded = SupersededMessages.of(context)
-        _superseded_messages.register(self.handlers, superseded)
-        indices = _indices.register(self.handlers, context)
-        deleted_topics = DeletedTopics.of(context, indices)
-        self._reconciler = Reconciler.of(context, superseded, deleted_topics)
-        self._start = StartCheck(context.logical, self._reconciler.view)
-        self._retention = LogicalRetention.of(context)
+        context.answer_woken = self.pulls.parked.answer_woken
+        if self._kv is not None:
+            context.logical.why_it_stays = self._kv.takeovers.why_it_stays
         self.server = Server(
             self.handlers,
             name=f"broker {config.broker_name}",
@@ -135,11 +124,11 @@ class Broker:
 
         Queues of which that cannot be known within seconds take none until it is.
         """
-        await self._start.check()
+        await self._logical.start.check()
 
     async def check_registered(self) -> None:
         """Do the same where name servers had nothing to say before they knew of this broker."""
-        await self._start.check_registered()
+        await self._logical.start.check_registered()
 
     async def run(self) -> None:
         """Run the background tasks, until cancelled."""
@@ -149,9 +138,9 @@ class Broker:
             "expiring clients and locks": self._heartbeats.expire,
             "delayed delivery": self._delays.task.run,
             "checking transactions": self._transactions.run,
-            "asking who took over": self._start.run,
-            "completing migrations": self._reconciler.run,
-            "expiring segments": self._retention.run,
+            "asking who took over": self._logical.start.run,
+            "completing migrations": self._logical.reconciler.run,
+            "expiring segments": self._logical.retention.run,
             "keeping groups' progress in logical queues": self.context.logical_progress.run,
             "sampling": self._sample,
         }

@@ -15,7 +15,7 @@ from lanemq.wire import INT64, SystemTopic
 
 from .._settings import INT_MAX, ConfigError, setting
 from ..acl import AccessSettings
-from ..net.limits._budget import LIMIT_MIN_BYTES, PEER_MEMORY_MOST, default_limit_bytes
+from ..net.limits._budget import PEER_MEMORY_MOST, limit_bytes_of
 from ..net.limits._limits import Limits
 from ..tls import TlsSettings
 from ._apache_keys import APACHE_KEYS
@@ -261,11 +261,7 @@ class BrokerConfig(StoreSettings, AccessSettings, TlsSettings):
     @property
     def peer_memory_bytes(self) -> int:
         """The value of ``peer_memory_max`` with its default applied."""
-        return (
-            max(self.peer_memory_max, LIMIT_MIN_BYTES)
-            if self.peer_memory_max
-            else default_limit_bytes()
-        )
+        return limit_bytes_of(self.peer_memory_max)
 
     def limits(self) -> Limits:
         """Return the bounds that the broker's server puts on its peers."""

@@ -21,15 +21,15 @@ from ..net._session import Session
 from ..net.limits._budget import Budget
 from ._config import BrokerConfig
 from ._peers import Peers
-from .handlers._locks import QueueLocks
-from .handlers.sends._writer import Writer, unwritable
 from .state._clients import ClientRegistry
 from .state._groups import Groups
 from .state._hold import Hold, Holds
+from .state._locks import QueueLocks
 from .state._recent_halves import RecentHalves
 from .state._stages import GroupStages, waiting_topic
 from .state._stats import BrokerStatistics
 from .state._topics import Topics
+from .writing._writer import Writer, unwritable
 
 LOGGER = logging.getLogger("lanemq.proxy.broker")
 
@@ -115,7 +115,7 @@ class BrokerContext:
         self.recent_halves = RecentHalves(store, self.writer.when_finished)
         self.statistics = BrokerStatistics(now_s=self.now_s(), day=time.localtime().tm_yday)
         self.answer_woken: Callable[[list[Hold[Session]]], None] = lambda holds: None
-        """Runs a parked pull again, and answers it. Set by the pull handlers."""
+        """Runs a parked pull again, and answers it. Set by ``Broker``."""
         store.on_durable.append(self._answer_woken)
 
     @property

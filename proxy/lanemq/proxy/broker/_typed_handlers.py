@@ -6,6 +6,7 @@ from typing import final
 from ..net._dispatch import Handlers
 from ._context import BrokerContext
 from .admin import _topics
+from .admin._own_queues import OwnQueues
 from .admin._topics import TopicViews
 from .handlers import _lock_requests
 from .handlers._lock_requests import LockRequests
@@ -26,13 +27,13 @@ class TypedHandlers:
     topics: TopicViews
 
 
-def register(handlers: Handlers, broker: BrokerContext) -> TypedHandlers:
+def register(handlers: Handlers, broker: BrokerContext, *, queues: OwnQueues) -> TypedHandlers:
     """Register their requests."""
     group_offsets, queue_offsets = _offsets.register(handlers, broker)
     return TypedHandlers(
         group_offsets=group_offsets,
         queue_offsets=queue_offsets,
         locks=_lock_requests.register(handlers, broker),
-        messages=_query.register(handlers, broker),
-        topics=_topics.register(handlers, broker),
+        messages=_query.register(handlers, config=broker.config, store=broker.store),
+        topics=_topics.register(handlers, broker, queues=queues),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import final
 
 from .._settings import setting
-from ..net.limits._budget import LIMIT_MIN_BYTES, PEER_MEMORY_MOST, default_limit_bytes
+from ..net.limits._budget import PEER_MEMORY_MOST, limit_bytes_of
 from ..net.limits._limits import Limits
 from ..tls import TlsSettings
 
@@ -69,11 +69,7 @@ class NameServerConfig(TlsSettings):
     @property
     def peer_memory_bytes(self) -> int:
         """The value of ``peer_memory_max`` with its default applied."""
-        return (
-            max(self.peer_memory_max, LIMIT_MIN_BYTES)
-            if self.peer_memory_max
-            else default_limit_bytes()
-        )
+        return limit_bytes_of(self.peer_memory_max)
 
     def limits(self) -> Limits:
         """Return the bounds that the name server puts on its peers."""

@@ -14,10 +14,10 @@ import trio
 from lanemq.wire import HostAddress, Refused, RemoteProtocolError, ResponseCode
 from lanemq.wire.frame import FLAG_ONEWAY, FLAG_RESPONSE, Connection, Frame, encode_frame
 
-from ._answers import Encoded
+from ._answers import Encoded, drop
 from ._dispatch import failure
 from ._exchange import Exchange
-from ._in_flight import InFlight, Late, drop
+from ._in_flight import InFlight, Late
 from ._loop_watch import HELD_S
 from ._outbox import Outbox
 from ._session import Session
@@ -65,6 +65,7 @@ class ServerConnection:
         self._has_stored = False  # among the answers to this read, one that is partly in the log
         self._last: Frame | None = None
         self.encoded = server.encoded
+        self.next_opaque = self._protocol.next_opaque
         self.account = server.budget.open(self._relieve)
         self.session = Session(self, session_id, peer, local_port)
         self.outbox = Outbox(server, transport, peer=peer, account=self.account, give_up=self.abort)
@@ -309,7 +310,6 @@ class ServerConnection:
     def abort(self) -> None:
         """End the connection from our side. Unsent data is lost."""
         if self._nursery is not None:
-            self.outbox.close()
             self._nursery.cancel_scope.cancel()
             self._forget()
 

@@ -42,10 +42,10 @@ class ReplyTemplate:
             f"{json.dumps(name)}:{json.dumps(value)}".replace("%", "%%")
             for name, value in self._constants.items()
         ]
-        fields = f',"extFields":{{{",".join(quoted)}}}' if quoted else ""
+        # Also where there are none: as of frames, some clients use them without asking.
         self._text = (
             f'{{"code":{code},"flag":{FLAG_RESPONSE},"language":"PYTHON","opaque":%d,'
-            f'"version":{VERSION}{fields}}}'
+            f'"version":{VERSION},"extFields":{{{",".join(quoted)}}}}}'
         )
 
     def encode(self, request: Frame, values: tuple[object, ...] = (), body: bytes = b"") -> bytes:

@@ -15,8 +15,6 @@ from .limits._budget import Account
 
 LOGGER = logging.getLogger("lanemq.proxy.session")
 
-_OPAQUE_MAX = 0x7FFF_FFFF
-
 
 class SessionClosed(Exception):  # noqa: N818 - says what happened
     """The peer is gone, so that a request to it cannot be answered."""
@@ -35,6 +33,9 @@ class PeerConnection(Protocol):
 
     def encoded(self, request: Frame, session: "Session", answer: Answer | Exception) -> Encoded:
         """Encode a late answer, or the refusal in place of one."""
+
+    def next_opaque(self) -> int:
+        """Return the number of our next request."""
 
     def write(self, *pieces: Encoded) -> None:
         """Send encoded frames."""
@@ -75,7 +76,6 @@ class Session:
     """Callbacks for the end of the connection, called once, in order."""
     attributes: dict[str, Any] = field(default_factory=dict)
     """Values that registries remember about this peer."""
-    _next_opaque: int = 0
     _waiting: dict[int, _Answer] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -162,11 +162,9 @@ class Session:
                 LOGGER.exception("a registry failed on the end of %s", self)
 
     def _ours(self, frame: Frame, flag: int) -> Frame:
-        # 0 is skipped: one client takes it for "no number" and makes up another.
-        self._next_opaque = self._next_opaque % _OPAQUE_MAX + 1
         return Frame(
             code=frame.code,
-            opaque=self._next_opaque,
+            opaque=self._connection.next_opaque(),
             flag=flag,
             fields=frame.fields,
             body=frame.body,

@@ -17,7 +17,7 @@ from .._errors import LocalProtocolError, RemoteProtocolError
 from ._command import Frame
 from ._frame import DECODERS, MAX_FRAME_BYTES, Split, encode_frame, split_frames
 
-_OPAQUE_LIMIT: Final = 1 << 31
+_OPAQUE_MAX: Final = (1 << 31) - 1
 
 
 @final
@@ -162,12 +162,9 @@ class Connection:
         return encode_frame(frame, max_frame_bytes=self._max_frame_bytes)
 
     def next_opaque(self) -> int:
-        """Return a number for a request of ours: 1, 2, ... and, past 2**31 - 1, from -2**31.
+        """Return a number for a request of ours: 1, 2, ... and, past 2**31 - 1, from 1 again.
 
         Never 0: ali-ons takes that for "no number".
         """
-        opaque = self._last_opaque + 1
-        if opaque == _OPAQUE_LIMIT:
-            opaque = -_OPAQUE_LIMIT
-        self._last_opaque = opaque or 1
+        self._last_opaque = self._last_opaque % _OPAQUE_MAX + 1
         return self._last_opaque

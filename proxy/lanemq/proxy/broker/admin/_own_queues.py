@@ -1,6 +1,6 @@
 """A broker's own message queues, as answers to operators name and date them."""
 
-from typing import Self, final
+from typing import final
 
 from attrs import define
 
@@ -8,7 +8,6 @@ from lanemq.storage import Store
 from lanemq.wire import Refused, ResponseCode
 from lanemq.wire.bodies import MessageQueue, TopicConfig
 
-from .._context import BrokerContext
 from ..state._topics import Topics
 
 
@@ -20,11 +19,6 @@ class OwnQueues:
     _broker_name: str
     _store: Store
     _topics: Topics
-
-    @classmethod
-    def of(cls, broker: BrokerContext) -> Self:
-        """Return the queues of ``broker``."""
-        return cls(broker_name=broker.config.broker_name, store=broker.store, topics=broker.topics)
 
     def topic(self, name: str) -> TopicConfig:
         """Return a topic's settings. Raises ``Refused`` with TOPIC_NOT_EXIST."""

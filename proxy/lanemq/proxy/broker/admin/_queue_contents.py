@@ -121,13 +121,13 @@ class QueueContents:
         return frame.reply(body=body.encode())
 
 
-def register(handlers: Handlers, broker: BrokerContext) -> None:
+def register(handlers: Handlers, broker: BrokerContext, *, queues: OwnQueues) -> None:
     """Register the requests about time spans, lowest offsets and entries of queues."""
     queue_contents = QueueContents(
         clients=broker.clients,
         now_ms=broker.now_ms,
         offsets=broker.store.tables.consumer_offsets,
-        queues=OwnQueues.of(broker),
+        queues=queues,
         store=broker.store,
         topics=broker.topics,
     )

@@ -246,7 +246,7 @@ class MemberOffsets:
         return frame.reply(body=GetConsumerStatusBody(consumer_table=table).encode())
 
 
-def register(handlers: Handlers, broker: BrokerContext) -> None:
+def register(handlers: Handlers, broker: BrokerContext, *, queues: OwnQueues) -> None:
     """Register requests 307, 309, 222 and 223."""
     relay = Relay(
         clients=broker.clients,
@@ -255,7 +255,7 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
     )
     member_offsets = MemberOffsets(
         clients=broker.clients,
-        queues=OwnQueues.of(broker),
+        queues=queues,
         stages=broker.stages,
         store=broker.store,
         topics=broker.topics,

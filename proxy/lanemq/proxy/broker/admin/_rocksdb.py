@@ -24,7 +24,6 @@ from lanemq.wire.headers import CheckRocksdbCqWriteProgress, ExportRocksdbConfig
 
 from ...net._dispatch import Handlers, typed
 from ...net._session import Session
-from .._context import BrokerContext
 
 LOGGER = logging.getLogger("lanemq.proxy.admin")
 
@@ -135,9 +134,9 @@ class QueueChecks:
         return len({topic for topic, _ in self._store.queues()})
 
 
-def register(handlers: Handlers, broker: BrokerContext) -> QueueChecks:
+def register(handlers: Handlers, *, store: Store) -> QueueChecks:
     """Register both requests; the caller runs ``run`` of the result."""
-    checks = QueueChecks(store=broker.store)
+    checks = QueueChecks(store=store)
     one_at_a_time = trio.Lock()
 
     async def export(header: ExportRocksdbConfigToJson, frame: Frame, session: Session) -> Frame:
@@ -145,7 +144,7 @@ def register(handlers: Handlers, broker: BrokerContext) -> QueueChecks:
         names = _config_types(header.config_type)
         async with one_at_a_time:
             try:
-                await broker.store.tables.export(names)
+                await store.tables.export(names)
             except OSError as error:
                 LOGGER.error("the tables cannot be exported: %s", error)
                 remark = f"the tables cannot be exported: {disk_problem(error)}"

@@ -198,7 +198,7 @@ class Counters:
         return None
 
 
-def register(handlers: Handlers, broker: BrokerContext) -> None:
+def register(handlers: Handlers, broker: BrokerContext, *, queues: OwnQueues) -> None:
     """Register the requests about groups' progress and about counters."""
     consume_progress = ConsumeProgress(
         address=broker.address,
@@ -206,7 +206,7 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
         logical=broker.logical,
         now_s=broker.now_s,
         offsets=broker.store.tables.consumer_offsets,
-        queues=OwnQueues.of(broker),
+        queues=queues,
         statistics=broker.statistics,
         store=broker.store,
         topics=broker.topics,

@@ -187,7 +187,7 @@ class TopicViews:
         return frame.reply(body=GroupList(tuple(sorted(real))).encode())
 
 
-def register(handlers: Handlers, broker: BrokerContext) -> TopicViews:
+def register(handlers: Handlers, broker: BrokerContext, *, queues: OwnQueues) -> TopicViews:
     """Register creation, deletion and inspection of topics."""
     settings = TopicSettings(
         announced=broker.announced,
@@ -199,7 +199,7 @@ def register(handlers: Handlers, broker: BrokerContext) -> TopicViews:
         clients=broker.clients,
         logical=broker.logical,
         now_s=broker.now_s,
-        queues=OwnQueues.of(broker),
+        queues=queues,
         statistics=broker.statistics,
         store=broker.store,
         topics=broker.topics,

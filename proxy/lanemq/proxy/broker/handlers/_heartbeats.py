@@ -26,9 +26,9 @@ from ..state._clients import ClientRegistry
 from ..state._consumer_filters import compile_filter, is_tag_type
 from ..state._filter import require_supported
 from ..state._groups import Groups
+from ..state._locks import QueueLocks
 from ..state._members import heartbeat_bytes
 from ..state._topics import Topics
-from ._locks import QueueLocks
 
 SCAN_S: Final = 10.0
 """Seconds between two looks for clients and locks that nobody renewed."""

@@ -19,7 +19,7 @@ from ...net._dispatch import Handlers
 from ...net._session import Session
 from .._context import BrokerContext
 from .._framed import Locked, Unlocked
-from ._locks import QueueLocks
+from ..state._locks import QueueLocks
 
 QUEUES_MAX: Final = 4096
 """Most queues in one request; a consumer asks each broker for the queues that it has there."""

@@ -20,13 +20,12 @@ from lanemq.wire.kv import (
     Entry,
     NamespaceStatus,
     check_key,
-    encode_answer,
     parse_partition,
     partition_name,
 )
 
 from ...logical.broker.state._view import LogicalView
-from ...net._dispatch import Handlers, typed
+from ...net._dispatch import Handlers, by_header, typed
 from ...net._session import Session
 from .._config import BrokerConfig
 from .._context import BrokerContext
@@ -36,10 +35,11 @@ from ._leftovers import Leftovers
 from ._namespaces import NewNamespaces
 from ._partitions import Partitions
 from ._queues import PartitionQueues
+from ._result import KvResult, add_encoder
 from ._snapshots import NEW, Snapshots
 from ._takeovers import Takeovers
 from ._watches import Watches
-from ._writes import KvWrites, add_encoder
+from ._writes import KvWrites
 
 LOGGER = logging.getLogger("lanemq.proxy.kv")
 TICK_S: Final = 0.25
@@ -85,14 +85,14 @@ class KvRequests:
 
     # Reads
 
-    def get(self, header: KvGet, frame: Frame, session: Session) -> Frame:
+    def get(self, header: KvGet) -> KvResult:
         """Answer an entry, or nil where there is none."""
         _check_consistency(header.consistency)
         key = decoded_key(header.key, "key")
         _checked(key)
-        return frame.reply(body=encode_answer(read_entry(self._state(header), key)))
+        return KvResult.of(read_entry(self._state(header), key))
 
-    def multi_get(self, header: KvMultiGet, frame: Frame, session: Session) -> Frame:
+    def multi_get(self, header: KvMultiGet, frame: Frame, session: Session) -> KvResult:
         """Answer the entries of the first keys, as many as have 4 MiB of values together."""
         _check_consistency(header.consistency)
         try:
@@ -113,9 +113,9 @@ class KvRequests:
             size_bytes += len(entry.value) if entry is not None else 0
             if size_bytes > VALUE_BYTES_MAX:
                 break
-        return frame.reply(body=encode_answer(found))
+        return KvResult.of(found)
 
-    def scan(self, header: KvScan, frame: Frame, session: Session) -> Frame:
+    def scan(self, header: KvScan) -> KvResult:
         """Answer a page of entries under a prefix."""
         now_s = self._now_s()
         whole = self._state(header)
@@ -144,9 +144,9 @@ class KvRequests:
                 self._snapshots.remove(name)
             else:
                 page = msgspec.structs.replace(page, snapshot=name)
-        return frame.reply(body=encode_answer(page))
+        return KvResult.of(page)
 
-    def status(self, header: KvStatus, frame: Frame, session: Session) -> Frame:
+    def status(self, header: KvStatus) -> KvResult:
         """Answer the status of one partition, or of all that are here of a namespace, or of all."""
         namespace, partition = header.namespace, header.partition
         if namespace is not None and partition is not None:
@@ -161,7 +161,7 @@ class KvRequests:
             if namespace is not None and not names:
                 raise self._partitions.no_namespace(namespace)
         asked = header.partitions
-        return frame.reply(body=encode_answer([self._status(name, asked) for name in names]))
+        return KvResult.of([self._status(name, asked) for name in names])
 
     def _status(self, name: str, partitions: int) -> NamespaceStatus:
         state = self._states.states[name]
@@ -182,7 +182,7 @@ class KvRequests:
             self._partitions.is_open(name),
         )
 
-    async def state(self, header: KvStateHeader, frame: Frame, session: Session) -> Frame:
+    async def state(self, header: KvStateHeader) -> KvResult:
         """Answer rows of a partition that is closed here, to the broker that it moves to."""
         name = partition_name(header.namespace, header.partition)
         state = await self.takeovers.made_for(name, header.position)
@@ -198,7 +198,7 @@ class KvRequests:
             )
             raise Refused(ResponseCode.SYSTEM_BUSY, remark)
         cursor = None if header.cursor is None else decoded_key(header.cursor, "cursor")
-        return frame.reply(body=encode_answer(read_rows(state, cursor)))
+        return KvResult.of(read_rows(state, cursor))
 
     def _state(self, header: KvGet | KvMultiGet | KvScan) -> KvState:
         return self._partitions.find(header.namespace, header.partition, header.partitions)
@@ -218,7 +218,11 @@ def _checked(key: bytes) -> None:
 
 
 def register(
-    handlers: Handlers, broker: BrokerContext, *, is_alone: Callable[[], bool]
+    handlers: Handlers,
+    broker: BrokerContext,
+    *,
+    is_alone: Callable[[], bool],
+    view: LogicalView,
 ) -> KvRequests | None:
     """Register the requests for keys and values; None, without any, where they are switched off.
 
@@ -239,7 +243,7 @@ def register(
         logical=broker.logical,
         states=states,
         topics=broker.topics,
-        view=LogicalView.of_broker(broker),
+        view=view,
     )
     watches = Watches(partitions=partitions, states=states)
     fetcher = StateFetcher(peers=broker.peers, states=states)
@@ -257,7 +261,6 @@ def register(
         wake=watches.wake,
     )
     broker.on_mapping_changed.append(takeovers.changed)
-    broker.logical.why_it_stays = takeovers.why_it_stays
     writes = _writes(broker, states, partitions, queues, is_alone)
     requests = KvRequests(
         config=broker.config,
@@ -270,12 +273,12 @@ def register(
     )
     add_encoder(handlers)
     handlers.add(RequestCode.KV_WRITE, typed(KvWrite, writes.write))
-    handlers.add(RequestCode.KV_GET, typed(KvGet, requests.get))
+    handlers.add(RequestCode.KV_GET, by_header(KvGet, requests.get))
     handlers.add(RequestCode.KV_MULTI_GET, typed(KvMultiGet, requests.multi_get))
-    handlers.add(RequestCode.KV_SCAN, typed(KvScan, requests.scan))
-    handlers.add(RequestCode.KV_WATCH, typed(KvWatch, watches.watch))
-    handlers.add(RequestCode.KV_STATUS, typed(KvStatus, requests.status))
-    handlers.add(RequestCode.KV_STATE, typed(KvStateHeader, requests.state))
+    handlers.add(RequestCode.KV_SCAN, by_header(KvScan, requests.scan))
+    handlers.add(RequestCode.KV_WATCH, by_header(KvWatch, watches.watch))
+    handlers.add(RequestCode.KV_STATUS, by_header(KvStatus, requests.status))
+    handlers.add(RequestCode.KV_STATE, by_header(KvStateHeader, requests.state))
     return requests
 
 

@@ -9,13 +9,12 @@ import trio
 from lanemq.storage import KvStates
 from lanemq.storage.kv import read_changes
 from lanemq.wire import Refused, ResponseCode
-from lanemq.wire.frame import Frame
 from lanemq.wire.headers import KvWatch
-from lanemq.wire.kv import Changes, encode_answer, partition_name
+from lanemq.wire.kv import Changes, partition_name
 
-from ...net._session import Session
 from ._checks import decoded_key
 from ._partitions import Partitions
+from ._result import KvResult
 
 WATCHES_MAX: Final = 1024
 WATCH_WAIT_MS_MAX: Final = 60_000
@@ -32,18 +31,18 @@ class Watches:
         self._watches = 0
         states.on_applied.append(lambda name, _: self.wake(name))
 
-    def watch(self, header: KvWatch, frame: Frame, session: Session) -> Frame | Awaitable[Frame]:
+    def watch(self, header: KvWatch) -> KvResult | Awaitable[KvResult]:
         """Answer changes, at once where there are any, else as soon as there are."""
         prefix = decoded_key(header.prefix, "prefix")
         changes = self._changes(header, prefix)
         if changes.changes or header.wait_millis <= 0:
-            return frame.reply(body=encode_answer(changes))
+            return KvResult.of(changes)
         if self._watches >= WATCHES_MAX:
             remark = f"{WATCHES_MAX} watches are waiting already; try again in a moment"
             raise Refused(ResponseCode.SYSTEM_BUSY, remark)
-        return self._wait_for_changes(header, prefix, frame)
+        return self._wait_for_changes(header, prefix)
 
-    async def _wait_for_changes(self, header: KvWatch, prefix: bytes, frame: Frame) -> Frame:
+    async def _wait_for_changes(self, header: KvWatch, prefix: bytes) -> KvResult:
         name = partition_name(header.namespace, header.partition)
         wait_s = min(header.wait_millis, WATCH_WAIT_MS_MAX) / 1000
         self._watches += 1
@@ -64,7 +63,7 @@ class Watches:
             changes = self._changes(header, prefix)
         finally:
             self._watches -= 1
-        return frame.reply(body=encode_answer(changes))
+        return KvResult.of(changes)
 
     def _changes(self, header: KvWatch, prefix: bytes) -> Changes:
         name = partition_name(header.namespace, header.partition)

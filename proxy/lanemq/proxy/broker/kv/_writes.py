@@ -20,21 +20,18 @@ from lanemq.wire.headers import KvWrite
 from lanemq.wire.kv import (
     Beginning,
     OpType,
-    encode_answer,
     encode_beginning,
     kv_topic,
     parse_partition,
 )
 
 from ...logical.rules._gate import SegmentClosed
-from ...net._answers import Result
-from ...net._dispatch import Handlers
-from ...net._reply_template import ReplyTemplate
 from ...net._session import Session
-from ..handlers.sends._writer import Writer
+from ..writing._writer import Writer
 from ._checks import checked_key
 from ._namespaces import Asked, NewNamespaces
 from ._partitions import LOST, Partitions
+from ._result import KvResult
 
 LOGGER = logging.getLogger("lanemq.proxy.kv")
 WAITING_BYTES: Final = 1024
@@ -42,14 +39,6 @@ ASK_AGAIN: Final = (
     "the write is stored, but could not be applied yet: ask again with the same sequence number"
 )
 MOVING: Final = "partition {} of {} is moving; try again in a moment"
-
-
-@final
-class Applied(Result, frozen=True, gc=False):
-    """The result of a write that is applied."""
-
-    body: bytes
-    """The answer's body, as clients read it."""
 
 
 class _Waiting(NamedTuple):
@@ -205,7 +194,7 @@ class KvWrites:
         waiting = self._waiting.get(name)
         if not waiting:
             return
-        answers: dict[Session, list[tuple[Frame, Applied | Refused]]] = {}
+        answers: dict[Session, list[tuple[Frame, KvResult | Refused]]] = {}
         for position, outcome in outcomes:
             while waiting and waiting[0].position < position:
                 self._refuse(waiting.popleft(), ResponseCode.SYSTEM_BUSY, ASK_AGAIN)
@@ -264,10 +253,10 @@ class KvWrites:
             self._commit()
 
 
-def _result(name: str, outcome: Outcome) -> Applied | Refused:
+def _result(name: str, outcome: Outcome) -> KvResult | Refused:
     """Return the answer to the writer of a record of a partition."""
     if outcome.status in (Status.APPLIED, Status.REPEATED):
-        return Applied(encode_answer(outcome.answer))
+        return KvResult.of(outcome.answer)
     code, remark = ResponseCode.SYSTEM_ERROR, "the record was no operation: nothing was done"
     if outcome.status is Status.FORGOTTEN:
         code = ResponseCode.KV_WRITE_FORGOTTEN
@@ -278,9 +267,3 @@ def _result(name: str, outcome: Outcome) -> Applied | Refused:
     elif outcome.status is Status.LOST:
         code, remark = ResponseCode.KV_STATE_LOST, LOST.format(parse_partition(name)[0])
     return Refused(code, remark)
-
-
-def add_encoder(handlers: Handlers) -> None:
-    """Register the encoder of writes' results at a port."""
-    done = ReplyTemplate().encode
-    handlers.encode(Applied, lambda request, result: done(request, (), result.body))

@@ -29,9 +29,9 @@ from ...net._dispatch import Handlers, typed
 from ...net._session import Session
 from .._config import BrokerConfig
 from .._context import BrokerContext
-from ..handlers.sends._flushes import Flushes
-from ..handlers.sends._writer import Writer
 from ..state._topics import Topics
+from ..writing._flushes import Flushes
+from ..writing._writer import Writer
 from ._rules import QUEUE_ID, RECALL_BODY, RECALL_TAG, delete_key, slot_time_ms
 
 

@@ -10,8 +10,8 @@ from lanemq.wire import SystemTopic
 from lanemq.wire.message import decode_properties
 
 from .._config import BrokerConfig
-from ..handlers.sends._writer import Writer
 from ..state._topics import Topics
+from ..writing._writer import Writer
 from ._rules import MARK, asks_for_timer, check_crowd, handle_of, slot_time_ms
 
 if TYPE_CHECKING:

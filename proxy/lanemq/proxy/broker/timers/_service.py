@@ -16,9 +16,9 @@ from lanemq.wire import Refused, ResponseCode, SystemTopic, java_hash
 from lanemq.wire.message import Property, StoredMessage
 
 from .._context import BrokerContext
-from ..handlers.sends._delay import target_of
-from ..handlers.sends._due import BATCH, BATCH_BYTES, DueMessages, Impossible
-from ..handlers.sends._due_task import RETRY_S, DueTask
+from ..delays._delay import target_of
+from ..delays._due import BATCH, BATCH_BYTES, DueMessages, Impossible
+from ..delays._due_task import RETRY_S, DueTask
 from ._rules import QUEUE_ID, delivered_message, due_ms, key_of, out_ms_of, rolled_message
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.timers")
@@ -44,14 +44,14 @@ class TimerService:
         self._store.on_arrival.append(self._arrived)
 
     @classmethod
-    def of(cls, broker: BrokerContext) -> Self | None:
+    def of(cls, broker: BrokerContext, due: DueMessages) -> Self | None:
         """Return the timers of ``broker``; None where it is set to have none."""
         timers = broker.store.timers
         if timers is None:
             return None
         return cls(
             commit=broker.commit,
-            due=DueMessages.of(broker, "message with a timer"),
+            due=due,
             now_ms=broker.now_ms,
             store=broker.store,
             timers=timers,

@@ -25,10 +25,10 @@ from lanemq.wire.message import Property, StoredMessage, encode_message
 from ...net._session import Session
 from .._config import BrokerConfig
 from .._context import BrokerContext
-from ..handlers.sends._writer import Writer
 from ..state._clients import ClientRegistry
 from ..state._stats import BrokerStatistics
 from ..state._topics import Topics
+from ..writing._writer import Writer
 from ._rules import (
     QUEUE_ID,
     CheckRules,

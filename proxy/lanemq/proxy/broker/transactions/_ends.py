@@ -22,15 +22,17 @@ from lanemq.wire.message import Property, StoredMessage, decode_offset_id
 
 from ...logical.broker.traffic._delivery import Deliveries
 from ...logical.rules._gate import SegmentClosed
-from ...net._dispatch import Handlers, typed
+from ...net._answers import committed
+from ...net._dispatch import Handlers, by_header, typed
 from ...net._session import Session
 from .._context import BrokerContext
-from ..handlers.sends._flushes import Flushes
-from ..handlers.sends._writer import Writer
+from .._results import DONE, Done
 from ..state._recent_halves import RecentHalves
 from ..state._stats import BrokerStatistics
 from ..state._topics import Topics
 from ..timers._sends import TimedSends
+from ..writing._flushes import Flushes
+from ..writing._writer import Writer
 from ._rules import (
     committed_at_hand,
     committed_message,
@@ -48,7 +50,6 @@ NOT_FOUND: Final = "Find prepared transaction message failed"
 RESUME_FAILED: Final = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
 NOT_KNOWN: Final = 0
 """The state of a transaction whose producer does not know it yet."""
-Answer = Frame | None | Awaitable[Frame | None]
 
 
 @final
@@ -80,7 +81,9 @@ class Ends:
     _topics: Topics
     _writer: Writer
 
-    def end(self, header: EndTransaction, frame: Frame, session: Session) -> Answer:
+    def end(
+        self, header: EndTransaction, frame: Frame, session: Session
+    ) -> Done | Awaitable[Done | None] | None:
         """Commit or roll back; a state that is not known yet has no answer.
 
         Raises ``Refused`` (SYSTEM_ERROR) where it is no half message of the group, or no state.
@@ -100,7 +103,7 @@ class Ends:
         offset = self._table.halves.resolve(ended.offset, origin)
         if offset is None or offset in self._table.under_way:
             LOGGER.info("%s ends the transaction of %s again", session.peer, header.msg_id)
-            return frame.reply()
+            return DONE
         if header.commit_or_rollback == SysFlag.TRANSACTION_ROLLBACK:
             return self._answered(frame, self._table.append_op(offset, origin).end)
         message = ended.message
@@ -115,10 +118,9 @@ class Ends:
 
     async def _once_loaded(
         self, header: EndTransaction, frame: Frame, session: Session
-    ) -> Frame | None:
+    ) -> Done | None:
         await self._table.loaded.wait()
-        answer = self.end(header, frame, session)
-        self._commit()
+        answer = committed(self.end(header, frame, session), self._commit)
         return await answer if isinstance(answer, Awaitable) else answer
 
     def _recently(self, header: EndTransaction) -> _Ended | None:
@@ -168,7 +170,7 @@ class Ends:
 
     async def _deliver(
         self, message: NewMessage, offset: int, origin: int, frame: Frame
-    ) -> Frame | None:
+    ) -> Done | None:
         """Deliver a committed message to where its logical queue has moved to."""
         self._table.under_way.add(offset)
         try:
@@ -180,11 +182,11 @@ class Ends:
         answer = self._answered(frame, end)
         return await answer if isinstance(answer, Awaitable) else answer
 
-    def _answered(self, frame: Frame, end: int) -> Frame | Awaitable[Frame]:
+    def _answered(self, frame: Frame, end: int) -> Done | Awaitable[Done]:
         """Answer once the appended record is as safe as a send."""
-        return frame.reply() if frame.is_oneway else self._flushes.answered(frame.reply(), end)
+        return DONE if frame.is_oneway else self._flushes.answered(DONE, end)
 
-    def resume(self, header: ResumeCheckHalfMessage, frame: Frame, session: Session) -> Frame:
+    def resume(self, header: ResumeCheckHalfMessage) -> Done:
         """Let a discarded half message be checked again, from the first time on."""
         try:
             _, position = decode_offset_id(header.msg_id or "")
@@ -196,10 +198,12 @@ class Ends:
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         self._topics.ensure(HALF, queues=1)
         self._writer.append(resumed_message(discarded))
-        return frame.reply()
+        return DONE
 
 
-def register(handlers: Handlers, broker: BrokerContext, table: HalfTable) -> None:
+def register(
+    handlers: Handlers, broker: BrokerContext, *, deliveries: Deliveries, table: HalfTable
+) -> None:
     """Register the requests by which transactions end, or are checked again."""
     ends = Ends(
         commit=broker.commit,
@@ -207,10 +211,12 @@ def register(handlers: Handlers, broker: BrokerContext, table: HalfTable) -> Non
         flushes=Flushes(broker.store),
         topics=broker.topics,
         writer=broker.writer,
-        deliveries=Deliveries.of(broker),
+        deliveries=deliveries,
         recent=broker.recent_halves,
         table=table,
         timed=TimedSends.of(broker),
     )
     handlers.add(RequestCode.END_TRANSACTION, typed(EndTransaction, ends.end))
-    handlers.add(RequestCode.RESUME_CHECK_HALF_MESSAGE, typed(ResumeCheckHalfMessage, ends.resume))
+    handlers.add(
+        RequestCode.RESUME_CHECK_HALF_MESSAGE, by_header(ResumeCheckHalfMessage, ends.resume)
+    )

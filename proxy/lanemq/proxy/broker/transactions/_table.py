@@ -12,8 +12,8 @@ from lanemq.wire import ProtocolError, SystemGroup, SystemTopic
 from lanemq.wire.message import Property, StoredMessage
 
 from .._context import BrokerContext
-from ..handlers.sends._writer import Writer
 from ..state._topics import Topics
+from ..writing._writer import Writer
 from ._rules import QUEUE_ID, check_times, offsets_in, op_message, origin_of
 from ._state import HalfMessages
 

@@ -29,6 +29,12 @@ def default_limit_bytes() -> int:
     return min(max(memory_bytes // SHARE_OF_MEMORY, DEFAULT_MIN_BYTES), DEFAULT_MAX_BYTES)
 
 
+def limit_bytes_of(peer_memory_max: int) -> int:
+    """Return the limit that a setting stands for: 0 for the default, and too little for the
+    least."""
+    return max(peer_memory_max, LIMIT_MIN_BYTES) if peer_memory_max else default_limit_bytes()
+
+
 @final
 @dataclass(eq=False, repr=False, slots=True)
 class Account:

@@ -261,7 +261,7 @@ class Pulls:
 
 
 def register(handlers: Handlers, broker: BrokerContext) -> Pulls:
-    """Register both pull codes, and the waking of parked pulls when messages arrive."""
+    """Register both pull codes, and look at parked pulls when messages arrive."""
     parked = ParkedPulls(
         config=broker.config, holds=broker.holds, now_s=broker.now_s, store=broker.store
     )
@@ -290,6 +290,5 @@ def register(handlers: Handlers, broker: BrokerContext) -> Pulls:
     )
     handlers.add(RequestCode.PULL_MESSAGE, pulls.pull)
     handlers.add(RequestCode.LITE_PULL_MESSAGE, pulls.pull)
-    broker.answer_woken = parked.answer_woken
     broker.store.on_arrival.append(parked.arrived)
     return pulls

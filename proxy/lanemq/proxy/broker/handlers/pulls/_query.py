@@ -15,7 +15,6 @@ from lanemq.wire.headers import QueryMessage, ViewMessage
 from ....net._dispatch import Handlers, typed
 from ....net._session import Session
 from ..._config import BrokerConfig
-from ..._context import BrokerContext
 from ..._framed import Queried
 from ..._results import Viewed
 from ._old_readers import for_reader, for_reader_all
@@ -74,9 +73,9 @@ class SingleMessages:
         return self.view(header, version=frame.version)
 
 
-def register(handlers: Handlers, broker: BrokerContext) -> SingleMessages:
+def register(handlers: Handlers, *, config: BrokerConfig, store: Store) -> SingleMessages:
     """Register both requests."""
-    messages = SingleMessages(config=broker.config, store=broker.store)
+    messages = SingleMessages(config=config, store=store)
     handlers.add(RequestCode.QUERY_MESSAGE, typed(QueryMessage, messages.answer_query))
     handlers.add(RequestCode.VIEW_MESSAGE_BY_ID, typed(ViewMessage, messages.answer_view))
     return messages

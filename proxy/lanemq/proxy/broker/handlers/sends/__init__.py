@@ -1,1 +1,1 @@
-"""Ways of a message into the log: sends, send-backs, replies, and what is due."""
+"""Requests that bring messages: sends, send-backs and replies."""

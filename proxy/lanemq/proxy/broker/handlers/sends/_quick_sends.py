@@ -14,9 +14,9 @@ from ..._config import BrokerConfig
 from ..._results import Stored
 from ...state._recent_halves import Half, RecentHalves
 from ...state._topics import SendTarget, Topics
+from ...writing._writer import Writer
 from ._own_properties import Kept, Kind
 from ._send_special import STORED_FLAGS, choose_queue
-from ._writer import Writer
 
 HalfSend = Callable[[NewMessage], Put | None]
 """Appends a message that has nothing but a transaction.

@@ -25,13 +25,14 @@ from ....net._dispatch import Handlers
 from ....net._session import PeerTimedOut, Session, SessionClosed
 from ..._config import BrokerConfig
 from ..._context import BrokerContext
+from ..._results import Stored
 from ...state._clients import ClientRegistry
 from ...state._stats import BrokerStatistics
 from ...state._topics import Topics
-from ._flushes import Flushes
+from ...writing._flushes import Flushes
+from ...writing._writer import Writer
 from ._own_properties import answered_properties
 from ._send_special import STORED_FLAGS, check_accepts, checked_target, choose_queue
-from ._writer import Writer
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.replies")
 
@@ -48,7 +49,7 @@ class Replies:
 
     _address: HostAddress
     _answered: dict[str, str]
-    """The fields of every answer."""
+    """The fields of answers beside a message's place."""
     _clients: ClientRegistry[Session]
     _commit: Callable[[], None]
     _config: BrokerConfig
@@ -62,15 +63,17 @@ class Replies:
 
     def handler(
         self, read: Callable[[Mapping[str, str]], SendMessage]
-    ) -> Callable[[Frame, Session], Awaitable[Frame | None]]:
+    ) -> Callable[[Frame, Session], Awaitable[Stored | Frame | None]]:
         """Make the handler of one request code, whose header ``read`` reads."""
 
-        def reply(frame: Frame, session: Session) -> Awaitable[Frame | None]:
+        def reply(frame: Frame, session: Session) -> Awaitable[Stored | Frame | None]:
             return self._reply(read(frame.fields), frame, session)
 
         return reply
 
-    async def _reply(self, header: SendMessage, frame: Frame, session: Session) -> Frame | None:
+    async def _reply(
+        self, header: SendMessage, frame: Frame, session: Session
+    ) -> Stored | Frame | None:
         """Push the reply, store it, and answer whether it was pushed.
 
         Raises ``Refused`` where nothing was done with it, as a send does.
@@ -80,16 +83,16 @@ class Replies:
         queue_id = choose_queue(self._mappings, target, header.queue_id)
         born_host = born_host_of(frame, session.peer)
         problem = await self._push(header, frame.body, HostAddress.unpack(born_host))
-        message_id, queue_offset = PUSHED_ID, 0
+        stored: Stored | None = None
         if self._config.store_reply_message_enable:
             stored = await self._keep(header, frame.body, queue_id, born_host)
-            if stored is not None:
-                message_id, queue_offset = stored
         if frame.flag & FLAG_ONEWAY:
             return None
         if problem is not None:
             return frame.reply(ResponseCode.SYSTEM_ERROR, self._answered, remark=problem)
-        fields = SendMessageResponse(message_id, queue_id, queue_offset).to_fields()
+        if stored is not None:
+            return stored
+        fields = SendMessageResponse(PUSHED_ID, queue_id, 0).to_fields()
         return frame.reply(ResponseCode.SUCCESS, fields | self._answered)
 
     async def _push(self, header: SendMessage, body: bytes, born_host: HostAddress) -> str | None:
@@ -134,10 +137,10 @@ class Replies:
 
     async def _keep(
         self, header: SendMessage, body: bytes, queue_id: int, born_host: bytes
-    ) -> tuple[str, int] | None:
-        """Store the reply as it was sent; returns its offset id and queue offset.
+    ) -> Stored | None:
+        """Store the reply as it was sent.
 
-        None where it cannot be stored: the client that waits for it gets it nevertheless.
+        Returns None where it cannot be stored: the client that waits for it gets it nevertheless.
         """
         message = NewMessage(
             topic=header.topic,
@@ -160,7 +163,7 @@ class Replies:
         self._statistics.put(header.topic, 1, put.size_bytes)
         if self._flushes.are_awaited:
             await self._flushes.reached(put.end)
-        return f"{self._store_host.hex().upper()}{put.log_position:016X}", put.queue_offset
+        return Stored((put.log_position,), queue_id, put.queue_offset, put.end)
 
 
 def register(handlers: Handlers, broker: BrokerContext) -> None:

@@ -26,7 +26,7 @@ from ....net._session import Session
 from ..._context import BrokerContext
 from ..._results import Moved, Stored
 from ...timers._sends import TimedSends
-from ._flushes import Flushes
+from ...writing._flushes import Flushes
 from ._own_properties import OwnProperties
 from ._quick_sends import (
     LETTERS,

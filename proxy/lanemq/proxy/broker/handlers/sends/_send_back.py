@@ -38,8 +38,8 @@ from ...state._groups import Groups
 from ...state._stats import BrokerStatistics
 from ...state._stored_again import stored_again
 from ...state._topics import Topics
-from ._flushes import Flushes
-from ._writer import Writer
+from ...writing._flushes import Flushes
+from ...writing._writer import Writer
 
 FIRST_RETRY_LEVEL: Final = 3
 """Delay level of the first retry, 10 s by default; each further retry takes the next level."""

@@ -35,8 +35,8 @@ from ...state._groups import Groups
 from ...state._topics import SendTarget, Topics
 from ...timers._rules import without_timer
 from ...timers._sends import TimedSends
+from ...writing._writer import Writer
 from ._own_properties import OwnProperties
-from ._writer import Writer
 
 DLQ_QUEUES: Final = 1
 STORED_FLAGS: Final = ~LOGICAL_QUEUE_FLAG

@@ -192,7 +192,7 @@ class GrowthRequests:
         return frame.reply(body=made.encode())
 
 
-def register(handlers: Handlers, broker: BrokerContext) -> None:
+def register(handlers: Handlers, broker: BrokerContext, *, view: LogicalView) -> None:
     """Register the use of an existing message queue (415) and of a new one (416)."""
     requests = GrowthRequests(
         announced=broker.announced,
@@ -201,7 +201,7 @@ def register(handlers: Handlers, broker: BrokerContext) -> None:
         now_ms=broker.now_ms,
         store=broker.store,
         topics=broker.topics,
-        view=LogicalView.of_broker(broker),
+        view=view,
     )
     handlers.add(RequestCode.REUSE_TOPIC_LOGICAL_QUEUE, requests.reuse)
     handlers.add(RequestCode.CREATE_MESSAGE_QUEUE_FOR_LOGICAL_QUEUE, requests.create)

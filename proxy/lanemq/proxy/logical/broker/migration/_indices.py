@@ -15,7 +15,6 @@ from lanemq.wire import RemoteProtocolError, RequestCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical import ClaimedLogicalIndices, ClaimLogicalIndices
 
-from ....broker._context import BrokerContext
 from ....net._dispatch import Handlers
 from ....net._session import Session
 from ...rules._map_changes import refusal
@@ -122,15 +121,11 @@ class LogicalIndices:
             await self._keep(dict(self._claimed))
 
 
-def register(handlers: Handlers, broker: BrokerContext) -> LogicalIndices:
+def register(handlers: Handlers, indices: LogicalIndices) -> None:
     """Register the request, which a broker with the topic answers."""
-    indices = LogicalIndices(logical=broker.logical, topics=broker.store.tables.topics)
-    broker.on_topic_deleted.append(indices.forget)
-    broker.logical.forgotten = indices.keep
 
     async def claim(frame: Frame, session: Session) -> Frame:
         asked = decoded(ClaimLogicalIndices, frame)
         return frame.reply(body=(await indices.claim(asked)).encode())
 
     handlers.add(RequestCode.CLAIM_LOGICAL_INDICES, claim)
-    return indices

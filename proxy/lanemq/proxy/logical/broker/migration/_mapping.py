@@ -18,7 +18,7 @@ from ....net._session import Session
 from ...rules._map_changes import DELETED, check_deletable, map_queue, refusal, unmap_queue
 from ...rules._mapping import TopicMapping
 from ._requests import decoded, existing, require_no_partitions, require_ordinary
-from ._seal import SealingRequests
+from ._seal import SealingRequests, Seals
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
 
@@ -96,9 +96,9 @@ class MappingRequests(SealingRequests):
         return frame.reply(remark=DELETED)
 
 
-def register(handlers: Handlers, broker: BrokerContext) -> None:
+def register(handlers: Handlers, broker: BrokerContext, *, seals: Seals) -> None:
     """Register the requests that map, show and unmap (411, 413, 422)."""
-    requests = MappingRequests.of(broker)
+    requests = MappingRequests.of(broker, seals)
     handlers.add(RequestCode.UPDATE_TOPIC_LOGICAL_QUEUE_MAPPING, requests.update)
     handlers.add(
         RequestCode.QUERY_TOPIC_LOGICAL_QUEUE_MAPPING,

@@ -6,7 +6,7 @@ for them.
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Self, final
+from typing import final
 
 from attrs import define
 
@@ -46,18 +46,6 @@ class Migrations:
     _seals: Seals
     _sources: Sources
     _view: LogicalView
-
-    @classmethod
-    def of(cls, broker: BrokerContext) -> Self:
-        """Return the steps of migrations from and to ``broker``."""
-        return cls(
-            logical=broker.logical,
-            logical_progress=broker.logical_progress,
-            now_ms=broker.now_ms,
-            seals=Seals.of(broker),
-            sources=Sources.of(broker),
-            view=LogicalView.of_broker(broker),
-        )
 
     async def prepare(self, asked: Move) -> Move:
         """Seal the source, which goes on at the target from then on; see ``begin_prepare``.
@@ -210,14 +198,14 @@ def _decoded_move(frame: Frame) -> MigrateLogicalQueue:
     return asked
 
 
-def register(handlers: Handlers, broker: BrokerContext) -> None:
+def register(handlers: Handlers, broker: BrokerContext, *, migrations: Migrations) -> None:
     """Register the steps: prepare goes to the source, commit to the destination, notify to all
     others."""
     requests = MigrationRequests(
         announced=broker.announced,
         logical=broker.logical,
         logical_progress=broker.logical_progress,
-        migrations=Migrations.of(broker),
+        migrations=migrations,
         topics=broker.topics,
     )
     handlers.add(RequestCode.MIGRATE_TOPIC_LOGICAL_QUEUE_PREPARE, requests.prepare)

@@ -14,7 +14,7 @@ Source: RocketMQ 5.0.0-PREVIEW has nothing like it.
 """
 
 import logging
-from typing import Final, Self, final
+from typing import Final, final
 
 import trio
 
@@ -29,7 +29,6 @@ from lanemq.wire.logical import (
 )
 
 from ....broker._config import BrokerConfig
-from ....broker._context import BrokerContext
 from ....broker._logical_start import Heard
 from ...rules._gate import Key
 from ...rules._journal import Phase
@@ -41,7 +40,6 @@ from ..state._view import LogicalView, hosts
 from ..traffic._progress import LogicalProgress
 from ._deleted_topics import DeletedTopics
 from ._migrate import Migrations
-from ._superseded_messages import SupersededMessages
 from ._superseded_segments import SupersededSegments
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
@@ -72,20 +70,6 @@ class Reconciler:
         self._migrations = migrations
         self._superseded_segments = superseded_segments
         self._view = view
-        self._logical.look_again = self._look
-
-    @classmethod
-    def of(cls, broker: BrokerContext, superseded: SupersededMessages, gone: DeletedTopics) -> Self:
-        """Return the reconciler of ``broker``."""
-        return cls(
-            config=broker.config,
-            deleted_topics=gone,
-            logical=broker.logical,
-            logical_progress=broker.logical_progress,
-            migrations=Migrations.of(broker),
-            superseded_segments=SupersededSegments.of(broker, superseded),
-            view=LogicalView.of_broker(broker),
-        )
 
     async def run(self) -> None:
         """Look for work periodically, until cancelled."""
@@ -109,7 +93,7 @@ class Reconciler:
             if migration.phase is Phase.PREPARED and is_open:
                 await self._logical.remove_migration(*migration.queue)
         for topic in list(self._logical.mappings):
-            await self._look(topic)
+            await self.look(topic)
         away: set[str] = set()
         for key, move in list(self._logical.untold.items()):
             if key.broker_name not in away and not await self._told_superseded(key, move):
@@ -129,7 +113,7 @@ class Reconciler:
         self._logical.untold.pop(key, None)
         return True
 
-    async def _look(self, topic: str) -> None:
+    async def look(self, topic: str) -> None:
         """Complete a topic's migrations as far as possible."""
         mapping = self._logical.mappings.get(topic)
         for own, rival in rivals(mapping, LogicalQueues()) if mapping is not None else ():

@@ -45,11 +45,6 @@ class Seals:
         self._logical = logical
         self._store = store
 
-    @classmethod
-    def of(cls, broker: BrokerContext) -> Self:
-        """Return the sealing of the segments of ``broker``."""
-        return cls(config=broker.config, logical=broker.logical, store=broker.store)
-
     @asynccontextmanager
     async def sealing(self, segment: Segment) -> AsyncIterator[Segment]:
         """Keep an own open segment closed for the length of the block, which publishes it sealed.
@@ -130,12 +125,12 @@ class SealingRequests:
     _topics: Topics
 
     @classmethod
-    def of(cls, broker: BrokerContext) -> Self:
+    def of(cls, broker: BrokerContext, seals: Seals) -> Self:
         """Return the requests to ``broker``."""
         return cls(
             announced=broker.announced,
             logical=broker.logical,
-            seals=Seals.of(broker),
+            seals=seals,
             topics=broker.topics,
         )
 
@@ -175,6 +170,7 @@ class SealRequests(SealingRequests):
         return next((segment for segment in own if segment.is_writable), own[-1])
 
 
-def register(handlers: Handlers, broker: BrokerContext) -> None:
+def register(handlers: Handlers, broker: BrokerContext, *, seals: Seals) -> None:
     """Register SEAL_TOPIC_LOGICAL_QUEUE (414)."""
-    handlers.add(RequestCode.SEAL_TOPIC_LOGICAL_QUEUE, SealRequests.of(broker).seal)
+    requests = SealRequests.of(broker, seals)
+    handlers.add(RequestCode.SEAL_TOPIC_LOGICAL_QUEUE, requests.seal)

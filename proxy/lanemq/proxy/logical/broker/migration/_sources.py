@@ -6,12 +6,11 @@ both from the one to the other, if they know of them.
 
 import logging
 from collections.abc import Mapping
-from typing import Self, final
+from typing import final
 
 from lanemq.wire import Refused, RequestCode
 from lanemq.wire.logical import Chain, MigrateLogicalQueue, Segment
 
-from ....broker._context import BrokerContext
 from ....broker._peers import Peers
 from ...rules._map_changes import refusal
 from ...rules._mapping import TopicMapping
@@ -31,15 +30,6 @@ class Sources:
         self._logical_progress = logical_progress
         self._peers = peers
         self._view = view
-
-    @classmethod
-    def of(cls, broker: BrokerContext) -> Self:
-        """Return the sources of migrations to ``broker``."""
-        return cls(
-            logical_progress=broker.logical_progress,
-            peers=broker.peers,
-            view=LogicalView.of_broker(broker),
-        )
 
     async def as_prepared(
         self, mapping: TopicMapping, source: Segment, target: Segment

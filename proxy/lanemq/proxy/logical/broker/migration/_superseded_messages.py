@@ -6,7 +6,7 @@ it was first, and after an interruption the end of the logical queue is searched
 """
 
 import logging
-from typing import Final, Self, final
+from typing import Final, final
 
 import trio
 
@@ -23,7 +23,6 @@ from lanemq.wire.logical import (
 )
 from lanemq.wire.message import StoredMessage, decode_messages, decode_properties, set_property
 
-from ....broker._context import BrokerContext
 from ....broker._peers import Peers
 from ....broker.state._stored_again import stored_again
 from ....net._dispatch import Handlers
@@ -75,17 +74,6 @@ class SupersededMessages:
             raise ConfigInvalid(f"{SUPERSEDED_FILE}: {error}") from error
         for entry in self._entries.values():
             self._tell(entry)
-
-    @classmethod
-    def of(cls, broker: BrokerContext) -> Self:
-        """Read the superseded messages of ``broker``. Raises ``ConfigInvalid``."""
-        return cls(
-            deliveries=Deliveries.of(broker),
-            logical=broker.logical,
-            peers=broker.peers,
-            store=broker.store,
-            store_host=broker.store_host,
-        )
 
     async def note(self, sealed: Segment, end: int) -> None:
         """Note that messages from the end of ``sealed`` to ``end`` are cut off. Raises

@@ -5,14 +5,13 @@ with a segment that is as open as it was, and learns from the other one what bec
 """
 
 import logging
-from typing import Self, final
+from typing import final
 
 from attrs import define
 
 from lanemq.wire import Refused
 from lanemq.wire.logical import LogicalQueues, Segment
 
-from ....broker._context import BrokerContext
 from ...rules._mapping import TopicMapping
 from ...rules._view import is_superseded, merged, superseded_end
 from ..state._state import LogicalState
@@ -34,17 +33,6 @@ class SupersededSegments:
     _seals: Seals
     _superseded: SupersededMessages
     _view: LogicalView
-
-    @classmethod
-    def of(cls, broker: BrokerContext, superseded: SupersededMessages) -> Self:
-        """Return those of ``broker``."""
-        return cls(
-            logical=broker.logical,
-            logical_progress=broker.logical_progress,
-            seals=Seals.of(broker),
-            superseded=superseded,
-            view=LogicalView.of_broker(broker),
-        )
 
     async def close_if_superseded(self, own: Segment, rival: Segment) -> bool:
         """Close ``own`` if ``rival`` superseded it; False where that cannot be found out."""

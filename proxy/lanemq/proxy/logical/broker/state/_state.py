@@ -81,12 +81,12 @@ class LogicalState:
         self.java_settings: dict[str, str] = {}
         """Name server -> topics whose logical queues it shows to Java clients."""
         self.look_again: Callable[[str], Awaitable[None]] = _nothing
-        """Finds the outcome of a topic's migrations. Set by the reconciler."""
+        """Finds the outcome of a topic's migrations. Set by ``LogicalParts``, as ``forgotten``."""
         self.why_it_stays: Callable[[str, int], str] = lambda topic, index: ""
-        """Returns the reason why a logical queue cannot go from here now; empty where it can. Set
-        by the keeper of keys, whose states have to arrive before they go on."""
+        """Returns the reason why a logical queue cannot go from here now; empty where it can:
+        states of keys have to arrive before they go on. Set by ``Broker``."""
         self.forgotten: Callable[[], Awaitable[None]] = _nothing
-        """Makes it last that a topic was deleted. Set by the claims of indices."""
+        """Makes it last that a topic was deleted."""
         self._brokers_set = brokers
         self._topics = store.tables.topics
         self._kept = StoredMappings(self._topics)

@@ -4,7 +4,7 @@ Source: RocketMQ 5.0.0-PREVIEW, MQClientAPIImpl (105 with the flag, 413).
 """
 
 import logging
-from typing import Final, Self, final
+from typing import Final, final
 
 from lanemq.wire import ProtocolError, Refused, RequestCode
 from lanemq.wire.bodies import RouteData
@@ -19,7 +19,6 @@ from lanemq.wire.logical import (
     Segment,
 )
 
-from ....broker._context import BrokerContext
 from ....broker._peers import Peers
 from ...rules._mapping import TopicMapping
 from ...rules._view import progress
@@ -38,11 +37,6 @@ class LogicalView:
     def __init__(self, *, logical: LogicalState, peers: Peers) -> None:
         self._logical = logical
         self._peers = peers
-
-    @classmethod
-    def of_broker(cls, broker: BrokerContext) -> Self:
-        """Return the view that ``broker`` has."""
-        return cls(logical=broker.logical, peers=broker.peers)
 
     async def of(self, topic: str) -> LogicalQueues:
         """Return all segments that any name server lists; with all accounts of one they tell

@@ -39,9 +39,9 @@ from lanemq.wire.message import Property, remove_property
 from ....broker._config import BrokerConfig
 from ....broker._context import BrokerContext
 from ....broker._peers import Peers
-from ....broker.handlers.sends._undelivered import Undelivered
-from ....broker.handlers.sends._writer import Writer
 from ....broker.state._stats import BrokerStatistics
+from ....broker.writing._undelivered import Undelivered
+from ....broker.writing._writer import Writer
 from ...rules._forwarding import BORN_HOST_FIELD, HOPS_FIELD
 from ...rules._gate import SegmentClosed
 from ...rules._view import merged
@@ -72,10 +72,10 @@ class Deliveries:
     _undelivered: Undelivered
 
     @classmethod
-    def of(cls, broker: BrokerContext) -> Self:
+    def of(cls, broker: BrokerContext, undelivered: Undelivered) -> Self:
         """Return the deliveries of ``broker``."""
         return cls(
-            undelivered=Undelivered.of(broker),
+            undelivered=undelivered,
             commit=broker.commit,
             config=broker.config,
             logical=broker.logical,

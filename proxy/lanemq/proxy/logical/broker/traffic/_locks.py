@@ -18,7 +18,7 @@ from lanemq.wire.frame import request
 from lanemq.wire.logical import LOCK_FIELD, LOGICAL_QUEUE_BROKER, Segment, SegmentKey
 
 from ....broker._peers import Peers
-from ....broker.handlers._locks import QueueLocks
+from ....broker.state._locks import QueueLocks
 from ...rules._map_changes import refusal
 from ...rules._mapping import TopicMapping
 from ..state._state import LogicalState

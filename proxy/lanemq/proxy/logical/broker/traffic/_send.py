@@ -7,7 +7,6 @@ sealed, senders wait: a moment later it is known what to tell them.
 Source: RocketMQ 5.0.0-PREVIEW, AbstractSendMessageProcessor (LogicalQueueContext).
 """
 
-import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, final
@@ -31,6 +30,7 @@ from lanemq.wire.logical import (
 from ....broker._config import BrokerConfig
 from ....broker._peers import Peers
 from ....broker._results import Moved, Stored, is_redirect, redirect_in
+from ....net._answers import committed
 from ....net._session import Session
 from ...rules._forwarding import flags_field, forwarded, half_forbidden, hops_of, is_half, relayed
 from ...rules._gate import SegmentClosed
@@ -195,13 +195,7 @@ class MovedSends:
     async def _in_turn(self, turn: trio.Lock, frame: Frame, session: Session, send: Send) -> Sent:
         """Retry in the order of the sends, once the queue is open again or sealed for good."""
         async with turn:
-            answer = send(frame, session)
-            try:
-                self._commit()
-            except Refused:
-                if inspect.iscoroutine(answer):
-                    answer.close()
-                raise
+            answer = committed(send(frame, session), self._commit)
         return await answer if isinstance(answer, Awaitable) else answer
 
     async def _forward(
@@ -239,8 +233,8 @@ class MovedSends:
         """Ask the broker of ``target``; return its answer, an empty success to a one-way send."""
         ours = forwarded(frame, target, session.peer)
         if target.broker_name == self._logical.broker_name:
-            answer = send(replace(frame, fields=ours.fields), session)
-            self._commit()
+            sent = send(replace(frame, fields=ours.fields), session)
+            answer = committed(sent, self._commit)
             return await answer if isinstance(answer, Awaitable) else answer
         peers, name, address = self._peers, target.broker_name, target.broker_address
         if frame.is_oneway:

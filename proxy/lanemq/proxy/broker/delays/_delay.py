@@ -8,7 +8,7 @@ Source: RocketMQ 4.9.8, ScheduleMessageService, which looks ten times a second i
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Self, final
+from typing import final
 
 import trio
 from attrs import define, field
@@ -17,8 +17,7 @@ from lanemq.storage import NewMessage, Store, Unit
 from lanemq.wire import INT32, SystemTopic, read_number
 from lanemq.wire.message import Property, StoredMessage
 
-from ..._context import BrokerContext
-from ...state._stored_again import stored_again
+from ..state._stored_again import stored_again
 from ._due import BATCH, BATCH_BYTES, DueMessages, Impossible
 from ._due_task import DueTask
 
@@ -40,16 +39,6 @@ class DelayService:
     def __attrs_post_init__(self) -> None:
         self.task = DueTask(work=self._deliver_due, logger=LOGGER, now_ms=self._now_ms)
         self._store.on_arrival.append(self._arrived)
-
-    @classmethod
-    def of(cls, broker: BrokerContext) -> Self:
-        """Return the delivery of the due messages of ``broker``."""
-        return cls(
-            delays_ms=broker.writer.delays_ms,
-            due=DueMessages.of(broker, "delayed message"),
-            now_ms=broker.now_ms,
-            store=broker.store,
-        )
 
     def _arrived(self, topic: str, queue_id: int, end: int, tags_codes: Sequence[int]) -> None:
         """Note messages that came into a queue; in this topic, tags codes are their due times."""

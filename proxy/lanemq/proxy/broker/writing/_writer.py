@@ -24,8 +24,8 @@ from lanemq.storage import (
 from lanemq.wire import Refused, ResponseCode, SysFlag, SystemTopic
 from lanemq.wire.message import Property, remove_property, set_property
 
-from ....logical.rules._gate import Gate, Key
-from ....logical.rules._mapping import TopicMapping
+from ...logical.rules._gate import Gate, Key
+from ...logical.rules._mapping import TopicMapping
 
 _DELAY = Property.DELAY.encode()
 _REAL_TOPIC = Property.REAL_TOPIC.encode()

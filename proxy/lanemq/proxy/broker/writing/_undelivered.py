@@ -5,7 +5,7 @@ was to go (REAL_TOPIC, REAL_QID).
 """
 
 import logging
-from typing import Self, final
+from typing import final
 
 from attrs import define
 from msgspec.structs import replace
@@ -13,9 +13,8 @@ from msgspec.structs import replace
 from lanemq.storage import NewMessage
 from lanemq.wire import Permission, Refused, ResponseCode, SystemTopic
 
-from ..._context import BrokerContext
-from ...state._stats import BrokerStatistics
-from ...state._topics import Topics
+from ..state._stats import BrokerStatistics
+from ..state._topics import Topics
 from ._writer import Writer
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.delay")
@@ -29,11 +28,6 @@ class Undelivered:
     _statistics: BrokerStatistics
     _topics: Topics
     _writer: Writer
-
-    @classmethod
-    def of(cls, broker: BrokerContext) -> Self:
-        """Return the store of ``broker``."""
-        return cls(statistics=broker.statistics, topics=broker.topics, writer=broker.writer)
 
     def keep(self, message: NewMessage, why: object) -> int:
         """Append the message to ``SystemTopic.UNDELIVERED``; returns the position behind it.

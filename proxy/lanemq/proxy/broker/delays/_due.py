@@ -9,13 +9,13 @@ from lanemq.storage import FlushMode, NewMessage, Store, StoreError, disk_proble
 from lanemq.wire import ProtocolError, Refused, ResponseCode
 from lanemq.wire.message import StoredMessage
 
-from ....logical.broker.traffic._delivery import Deliveries
-from ....logical.rules._gate import SegmentClosed
-from ..._context import BrokerContext
-from ...state._stats import BrokerStatistics
-from ...state._stored_again import stored_again
-from ._undelivered import Undelivered
-from ._writer import Writer
+from ...logical.broker.traffic._delivery import Deliveries
+from ...logical.rules._gate import SegmentClosed
+from .._context import BrokerContext
+from ..state._stats import BrokerStatistics
+from ..state._stored_again import stored_again
+from ..writing._undelivered import Undelivered
+from ..writing._writer import Writer
 
 BATCH: Final = 64
 BATCH_BYTES: Final = 1 << 20
@@ -48,15 +48,17 @@ class DueMessages:
     _writer: Writer
 
     @classmethod
-    def of(cls, broker: BrokerContext, kind: str) -> Self:
+    def of(
+        cls, broker: BrokerContext, kind: str, *, deliveries: Deliveries, undelivered: Undelivered
+    ) -> Self:
         """Return the delivery of messages of a kind at ``broker``."""
         return cls(
             commit=broker.commit,
-            deliveries=Deliveries.of(broker),
+            deliveries=deliveries,
             kind=kind,
             statistics=broker.statistics,
             store=broker.store,
-            undelivered=Undelivered.of(broker),
+            undelivered=undelivered,
             writer=broker.writer,
         )
 

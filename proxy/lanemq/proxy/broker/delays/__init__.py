@@ -1,0 +1,1 @@
+"""Messages that wait in the log until they are due, and their delivery."""
