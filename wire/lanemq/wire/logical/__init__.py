@@ -47,6 +47,12 @@ from ._names import (
     place_of,
     progress_topic,
 )
+from ._progress_search import (
+    ProgressPlace,
+    ProgressSearch,
+    progress_keepers,
+    progress_places,
+)
 from ._queues import (
     LogicalQueues,
     LogicalQueuesByTopic,
@@ -105,6 +111,8 @@ __all__ = [
     "LogicalQueues",
     "LogicalQueuesByTopic",
     "MigrateLogicalQueue",
+    "ProgressPlace",
+    "ProgressSearch",
     "ProgressTopic",
     "ReaderPositions",
     "Redirect",
@@ -126,6 +134,8 @@ __all__ = [
     "logical_queues_by_topic",
     "parse_progress_topic",
     "place_of",
+    "progress_keepers",
+    "progress_places",
     "progress_topic",
     "segment_at",
     "serves_java",
