@@ -19,6 +19,7 @@ from lanemq.wire.frame import FLAG_ONEWAY, Frame
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_FLAG,
     NOT_SET,
+    ROUNDS_MAX,
     SEGMENT_FIELD,
     Segment,
     translate,
@@ -42,7 +43,7 @@ from ...rules._mapping import TopicMapping
 from ...rules._positions import broker_tag, tagged
 from ..brokers._brokers import Brokers, Unreachable
 from ..brokers._routes import TOPICS_MAX, LogicalRoutes, TopicView
-from ..port._context import ROUNDS_MAX, ListenerContext
+from ..port._context import ListenerContext
 from ..port._queues import SeenQueues
 from ..port._records import SeenRecords
 from ._tails import own_open_end, reachable_tail, tail
