@@ -1,6 +1,5 @@
 """The requests of one connection whose handlers wait, and run beside it."""
 
-import inspect
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Final, final
@@ -10,7 +9,7 @@ from attrs import define, field
 
 from lanemq.wire.frame import Frame, encode_frame
 
-from ._answers import Answer, Encoded
+from ._answers import Encoded, Late, drop
 from ._dispatch import failure, overloaded
 from ._exchange import Exchange
 from ._loop_watch import Timed
@@ -21,9 +20,6 @@ from .limits._budget import Account
 
 _REQUEST_BYTES: Final = 1024
 """Bytes charged for a waiting request beside its body."""
-
-Late = Answer | None
-"""The answer of a handler that waits; None where it answers itself."""
 
 
 @final
@@ -94,12 +90,6 @@ class InFlight:
             self._fewer = trio.Event()
             await self._fewer.wait()
         self._fewer = None
-
-
-def drop(awaitable: Awaitable[Late]) -> None:
-    """Give up a handler that has not begun to wait."""
-    if inspect.iscoroutine(awaitable):
-        awaitable.close()
 
 
 @final

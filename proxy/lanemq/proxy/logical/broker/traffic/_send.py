@@ -7,7 +7,6 @@ sealed, senders wait: a moment later it is known what to tell them.
 Source: RocketMQ 5.0.0-PREVIEW, AbstractSendMessageProcessor (LogicalQueueContext).
 """
 
-import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, final
@@ -31,6 +30,7 @@ from lanemq.wire.logical import (
 from ....broker._config import BrokerConfig
 from ....broker._peers import Peers
 from ....broker._results import Moved, Stored, is_redirect, redirect_in
+from ....net._answers import Later, answer_after, drop
 from ....net._session import Session
 from ...rules._forwarding import flags_field, forwarded, half_forbidden, hops_of, is_half, relayed
 from ...rules._gate import SegmentClosed
@@ -144,7 +144,7 @@ class MovedSends:
         taken = send(replace(frame, fields={**frame.fields, SEGMENT_FIELD: segment.meant}), session)
         if frame.is_oneway or is_half(frame):  # a half message's offset is none of the queue
             return taken
-        return self._placed(taken, segment, segment.with_delta(place))
+        return Later(taken, self._placed(taken, segment, segment.with_delta(place)))
 
     async def _placed(
         self, taken: Sent | Awaitable[Sent], segment: Segment, named: Segment
@@ -199,8 +199,7 @@ class MovedSends:
             try:
                 self._commit()
             except Refused:
-                if inspect.iscoroutine(answer):
-                    answer.close()
+                drop(answer)
                 raise
         return await answer if isinstance(answer, Awaitable) else answer
 
@@ -240,8 +239,7 @@ class MovedSends:
         ours = forwarded(frame, target, session.peer)
         if target.broker_name == self._logical.broker_name:
             answer = send(replace(frame, fields=ours.fields), session)
-            self._commit()
-            return await answer if isinstance(answer, Awaitable) else answer
+            return await answer_after(self._commit, answer)
         peers, name, address = self._peers, target.broker_name, target.broker_address
         if frame.is_oneway:
             await peers.oneway(name, address, ours)

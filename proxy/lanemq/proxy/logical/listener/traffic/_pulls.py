@@ -34,7 +34,7 @@ from ....broker._results import PULL_FIELDS, Found, NotFound, Pulled, is_redirec
 from ....broker.handlers.pulls._pull_request import PullRequest, read_pull_request
 from ....broker.handlers.pulls._reads import Reads
 from ....broker.state._clients import ClientRegistry
-from ....net._answers import Answer
+from ....net._answers import Answer, Later
 from ....net._dispatch import Handlers
 from ....net._session import Session
 from ....net._stored_reply import LARGE_BYTES
@@ -112,7 +112,8 @@ class Pulls:
             return self._found(b"".join(got.records), numbers, segment, _single(got.records))
         answer = self._brokers.pull_own(_placed(asked, located), session)
         if isinstance(answer, Awaitable):
-            return self._finish(answer, segment, chain, index, asked, frame, session)
+            rest = self._finish(answer, segment, chain, index, asked, frame, session)
+            return Later(answer, rest)
         if is_redirect(answer):
             return self._redirected(answer, index, asked, frame, session)
         return self._seen(asked, answer, segment, chain, frame, session)

@@ -27,7 +27,7 @@ from lanemq.wire.logical import (
 
 from ....broker._results import Stored, is_redirect, redirect_in
 from ....broker.handlers.sends._send import Sends as BrokerSends
-from ....net._answers import Answer
+from ....net._answers import Answer, Later
 from ....net._dispatch import Handlers
 from ....net._session import Session
 from ...rules._forwarding import (
@@ -148,7 +148,7 @@ class Sends:
             return self._search(topic, index, frame, session)
         answer = self._brokers.ask_own(_addressed(frame, segment, session), session)
         if isinstance(answer, Awaitable):
-            return self._finish(answer, segment, topic, index, frame, session)
+            return Later(answer, self._finish(answer, segment, topic, index, frame, session))
         if is_redirect(answer):
             return self._redirected(answer, topic, index, frame, session)
         return self._seen(frame, answer, segment)
