@@ -101,6 +101,14 @@ class HoldsMachine(RuleBasedStateMachine):
         for due_s in self.model.values():
             assert due_s > self.now_s - SLOT_S - 1e-6, "answered too late"
 
+    @rule(gone=parked)
+    def forget(self, gone: Hold[str]) -> None:
+        is_there = gone in self.model or gone in self.woken
+        assert self.holds.forget(gone) == is_there
+        self.model.pop(gone, None)
+        if gone in self.woken:
+            self.woken.remove(gone)
+
     @rule(owner=OWNERS)
     def drop(self, owner: str) -> None:
         self.holds.drop(owner)

@@ -79,10 +79,8 @@ def test_bounds_are_those_of_the_whole_queue() -> None:
 
 def test_a_gap_is_passed_over_and_what_is_gone_is_illegal() -> None:
     chain = Chain(0, (sealed("a", begin=5, end=10, delta=3), SECOND))
-    for asked, code, following in ((8, RETRY, 10), (0, ILLEGAL, 3)):
-        located = chain.locate(asked)
-        assert located is not None
-        assert translate.passed_over(located, asked, chain) == (code, Numbers(following, 3, 10))
+    for asked, code, following in ((8, RETRY, 10), (0, ILLEGAL, 3), (20, ILLEGAL, 10)):
+        assert translate.passed_over(following, asked, chain) == (code, Numbers(following, 3, 10))
 
 
 def test_questions_for_offsets() -> None:

@@ -1,8 +1,11 @@
-"""The answers of handlers: values, of which only a server's edge makes bytes."""
+"""The answers of handlers: values, of which only a server's edge makes bytes.
 
-import inspect
-from collections.abc import Callable
-from typing import TypeVar
+One may come later. If nobody will wait for it, it is given up (``drop``), so that nothing is left
+that it would have come from.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, Generic, TypeVar, final
 
 import msgspec
 
@@ -10,7 +13,7 @@ from lanemq.wire.frame import Frame
 
 from ._stored_reply import StoredReply
 
-_OutcomeT = TypeVar("_OutcomeT")
+_T = TypeVar("_T")
 
 
 class Result(msgspec.Struct, frozen=True, gc=False):
@@ -20,26 +23,49 @@ class Result(msgspec.Struct, frozen=True, gc=False):
 Answer = Frame | Result
 """A handler's answer. A frame is the typed result of what is asked rarely; there are no bytes."""
 
+Late = Answer | None
+"""The answer of a handler that waits; None where it answers itself."""
+
 Encoded = bytes | StoredReply
 """An answer on its way out; what has a large record may leave that in the log."""
 
 
-def committed(outcome: _OutcomeT, commit: Callable[[], None]) -> _OutcomeT:
-    """Return the outcome of a handler once ``commit`` has written what it stored.
+@final
+class Later(Generic[_T]):
+    """The rest of a handler that begins with a wait for another's answer: both are given up
+    together.
 
-    Raises as ``commit``; then nobody waits for the outcome, which is dropped.
+    A coroutine that has not begun cannot give up what it was called with.
     """
+
+    __slots__ = ("_first", "_rest")
+
+    def __init__(self, first: object, rest: Coroutine[Any, Any, _T]) -> None:
+        self._first = first
+        self._rest = rest
+
+    def __await__(self) -> Generator[Any, Any, _T]:
+        return self._rest.__await__()
+
+    def close(self) -> None:
+        """Give both up."""
+        self._rest.close()
+        drop(self._first)
+
+
+def drop(answer: object) -> None:
+    """Give up an answer for which nobody has begun to wait; nothing happens where it is there."""
+    close = getattr(answer, "close", None)
+    if close is not None:
+        close()
+
+
+async def answer_after(step: Callable[[], None], answer: _T | Awaitable[_T]) -> _T:
+    """Return a handler's answer once a step is done that has to come first; give it up if that
+    fails."""
     try:
-        commit()
+        step()
     except BaseException:
-        drop(outcome)
+        drop(answer)
         raise
-    return outcome
-
-
-def drop(outcome: object) -> None:
-    """Give up a handler that has not begun to wait, if it is one, and what it is to wait for."""
-    if inspect.iscoroutine(outcome):
-        for argument in inspect.getcoroutinelocals(outcome).values():
-            drop(argument)
-        outcome.close()
+    return await answer if isinstance(answer, Awaitable) else answer

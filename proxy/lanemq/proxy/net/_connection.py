@@ -14,10 +14,10 @@ import trio
 from lanemq.wire import HostAddress, Refused, RemoteProtocolError, ResponseCode
 from lanemq.wire.frame import FLAG_ONEWAY, FLAG_RESPONSE, Connection, Frame, encode_frame
 
-from ._answers import Encoded, drop
+from ._answers import Encoded, Late, drop
 from ._dispatch import failure
 from ._exchange import Exchange
-from ._in_flight import InFlight, Late
+from ._in_flight import InFlight
 from ._loop_watch import HELD_S
 from ._outbox import Outbox
 from ._session import Session

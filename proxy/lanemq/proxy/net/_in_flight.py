@@ -9,7 +9,7 @@ from attrs import define, field
 
 from lanemq.wire.frame import Frame, encode_frame
 
-from ._answers import Answer, Encoded, drop
+from ._answers import Encoded, Late, drop
 from ._dispatch import failure, overloaded
 from ._exchange import Exchange
 from ._loop_watch import Timed
@@ -20,9 +20,6 @@ from .limits._budget import Account
 
 _REQUEST_BYTES: Final = 1024
 """Bytes charged for a waiting request beside its body."""
-
-Late = Answer | None
-"""The answer of a handler that waits; None where it answers itself."""
 
 
 @final

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from lanemq.wire.bodies import MessageQueue
-from lanemq.wire.logical import Chain, progress_topic
-from lanemq.wire.message import is_stage_group
+from lanemq.wire.logical import Chain, progress_places, progress_topic
 
 from .logical._spread import Topics
 
@@ -46,16 +45,11 @@ def left_behind(topic: str, chain: Chain, tables: Mapping[str, OffsetTable]) -> 
     if end is None or end.broker_name not in tables:
         return []
     kept: dict[str, int] = {}
-    origin = chain.origin
-    if origin is not None:
-        for group, offset in _offsets(tables.get(origin.broker_name, {}), topic, origin.queue_id):
-            is_stage = is_stage_group(group)
-            kept[group] = offset if is_stage else origin.clamp_max(offset)
-    for segment in (s for s in chain if s.delta >= 0):  # the later one counts
-        name, table = progress_topic(topic, segment.delta), tables.get(segment.broker_name, {})
-        for group, offset in _offsets(table, name, chain.index):
-            is_stage = is_stage_group(group)
-            kept[group] = offset if is_stage else segment.clamp_progress(offset)
+    for place in reversed([*progress_places(chain)]):  # the later one counts
+        key = place.queue
+        table = tables.get(key.broker_name, {})
+        for group, offset in _offsets(table, key.topic, key.queue_id):
+            kept[group] = place.worth(group, offset)
     name = progress_topic(topic, end.delta)
     queue = MessageQueue(name, end.broker_name, chain.index)
     there = {group for group, _ in _offsets(tables[end.broker_name], name, chain.index)}

@@ -15,7 +15,19 @@ from msgspec.structs import replace
 from lanemq.wire import RemoteProtocolError
 from lanemq.wire.bodies import MASTER_ID, MessageQueue
 from lanemq.wire.frame import Frame
-from lanemq.wire.logical import REDIRECT_FIELD, Chain, ReaderPositions, Redirect, Segment, translate
+from lanemq.wire.logical import (
+    NOTHING_READABLE_S,
+    REDIRECT_FIELD,
+    ROUNDS_MAX,
+    Chain,
+    GoOn,
+    PullWait,
+    ReaderPositions,
+    Redirect,
+    Segment,
+    next_pull_step,
+    translate,
+)
 
 from .._errors import BadAnswer, BrokerUnreachable, LanemqError, RefusedByBroker
 from ..consumer.requests._queue_calls import (
@@ -34,12 +46,8 @@ from ._progress import LogicalProgress
 
 LOGGER = get_logger("lanemq.sdk.logical")
 
-ROUNDS_MAX: Final = 4
-"""Times one question is put to a broker, redirects included."""
 QUEUES_MAX: Final = 100_000
 """Queues whose places are remembered, at most; more than any consumer has."""
-NOTHING_READABLE_S: Final = 1.0
-"""Pause before asking whether a queue without any readable segment has one."""
 
 
 async def follow_redirect(client: Client, topic: str, answer: Frame, address: str) -> None:
@@ -107,28 +115,21 @@ class LogicalCalls:
         on elsewhere: other messages are there now. ``terms.commit_offset`` is left out: it would be
         taken for a physical one.
         """
-        is_told = False
+        routes, is_told = self._client.routes, False
         for _ in range(ROUNDS_MAX):
             chain = self._known_chain(queue)
-            place = chain.locate(offset)
-            if place is None:  # all messages are gone, and the next ones cannot be read yet
-                return await self._nothing_yet(queue, offset, terms)
-            segment = place.segment
-            cut = self._places.go_on_at(queue, offset, segment, chain)
-            if cut is not None:
-                return _illegal(chain, offset, cut)
-            if place.logical_offset > offset and not is_told:
-                # A redirect may have named a segment, and others are before it: a name server
-                # shows none behind offsets that may be somewhere.
-                is_told = await self._client.routes.confirm(queue.topic)
-                if not is_told:
-                    return await self._nothing_yet(queue, offset, terms)
+            step = next_pull_step(chain, queue, offset, self._places, is_confirmed=is_told)
+            if step is PullWait.UNCONFIRMED and (is_told := await routes.confirm(queue.topic)):
                 continue
-            if not place.is_legal:
-                return _illegal(chain, offset, place.logical_offset)
+            match step:
+                case PullWait():
+                    return await self._nothing_yet(queue, offset, terms)
+                case GoOn(begin):
+                    return _illegal(chain, offset, begin)
+            segment = step.segment
             answer, address = await self._queues.pull_answer(
                 segment.message_queue,
-                place.queue_offset,
+                step.queue_offset,
                 replace(terms, commit_offset=None, meant=segment.meant),
             )
             if REDIRECT_FIELD not in answer.fields:

@@ -3,19 +3,20 @@ wherever the queue moves.
 
 A coordinator keeps it as any broker keeps that of its own queues: a server that the route names
 as the broker of the logical queues. Without one, each offset is kept at the broker that the
-queue ends at, under a name made of the topic and of the first offset of that last segment
-(``lanemq.wire.logical.progress_topic``). So a search from the last segment back finds the
-latest first, and nothing has to be carried along when the queue moves: what was committed at the
-old place stays there and is found, until something is committed at the new one.
+queue ends at, and looked for from there back (``lanemq.wire.logical.ProgressSearch``).
 """
 
-from collections.abc import Iterator
 from operator import attrgetter
 from typing import NamedTuple, final
 
 from lanemq.wire.bodies import MASTER_ID, MessageQueue
-from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, Segment, progress_topic
-from lanemq.wire.message import is_stage_group
+from lanemq.wire.logical import (
+    LOGICAL_QUEUE_BROKER,
+    Chain,
+    ProgressSearch,
+    Segment,
+    progress_keepers,
+)
 
 from .._errors import BrokerUnreachable
 from ..consumer.requests._queue_calls import QueueCalls
@@ -52,10 +53,10 @@ class LogicalProgress:
         route = self._route(queue)
         if (address := coordinator(route)) is not None:
             return Keeping(LOGICAL_QUEUE_BROKER, address, queue)
-        for segment, key in reversed(list(_places(route, queue))):
-            address = route.brokers.get(segment.broker_name, {}).get(MASTER_ID)
+        for place in progress_keepers(route.chain(queue) or Chain(queue.queue_id)):
+            address = _master(route, place.segment)
             if address is not None:
-                return Keeping(segment.broker_name, address, key)
+                return Keeping(place.segment.broker_name, address, place.queue)
         raise BrokerUnreachable(str(queue), "no broker that could keep offsets is running")
 
     async def committed_offset(self, queue: MessageQueue) -> int | None:
@@ -67,39 +68,15 @@ class LogicalProgress:
         route = self._route(queue)
         if (address := coordinator(route)) is not None:
             return await self._queues.committed_offset(queue, address=address)
-        zero: int | None = None
-        for segment, key in reversed(list(_places(route, queue))):
-            master = route.brokers.get(segment.broker_name, {}).get(MASTER_ID)
-            if master is None:
-                if segment.is_readable or segment.is_writable:
-                    # What it keeps may be the latest: anything else could lose messages.
-                    raise BrokerUnreachable(segment.broker_name, "it is not in any known route")
-                continue
-            offset, is_certain = await self._queues.kept_offset(key, master)
-            if offset or is_certain:
-                return None if offset is None else self._worth(segment, offset)
-            # A broker that does not know how to say "none" says 0.
-            zero = offset if zero is None else zero
-        before = await self._before_mapping(route, queue)
-        return zero if before is None else before
-
-    def _worth(self, segment: Segment, offset: int) -> int:
-        """Bound the offset of a broker that may not know yet that its segment has an end."""
-        is_stage = is_stage_group(self._queues.group)
-        return offset if is_stage else segment.clamp_progress(offset)
-
-    async def _before_mapping(self, route: TopicRoute, queue: MessageQueue) -> int | None:
-        chain = route.chain(queue)
-        first = None if chain is None else chain.origin
-        if first is None:
-            return None
-        master = route.brokers.get(first.broker_name, {}).get(MASTER_ID)
-        if master is None:
-            return None
-        offset = await self._queues.committed_offset(
-            first.message_queue, address=master, zero_if_young=False
-        )
-        return None if offset is None else first.clamp_max(offset)
+        search = ProgressSearch(self._queues.group, route.chain(queue) or Chain(queue.queue_id))
+        for place in search:
+            master = _master(route, place.segment)
+            if master is not None:
+                offset, is_certain = await self._queues.kept_offset(place.queue, master)
+                search.told(place, offset, is_certain=is_certain)
+            elif place.is_needed:
+                raise BrokerUnreachable(place.segment.broker_name, "it is not in any known route")
+        return search.offset
 
     async def commit_offset(self, queue: MessageQueue, offset: int, *, wait: bool) -> None:
         """Store the group's progress; unless ``wait``, without an answer."""
@@ -126,15 +103,11 @@ def lock_keeper(route: TopicRoute, queue: MessageQueue) -> str | None:
     segments = route.chain(queue) or ()
     # What never had a message may come before or behind what is there: it tells nothing.
     for segment in sorted(segments, key=attrgetter("is_empty")):
-        address = route.brokers.get(segment.broker_name, {}).get(MASTER_ID)
+        address = _master(route, segment)
         if address is not None:
             return address
     return None
 
 
-def _places(route: TopicRoute, queue: MessageQueue) -> Iterator[tuple[Segment, MessageQueue]]:
-    """Iterate over the segments that have a place in the queue, in order, and the key at each."""
-    chain = route.chain(queue)
-    for segment in chain.placed if chain is not None else ():
-        topic = progress_topic(queue.topic, segment.delta)
-        yield segment, MessageQueue(topic, segment.broker_name, queue.queue_id)
+def _master(route: TopicRoute, segment: Segment) -> str | None:
+    return route.brokers.get(segment.broker_name, {}).get(MASTER_ID)

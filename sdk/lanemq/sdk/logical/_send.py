@@ -15,6 +15,7 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_FLAG,
     REDIRECT_FIELD,
+    ROUNDS_MAX,
     SEGMENT_FIELD,
     Segment,
     translate,
@@ -24,7 +25,7 @@ from .._errors import BrokerUnreachable, LanemqError, RefusedByBroker, RequestTi
 from .._messages import SendResult
 from ..net._client import Client
 from ..net._route_table import TopicRoute
-from ._calls import ROUNDS_MAX, follow_redirect
+from ._calls import follow_redirect
 
 NO_PERMISSION: Final = int(ResponseCode.NO_PERMISSION)
 LOOK_INTERVAL_S: Final = 0.1

@@ -43,18 +43,13 @@ class TopicRoute:
     ) -> Segment | None:
         """Return the segment where a message for a logical queue goes.
 
-        While a migration is under way the new segment may show before it has its place in the
-        queue. As long as the old one takes messages it gets them, in their order; only if its
-        broker is gone, or among ``unreachable``, the new one does.
+        While a migration is under way the old segment gets the messages, in their order, unless its
+        broker has no master or is among ``unreachable``; see ``Chain.tail_without``.
         """
         chain = self.chain(queue)
         if chain is None:
             return None
-        tail = chain.tail
-        if tail is None or tail is chain.writable:
-            return tail
-        away = tail.broker_name in unreachable or not self.has_master(tail.broker_name)
-        return chain.writable if away else tail
+        return chain.tail_without(lambda name: name in unreachable or not self.has_master(name))
 
 
 def with_chains(route: TopicRoute, chains: LogicalQueues) -> TopicRoute:

@@ -4,7 +4,7 @@ Source: RocketMQ 5.0.0-PREVIEW, LogicalQueuesInfo, PullAPIWrapper, DefaultMQProd
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -85,10 +85,20 @@ class Chain:
         A migration's destination takes them once it has its place; before that only where the
         source takes none any more. None where nothing does, at least for the moment.
         """
+        return self.tail_without(_never)
+
+    def tail_without(self, is_away: Callable[[str], bool]) -> Segment | None:
+        """Return the ``tail`` where some brokers, by name, cannot be sent to.
+
+        A migration's destination without a place takes the messages as well if the source's broker
+        is away: an operator may have moved the queue past it. What there is no other for stays the
+        tail, away or not.
+        """
         writable = self.writable
-        if writable is not None and writable.delta < 0:
-            return self.normal or writable
-        return writable
+        if writable is None or writable.delta >= 0:
+            return writable
+        source = self.normal
+        return writable if source is None or is_away(source.broker_name) else source
 
     # Reading
 
@@ -230,6 +240,10 @@ class Chain:
         if self.find(key) is None:
             raise KeyError(key)
         return Chain(self.index, (s for s in self.segments if s.key != key))
+
+
+def _never(_: str) -> bool:
+    return False
 
 
 def by_offset(segments: Iterable[Segment]) -> tuple[Segment, ...]:

@@ -14,7 +14,7 @@ from typing import final
 import msgspec
 
 from .._codes import ResponseCode
-from ._chain import Chain, Located
+from ._chain import Chain
 from ._segment import NOT_SET, Segment
 
 
@@ -86,15 +86,15 @@ def in_chain(numbers: Numbers, chain: Chain) -> Numbers:
     return Numbers(numbers.next_offset, chain.min_offset, high)
 
 
-def passed_over(located: Located, asked: int, chain: Chain) -> tuple[ResponseCode, Numbers]:
-    """Return the answer to a pull at an offset that no segment has, by what ``locate`` gave.
+def passed_over(go_on_at: int, asked: int, chain: Chain) -> tuple[ResponseCode, Numbers]:
+    """Return the answer to a pull whose reader has to go on at another offset than it asked for.
 
     Over a gap between segments the reader simply goes on: told that its offset is illegal, a
     push consumer would leave the queue alone for ten seconds.
     """
-    is_gap = chain.min_offset <= asked < located.logical_offset
+    is_gap = chain.min_offset <= asked < go_on_at
     code = ResponseCode.PULL_RETRY_IMMEDIATELY if is_gap else ResponseCode.PULL_OFFSET_MOVED
-    return code, nothing_at(located.logical_offset, chain)
+    return code, nothing_at(go_on_at, chain)
 
 
 def nothing_at(next_offset: int, chain: Chain) -> Numbers:

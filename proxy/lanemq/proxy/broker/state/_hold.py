@@ -13,6 +13,7 @@ because its connection closed. Nothing here reads a clock or a socket; times are
       |  +-- arrived, tag not wanted: |
       |      time is up in 5 s        |
       +---- connection closed --------+------------- drop ------------> forgotten
+      +---- nobody waits for it ------+------------ forget -----------> forgotten
 
 Source: RocketMQ 4.9.8, PullRequestHoldService, which scans every 5 s; here nothing scans.
 """
@@ -184,6 +185,18 @@ class Holds(Generic[OwnerT]):
                 expired.append(hold)
             del self._slots[heapq.heappop(self._slot_heap)]
         return expired
+
+    def forget(self, hold: Hold[OwnerT]) -> bool:
+        """Remove a pull for which nobody waits; returns False where it has left before."""
+        owned = self._owners.get(hold.owner, {})
+        if hold not in owned:
+            return False
+        del owned[hold]
+        if hold in self._woken:
+            del self._woken[hold]
+        else:
+            self._leave(hold)
+        return True
 
     def drop(self, owner: OwnerT) -> list[Hold[OwnerT]]:
         """Remove and return every pull of ``owner``."""

@@ -22,7 +22,7 @@ from lanemq.wire.message import Property, StoredMessage, decode_offset_id
 
 from ...logical.broker.traffic._delivery import Deliveries
 from ...logical.rules._gate import SegmentClosed
-from ...net._answers import committed
+from ...net._answers import answer_after
 from ...net._dispatch import Handlers, by_header, typed
 from ...net._session import Session
 from .._context import BrokerContext
@@ -120,8 +120,7 @@ class Ends:
         self, header: EndTransaction, frame: Frame, session: Session
     ) -> Done | None:
         await self._table.loaded.wait()
-        answer = committed(self.end(header, frame, session), self._commit)
-        return await answer if isinstance(answer, Awaitable) else answer
+        return await answer_after(self._commit, self.end(header, frame, session))
 
     def _recently(self, header: EndTransaction) -> _Ended | None:
         """Return the half message that a request names, if it came a moment ago."""

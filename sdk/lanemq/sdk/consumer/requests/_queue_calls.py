@@ -137,15 +137,13 @@ class QueueCalls:
         return await self._client.remoting.call(address, request(code, fields), self._timeout_s)
 
     async def committed_offset(
-        self, queue: MessageQueue, *, address: str | None = None, zero_if_young: bool | None = None
+        self, queue: MessageQueue, *, address: str | None = None
     ) -> int | None:
         """Return the offset where the group resumes, or None if it never committed.
 
-        Without ``zero_if_young=False`` brokers answer 0 for that, while a queue is young.
+        While a queue is young, brokers answer 0 for that.
         """
-        header = QueryConsumerOffset(
-            self._group, queue.topic, queue.queue_id, set_zero_if_not_found=zero_if_young
-        )
+        header = QueryConsumerOffset(self._group, queue.topic, queue.queue_id)
         code = RequestCode.QUERY_CONSUMER_OFFSET
         address = address or self.reader(queue)
         try:

@@ -92,7 +92,7 @@ class ParkedPulls:
         deliver: Deliver,
         *,
         kept_bytes: int = 0,
-    ) -> None:
+    ) -> Hold[Session]:
         """Keep a pull until it is run ``again`` and answered by ``deliver``, or its session ends.
 
         ``kept_bytes`` are charged to the session, beside what every pull costs. Raises
@@ -130,6 +130,12 @@ class ParkedPulls:
             session.on_close.append(self._drop)
         session.account.add(size_bytes)
         self._rearm()
+        return hold
+
+    def forget(self, hold: Hold[Session]) -> None:
+        """Give up a parked pull whose answer nobody waits for; nothing where it has one."""
+        if self._holds.forget(hold):
+            hold.owner.account.add(-hold.size_bytes)
 
     def _drop(self, session: Session) -> None:
         for hold in self._holds.drop(session):

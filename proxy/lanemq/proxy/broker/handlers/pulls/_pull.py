@@ -24,12 +24,14 @@ from ....logical.broker.traffic._stages import AskFirst, LogicalStages
 from ....logical.broker.traffic._told import ToldReaders
 from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._reading import Wait
+from ....net._answers import Later
 from ....net._dispatch import Handlers
 from ....net._session import Session
 from ....net._stored_reply import LARGE_BYTES
 from ..._context import BrokerContext
 from ..._results import Found, Moved, NotFound, Pulled
 from ...state._clients import ClientRegistry
+from ...state._hold import Hold
 from ...state._pull_filters import Wanted
 from ...state._stages import ANY, GroupStages, Part, Room, waiting_topic
 from ...state._stats import BrokerStatistics
@@ -82,7 +84,7 @@ class Pulls:
             result = self._read(asked, session, may_park=True, may_ask=True)
         except AskFirst as unknown:
             asking = self._asking(unknown, asked, session)
-            return self._pull_later(asking, asked, frame, session)
+            return Later(asking, self._pull_later(asking, asked, frame, session))
         if isinstance(result, Parked):
             self._park_at_port(result, asked, frame, session)
             return None
@@ -132,10 +134,10 @@ class Pulls:
         deliver: Deliver,
         *,
         kept_bytes: int = 0,
-    ) -> None:
+    ) -> Hold[Session]:
         """Keep a pull that ``read`` has not answered; as ``ParkedPulls.park``."""
         again = partial(self._read, asked, session, may_park=False)
-        self.parked.park(parked, asked, session, again, deliver, kept_bytes=kept_bytes)
+        return self.parked.park(parked, asked, session, again, deliver, kept_bytes=kept_bytes)
 
     async def _asking(
         self, unknown: AskFirst, asked: PullRequest, session: Session

@@ -30,7 +30,7 @@ from lanemq.wire.logical import (
 from ....broker._config import BrokerConfig
 from ....broker._peers import Peers
 from ....broker._results import Moved, Stored, is_redirect, redirect_in
-from ....net._answers import committed
+from ....net._answers import Later, answer_after, drop
 from ....net._session import Session
 from ...rules._forwarding import flags_field, forwarded, half_forbidden, hops_of, is_half, relayed
 from ...rules._gate import SegmentClosed
@@ -144,7 +144,7 @@ class MovedSends:
         taken = send(replace(frame, fields={**frame.fields, SEGMENT_FIELD: segment.meant}), session)
         if frame.is_oneway or is_half(frame):  # a half message's offset is none of the queue
             return taken
-        return self._placed(taken, segment, segment.with_delta(place))
+        return Later(taken, self._placed(taken, segment, segment.with_delta(place)))
 
     async def _placed(
         self, taken: Sent | Awaitable[Sent], segment: Segment, named: Segment
@@ -195,7 +195,12 @@ class MovedSends:
     async def _in_turn(self, turn: trio.Lock, frame: Frame, session: Session, send: Send) -> Sent:
         """Retry in the order of the sends, once the queue is open again or sealed for good."""
         async with turn:
-            answer = committed(send(frame, session), self._commit)
+            answer = send(frame, session)
+            try:
+                self._commit()
+            except Refused:
+                drop(answer)
+                raise
         return await answer if isinstance(answer, Awaitable) else answer
 
     async def _forward(
@@ -233,9 +238,8 @@ class MovedSends:
         """Ask the broker of ``target``; return its answer, an empty success to a one-way send."""
         ours = forwarded(frame, target, session.peer)
         if target.broker_name == self._logical.broker_name:
-            sent = send(replace(frame, fields=ours.fields), session)
-            answer = committed(sent, self._commit)
-            return await answer if isinstance(answer, Awaitable) else answer
+            answer = send(replace(frame, fields=ours.fields), session)
+            return await answer_after(self._commit, answer)
         peers, name, address = self._peers, target.broker_name, target.broker_address
         if frame.is_oneway:
             await peers.oneway(name, address, ours)

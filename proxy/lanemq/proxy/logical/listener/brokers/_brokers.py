@@ -1,7 +1,7 @@
 """Calls to the brokers that hold segments: to this process's directly, to others over a link."""
 
-from collections.abc import Awaitable, Callable
-from typing import Final, final
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Final, cast, final
 
 import trio
 from attrs import define
@@ -15,7 +15,8 @@ from ....broker._results import Pulled
 from ....broker.handlers.pulls._parked import Parked
 from ....broker.handlers.pulls._pull import Pulls
 from ....broker.handlers.pulls._pull_request import PullRequest, read_pull_request
-from ....net._answers import Answer
+from ....broker.state._hold import Hold
+from ....net._answers import Answer, Later, answer_after
 from ....net._dispatch import Handlers, unsupported
 from ....net._session import Session
 from ._questions import AskedT, Question, ToldT
@@ -64,29 +65,25 @@ class Brokers:
         if handler is None:
             return unsupported(frame)
         answer = handler(frame, session)
-        if isinstance(answer, Awaitable):
-            return _present(answer)
         assert answer is not None, "only pulls have no answer yet"
-        return answer
+        return cast("Answer | Awaitable[Answer]", answer)
 
     def pull_own(self, asked: PullRequest, session: Session) -> Pulled | Awaitable[Pulled]:
         """Pull from this process's broker as ``ask_own``."""
         result = self._own_pulls.read(asked, session)
         if isinstance(result, Awaitable):
-            return self._pull_later(result, asked, session)
-        return self._wait(result, asked, session) if isinstance(result, Parked) else result
+            return Later(result, self._pull_later(result, asked, session))
+        if isinstance(result, Parked):
+            return _ParkedHere(self._own_pulls, result, asked, session)
+        return result
 
     async def _pull_later(
         self, under_way: Awaitable[Pulled | Parked], asked: PullRequest, session: Session
     ) -> Pulled:
         result = await under_way
-        return await self._wait(result, asked, session) if isinstance(result, Parked) else result
-
-    def _wait(self, parked: Parked, asked: PullRequest, session: Session) -> Awaitable[Pulled]:
-        """Park a pull now; its result comes later."""
-        late = _Late()
-        self._own_pulls.park(parked, asked, session, late.deliver)
-        return late.wait()
+        if isinstance(result, Parked):
+            return await _ParkedHere(self._own_pulls, result, asked, session)
+        return result
 
     async def call(
         self,
@@ -102,9 +99,8 @@ class Brokers:
         and what ``ask`` raises.
         """
         if self.is_own(broker_name):
-            told = question.own(asked)
-            self._commit_own()  # there is no read of a connection that would do it
-            return await told if isinstance(told, Awaitable) else told
+            # There is no read of a connection that would commit.
+            return await answer_after(self._commit_own, question.own(asked))
         answer = await self._ask_other(broker_name, address, question.encode(asked), timeout_s)
         if answer.code not in question.codes:
             raise RefusedThere(answer.code, answer.remark or "")
@@ -126,9 +122,7 @@ class Brokers:
         ``Unreachable`` where it cannot be asked at all: then nothing of the request was done.
         """
         if self.is_own(broker_name):
-            answer = self.ask_own(frame, session)
-            self._commit_own()
-            return await answer if isinstance(answer, Awaitable) else answer
+            return await answer_after(self._commit_own, self.ask_own(frame, session))
         return await self._ask_other(broker_name, address, frame, timeout_s)
 
     async def _ask_other(
@@ -153,28 +147,33 @@ def relayed(asked: Frame, answer: Frame) -> Frame:
 
 
 @final
-class _Late:
-    """The result of a parked pull, for the one task that waits for it."""
+class _ParkedHere:
+    """A pull that is parked from now on, for the one task that waits for its result."""
 
-    def __init__(self) -> None:
+    def __init__(self, pulls: Pulls, parked: Parked, asked: PullRequest, session: Session) -> None:
         self._result: Pulled | Exception | None = None
         self._is_there = trio.Event()
+        self._parked_pulls = pulls.parked
+        self._hold: Hold[Session] | None = pulls.park(parked, asked, session, self._deliver)
 
-    def deliver(self, result: Pulled | Exception) -> None:
-        """Take the result, or the error in place of one."""
+    def _deliver(self, result: Pulled | Exception) -> None:
+        self._hold = None  # it refers to this: no circle is left for the collector
         self._result = result
         self._is_there.set()
 
-    async def wait(self) -> Pulled:
+    def __await__(self) -> Generator[Any, Any, Pulled]:
+        return self._wait().__await__()
+
+    def close(self) -> None:
+        """Give the pull up."""
+        if self._hold is not None:
+            self._parked_pulls.forget(self._hold)
+            self._hold = None
+
+    async def _wait(self) -> Pulled:
         """Wait for the result. Raises ``Refused``."""
         await self._is_there.wait()
         assert self._result is not None
         if isinstance(self._result, Exception):
             raise self._result
         return self._result
-
-
-async def _present(answer: Awaitable[Answer | None]) -> Answer:
-    done = await answer
-    assert done is not None, "only pulls have no answer yet"
-    return done

@@ -15,7 +15,7 @@ from lanemq.wire.headers import (
     SearchOffset,
     UpdateConsumerOffset,
 )
-from lanemq.wire.logical import Chain, Segment, translate
+from lanemq.wire.logical import ROUNDS_MAX, Chain, Segment, translate
 
 from ....broker._framed import EarliestTime, GroupOffset, QueueOffset
 from ....net._dispatch import Handlers, by_header, typed
@@ -23,7 +23,7 @@ from ....net._session import Session
 from ..brokers._brokers import Brokers
 from ..brokers._questions import AskedT, Question, Questions, ToldT
 from ..brokers._routes import TopicView
-from ..port._context import ROUNDS_MAX, ListenerContext
+from ..port._context import ListenerContext
 from ..port._queues import SeenQueues
 from ._progress import Progress
 from ._readers import Readers, places_of

@@ -12,8 +12,12 @@ from attrs import define, field
 
 from lanemq.wire import Refused, ResponseCode
 from lanemq.wire.headers import QueryConsumerOffset, UpdateConsumerOffset
-from lanemq.wire.logical import Chain, Segment, progress_topic
-from lanemq.wire.message import is_stage_group
+from lanemq.wire.logical import (
+    ProgressPlace,
+    ProgressSearch,
+    progress_keepers,
+    progress_topic,
+)
 
 from ....broker._framed import GroupOffset
 from ....broker.handlers.pulls._offsets import CommitOffset
@@ -47,9 +51,9 @@ class Progress:
         """Keep a logical offset as given, backwards too."""
         view, chain = await self._queues.chain(topic, index)
         refusal: Refused | None = None
-        for segment in reversed(chain.placed):
+        for place in progress_keepers(chain):
             try:
-                await self._put(view, segment, group, offset)
+                await self._put(view, place, group, offset)
             except Unreachable as error:
                 refusal = error
                 continue
@@ -59,16 +63,15 @@ class Progress:
     async def put_everywhere(self, group: str, topic: str, index: int, offset: int) -> None:
         """Keep an offset with the broker of every segment that answers."""
         view, chain = await self._queues.chain(topic, index)
-        for segment in chain.placed:
+        for place in reversed([*progress_keepers(chain)]):
             with suppress(Refused):
-                await self._put(view, segment, group, offset)
+                await self._put(view, place, group, offset)
 
-    async def _put(self, view: TopicView, segment: Segment, group: str, offset: int) -> None:
+    async def _put(self, view: TopicView, place: ProgressPlace, group: str, offset: int) -> None:
         """Keep a logical offset with the broker of one segment."""
-        name = progress_topic(segment.topic, segment.delta)
-        asked = UpdateConsumerOffset(group, name, segment.logical_index, offset)
-        broker, address = segment.broker_name, view.address(segment.broker_name)
-        await self._brokers.call(broker, address, self._questions.commit, asked)
+        key, broker = place.queue, place.queue.broker_name
+        asked = UpdateConsumerOffset(group, key.topic, key.queue_id, offset)
+        await self._brokers.call(broker, view.address(broker), self._questions.commit, asked)
 
     def commit_soon(self, group: str, topic: str, index: int, offset: int) -> None:
         """Schedule a ``commit`` without waiting; a later one for the same queue takes its place.
@@ -114,63 +117,34 @@ class Progress:
         queue's broker for a group without an offset counts as well: 0 in a young queue.
         """
         view, chain = await self._queues.chain(topic, index)
-        zero: int | None = None
-        for segment in reversed(chain.placed):
-            key = progress_topic(topic, segment.delta)
+        search = ProgressSearch(group, chain)
+        for place in search:
+            may_be_zero = zero_if_young and place.is_origin
             try:
-                told = await self._ask(view, segment, group, key, index)
+                told = await self._ask(view, place, group, zero_if_young=may_be_zero)
             except Unreachable:
-                if segment.is_readable or segment.is_writable:
-                    raise  # its offset may be the latest: any other could lose messages
+                if place.is_needed:
+                    raise
                 continue
-            offset = _known(told)
-            if told is not None and (offset or told.is_kept):
-                if offset is None or is_stage_group(group):
-                    return offset
-                return segment.clamp_progress(offset)  # its broker may not know yet of the end
-            # A broker that does not know how to say "none" says 0.
-            zero = offset if zero is None else zero
-        before = await self._before_mapping(view, chain, group, zero_if_young=zero_if_young)
-        return zero if before is None else before
-
-    async def _before_mapping(
-        self, view: TopicView, chain: Chain, group: str, *, zero_if_young: bool
-    ) -> int | None:
-        """Return the group's offset in the physical queue that the logical one began as."""
-        first = chain.origin
-        if first is None:
-            return None
-        try:
-            told = await self._ask(
-                view, first, group, first.topic, first.queue_id, zero_if_young=zero_if_young
-            )
-        except Unreachable:
-            return None
-        offset = _known(told)
-        return None if offset is None else first.clamp_max(offset)
+            offset = told.offset if told is not None and told.offset >= 0 else None
+            search.told(place, offset, is_certain=told is not None and told.is_kept)
+        return search.offset
 
     async def _ask(
-        self,
-        view: TopicView,
-        segment: Segment,
-        group: str,
-        topic: str,
-        queue_id: int,
-        *,
-        zero_if_young: bool = False,
+        self, view: TopicView, place: ProgressPlace, group: str, *, zero_if_young: bool
     ) -> GroupOffset | None:
         """Ask a broker for an offset; None where it has none."""
+        key, broker = place.queue, place.queue.broker_name
         asked = QueryConsumerOffset(
-            group, topic, queue_id, set_zero_if_not_found=None if zero_if_young else False
+            group,
+            key.topic,
+            key.queue_id,
+            set_zero_if_not_found=None if zero_if_young else False,
         )
-        broker, address = segment.broker_name, view.address(segment.broker_name)
+        question = self._questions.group_offset
         try:
-            return await self._brokers.call(broker, address, self._questions.group_offset, asked)
+            return await self._brokers.call(broker, view.address(broker), question, asked)
         except Refused as refused:
             if refused.code == ResponseCode.QUERY_NOT_FOUND:
                 return None
             raise
-
-
-def _known(told: GroupOffset | None) -> int | None:
-    return None if told is None or told.offset < 0 else told.offset

@@ -1,7 +1,7 @@
 """The context of a listener's port, from which its handlers take what they need."""
 
 from dataclasses import dataclass
-from typing import Final, final
+from typing import final
 
 from lanemq.wire import HostAddress
 
@@ -13,9 +13,6 @@ from ..brokers._questions import Questions
 from ..brokers._routes import LogicalRoutes
 from ._queues import SeenQueues
 from ._records import SeenRecords
-
-ROUNDS_MAX: Final = 4
-"""Most attempts of one request at brokers, redirects included."""
 
 
 @final

@@ -15,14 +15,26 @@ from msgspec.structs import replace
 
 from lanemq.wire import PullSysFlag, Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import Frame
-from lanemq.wire.logical import READER_FIELD, SEGMENT_FIELD, Chain, Located, Segment, translate
+from lanemq.wire.logical import (
+    NOTHING_READABLE_S,
+    READER_FIELD,
+    ROUNDS_MAX,
+    SEGMENT_FIELD,
+    Chain,
+    GoOn,
+    Located,
+    PullWait,
+    Segment,
+    next_pull_step,
+    translate,
+)
 from lanemq.wire.logical.translate import Numbers
 
 from ....broker._results import PULL_FIELDS, Found, NotFound, Pulled, is_redirect, redirect_in
 from ....broker.handlers.pulls._pull_request import PullRequest, read_pull_request
 from ....broker.handlers.pulls._reads import Reads
 from ....broker.state._clients import ClientRegistry
-from ....net._answers import Answer
+from ....net._answers import Answer, Later
 from ....net._dispatch import Handlers
 from ....net._session import Session
 from ....net._stored_reply import LARGE_BYTES
@@ -30,15 +42,13 @@ from ..brokers._brokers import Brokers, relayed
 from ..brokers._routes import LogicalRoutes
 from ..offsets._progress import Progress
 from ..offsets._readers import Readers, is_in_doubt, places_of
-from ..port._context import ROUNDS_MAX, ListenerContext
+from ..port._context import ListenerContext
 from ..port._queues import SeenQueues
 from ..port._records import SeenRecords
 
 HOLD_MAX_S: Final = 300.0
 ANSWER_S: Final = 10.0
 """Seconds that a broker may take beyond the time for which it holds a pull."""
-NOTHING_READABLE_S: Final = 1.0
-"""Seconds for which a pull is held at a place where no segment can be read."""
 
 Code = ResponseCode
 _PULL_CODES: Final = frozenset(
@@ -102,7 +112,8 @@ class Pulls:
             return self._found(b"".join(got.records), numbers, segment, _single(got.records))
         answer = self._brokers.pull_own(_placed(asked, located), session)
         if isinstance(answer, Awaitable):
-            return self._finish(answer, segment, chain, index, asked, frame, session)
+            rest = self._finish(answer, segment, chain, index, asked, frame, session)
+            return Later(answer, rest)
         if is_redirect(answer):
             return self._redirected(answer, index, asked, frame, session)
         return self._seen(asked, answer, segment, chain, frame, session)
@@ -142,34 +153,29 @@ class Pulls:
     async def _search(self, index: int, asked: PullRequest, frame: Frame, session: Session) -> Seen:
         topic, offset = asked.topic, asked.offset
         hold_s = min(asked.suspend_ms / 1000, HOLD_MAX_S) if asked.may_wait else 0.0
-        is_told = False
+        reader, places, is_told = (asked.group, topic, index), places_of(session), False
         for _ in range(ROUNDS_MAX):
             view, chain = await self._queues.chain(topic, index)
-            located = chain.locate(offset)
-            if located is None:  # all of it is gone, or nothing was ever there
-                return await _nothing_yet(offset, chain, hold_s)
-            reader = asked.group, topic, index
-            cut = places_of(session).go_on_at(reader, offset, located.segment, chain)
-            if cut is None:
-                cut = await self._readers.goes_on_at(reader, offset, chain, session)
-            if cut is not None:  # other messages are there now than those it would pass over
-                return NotFound(Code.PULL_OFFSET_MOVED, translate.nothing_at(cut, chain))
-            if located.logical_offset > offset and not is_told:
-                is_told = await self._routes.confirm(topic)
-                if not is_told:
-                    return await _nothing_yet(offset, chain, hold_s)
+            step = next_pull_step(chain, reader, offset, places, is_confirmed=is_told)
+            if step is not PullWait.NOTHING_READABLE:
+                begin = await self._readers.goes_on_at(reader, offset, chain, session)
+                step = step if begin is None else GoOn(begin)
+            if step is PullWait.UNCONFIRMED and (is_told := await self._routes.confirm(topic)):
                 continue
-            if not located.is_legal:
-                return NotFound(*translate.passed_over(located, offset, chain))
+            match step:
+                case PullWait():
+                    return await _nothing_yet(offset, chain, hold_s)
+                case GoOn(begin):
+                    return NotFound(*translate.passed_over(begin, offset, chain))
             answer = await self._brokers.ask(
-                name := located.segment.broker_name,
+                name := step.segment.broker_name,
                 view.address(name),
-                self._addressed(frame, located, asked),
+                self._addressed(frame, step, asked),
                 session,
                 hold_s + ANSWER_S,
             )
             if not is_redirect(answer):
-                return self._seen(asked, answer, located.segment, chain, frame, session)
+                return self._seen(asked, answer, step.segment, chain, frame, session)
             await self._routes.redirected(topic, redirect_in(answer))
         return await _nothing_yet(offset, chain, hold_s)
 

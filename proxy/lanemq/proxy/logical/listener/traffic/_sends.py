@@ -19,6 +19,7 @@ from lanemq.wire.frame import FLAG_ONEWAY, Frame
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_FLAG,
     NOT_SET,
+    ROUNDS_MAX,
     SEGMENT_FIELD,
     Segment,
     translate,
@@ -26,7 +27,7 @@ from lanemq.wire.logical import (
 
 from ....broker._results import Stored, is_redirect, redirect_in
 from ....broker.handlers.sends._send import Sends as BrokerSends
-from ....net._answers import Answer
+from ....net._answers import Answer, Later
 from ....net._dispatch import Handlers
 from ....net._session import Session
 from ...rules._forwarding import (
@@ -42,7 +43,7 @@ from ...rules._mapping import TopicMapping
 from ...rules._positions import broker_tag, tagged
 from ..brokers._brokers import Brokers, Unreachable
 from ..brokers._routes import TOPICS_MAX, LogicalRoutes, TopicView
-from ..port._context import ROUNDS_MAX, ListenerContext
+from ..port._context import ListenerContext
 from ..port._queues import SeenQueues
 from ..port._records import SeenRecords
 from ._tails import own_open_end, reachable_tail, tail
@@ -147,7 +148,7 @@ class Sends:
             return self._search(topic, index, frame, session)
         answer = self._brokers.ask_own(_addressed(frame, segment, session), session)
         if isinstance(answer, Awaitable):
-            return self._finish(answer, segment, topic, index, frame, session)
+            return Later(answer, self._finish(answer, segment, topic, index, frame, session))
         if is_redirect(answer):
             return self._redirected(answer, topic, index, frame, session)
         return self._seen(frame, answer, segment)

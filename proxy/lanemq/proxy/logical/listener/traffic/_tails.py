@@ -30,8 +30,5 @@ def tail(chain: Chain) -> Segment | None:
 
 def reachable_tail(chain: Chain, unreachable: set[str]) -> Segment | None:
     """Return ``tail``, or the segment to which an operator has moved the queue of a lost broker."""
-    segment = tail(chain)
-    if segment is None or segment.broker_name not in unreachable:
-        return segment
-    other = chain.writable
-    return other if other is not None and other.broker_name not in unreachable else None
+    segment = chain.tail_without(unreachable.__contains__) or tail(chain)
+    return None if segment is None or segment.broker_name in unreachable else segment

@@ -1,0 +1,112 @@
+"""What a pull from a logical queue does next, by the chain that is known and the reader's place."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lanemq.wire.bodies import MessageQueue
+from lanemq.wire.logical import (
+    Chain,
+    GoOn,
+    Located,
+    PullWait,
+    ReaderPositions,
+    Segment,
+    SegmentState,
+    next_pull_step,
+)
+
+EXPIRED, READ_ONLY, NORMAL = SegmentState.EXPIRED, SegmentState.READ_ONLY, SegmentState.NORMAL
+
+
+def at(broker: str, delta: int, end: int = -1, state: SegmentState | None = None) -> Segment:
+    state = state or (NORMAL if end < 0 else READ_ONLY)
+    return Segment(MessageQueue("T", broker, 0), 0, delta, state, 0, end)
+
+
+FIRST, SECOND, THIRD = at("a", 0, 10), at("b", 10, 5), at("c", 15)
+CHAIN = Chain(0, [FIRST, SECOND, THIRD])
+
+
+def step(
+    chain: Chain,
+    offset: int,
+    *,
+    is_confirmed: bool = False,
+    read: Segment | None = None,
+) -> Located | GoOn | PullWait:
+    """The step of a reader that has come to ``offset`` in ``read``."""
+    positions: ReaderPositions[str] = ReaderPositions(1)
+    if read is not None:
+        positions.note("reader", read, offset)
+    return next_pull_step(chain, "reader", offset, positions, is_confirmed=is_confirmed)
+
+
+def test_a_place_with_messages_is_asked() -> None:
+    for offset, segment in ((3, FIRST), (10, SECOND), (99, THIRD)):
+        assert step(CHAIN, offset) == Located(segment, offset, is_legal=True)
+
+
+def test_without_anything_to_read_it_waits() -> None:
+    assert step(Chain(0), 3) is PullWait.NOTHING_READABLE
+    gone = Chain(0, [FIRST.with_state(EXPIRED)])
+    assert step(gone, 3, is_confirmed=True) is PullWait.NOTHING_READABLE
+
+
+def test_a_gap_is_passed_over_only_where_a_name_server_says_that_there_is_one() -> None:
+    chain = Chain(0, [FIRST, THIRD])
+    assert step(chain, 12) is PullWait.UNCONFIRMED
+    assert step(chain, 12, is_confirmed=True) == GoOn(15)
+
+
+def test_an_offset_behind_a_sealed_end_is_none_whoever_says_so() -> None:
+    chain = Chain(0, [FIRST])
+    for is_confirmed in (False, True):
+        assert step(chain, 12, is_confirmed=is_confirmed) == GoOn(10)
+    assert step(chain, 10) == Located(FIRST, 10, is_legal=True)
+
+
+def test_a_reader_past_a_cut_goes_back_to_it_before_anything_is_confirmed() -> None:
+    source = at("a", 0)
+    assert step(CHAIN, 12, read=source) == GoOn(10)
+    assert step(CHAIN, 12, read=SECOND) == Located(SECOND, 12, is_legal=True)
+    holed = Chain(0, [FIRST, at("b", 11, 1), THIRD])
+    assert step(holed, 13, read=source) == GoOn(11)
+    assert step(holed, 13, read=THIRD) is PullWait.UNCONFIRMED
+
+
+parts = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 4), st.sampled_from([EXPIRED, READ_ONLY])),
+    max_size=4,
+)
+
+
+@given(parts, st.booleans(), st.integers(0, 30))
+def test_the_steps_lead_to_a_place_to_ask_or_to_a_wait(
+    chosen: list[tuple[int, int, SegmentState]], is_open: bool, offset: int
+) -> None:
+    segments, delta = [], 0
+    for number, (gap, count, state) in enumerate(chosen):
+        segments.append(at(f"b{number}", delta + gap, count, state))
+        delta += gap + count
+    if is_open:
+        segments.append(at("end", delta))
+    chain = Chain(0, segments)
+    first = step(chain, offset)
+    then = step(chain, offset, is_confirmed=True)
+    assert then is not PullWait.UNCONFIRMED
+    if first is PullWait.UNCONFIRMED:
+        assert isinstance(then, GoOn)
+        assert then.logical_offset > offset
+    else:
+        assert then == first
+    if isinstance(then, GoOn):
+        there = step(chain, then.logical_offset)
+        assert isinstance(there, Located)
+        then, offset = there, then.logical_offset
+    if isinstance(then, Located):
+        assert then.is_legal
+        assert then.segment.is_readable
+        assert then.logical_offset == offset
+        assert then.segment.contains_logical(offset) or offset == chain.readable[-1].end_offset
+    else:
+        assert not chain.readable
