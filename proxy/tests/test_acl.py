@@ -203,7 +203,7 @@ def test_a_start_without_readable_accounts_is_refused(tmp_path: Path) -> None:
 
 def test_acl_needs_a_home_and_an_account_that_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ROCKETMQ_HOME", raising=False)
-    with pytest.raises(ValueError, match="Set rocketmqHome, or the environment variable"):
+    with pytest.raises(ValueError, match="set rocketmqHome, or the environment variable"):
         BrokerConfig(acl_enable=True)
     monkeypatch.setenv("ROCKETMQ_HOME", "/opt/rocketmq")
     assert BrokerConfig(acl_enable=True).rocketmq_home == Path("/opt/rocketmq")
