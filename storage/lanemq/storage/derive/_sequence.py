@@ -7,7 +7,7 @@ or whether that one offset is damaged. Until then it is held back.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple, Protocol, final
 
@@ -107,6 +107,16 @@ class Sequences:
         """Log position of the oldest unit that is held back; None without any."""
         held = [queue.held[0].log_position for queue in self._waiting.values()]
         return min(held, default=None)
+
+    def settled(self, units: Iterable[DerivedUnit]) -> Iterator[DerivedUnit]:
+        """Iterate over the units that are right, those still held back behind the last included.
+
+        A unit is asked for once those that it settled were given: whoever keeps them is asked what
+        an index knows with all of them in it, and knows at each record what is decided.
+        """
+        for unit in units:
+            yield from self.take(unit)
+        yield from self.finish()
 
     def take(self, unit: DerivedUnit) -> Sequence[DerivedUnit]:
         """Return the units that are known to be right now, in the order of the log."""

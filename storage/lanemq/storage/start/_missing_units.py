@@ -164,12 +164,9 @@ class MissingUnits:
             if queue is not None:
                 queue.clear()
         sequences = sequences_of([redo], lambda _unit, _slot: None)
-        for record in walk_over_damage(self._segments, begin, end) if lacking else ():
-            for unit in self._derivation.units(record):
-                if unit[:2] in lacking:
-                    for taken in sequences.take(unit):
-                        redo.put(taken)
-        for taken in sequences.finish():
+        records = walk_over_damage(self._segments, begin, end) if lacking else ()
+        units = self._derivation.walk(records)
+        for taken in sequences.settled(unit for unit in units if unit[:2] in lacking):
             redo.put(taken)
         for (topic, queue_id), count in lacking.items():
             LOGGER.warning(

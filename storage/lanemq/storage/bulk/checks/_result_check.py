@@ -112,13 +112,11 @@ class ResultCheck:
                 self.damaged[unit.log_position] = DamagedOffset(*unit[:4])
 
         sequences = Sequences(note, expected=self._expected, is_known=self._is_known)
-        for record in Window(self._log, begin, end, log_end=log_end, sequences=sequences):
-            for unit in self._derivation.units(record):
-                if unit.log_position >= self._units_of(unit).since:
-                    for taken in sequences.take(unit):
-                        self._look(taken, end)
-        for taken in sequences.finish():
-            self._look(taken, end)
+        window = Window(self._log, begin, end, log_end=log_end, sequences=sequences)
+        units = self._derivation.walk(window)
+        wanted = (unit for unit in units if unit.log_position >= self._units_of(unit).since)
+        for unit in sequences.settled(wanted):
+            self._look(unit, end)
 
     def _units_of(self, unit: DerivedUnit) -> "_Buffered":
         name = unit[:2]

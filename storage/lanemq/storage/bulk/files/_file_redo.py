@@ -1,12 +1,11 @@
 """Making units from records of the log, where there are no usable rows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final, final
 
 from ..._layouts import BLANK_SIZE, pack_unit
 from ...derive._sequence import IsKnown, Sequences
 from ...derive._units import DerivedUnit
-from ...log._records import Record
 from ...log._segments import Segments
 from ...queues._slots import expected_at, holds_message
 from ...queues.files._consume_queue import FileConsumeQueue
@@ -30,7 +29,7 @@ class _Target:
 
 @final
 class LogToFiles:
-    """The writer of units; takes records in the order of the log. Raises ``OSError``."""
+    """The writer of units, in the order of the log. Raises ``OSError``."""
 
     def __init__(
         self,
@@ -49,19 +48,23 @@ class LogToFiles:
         self._sequences = Sequences(
             self._pass_over, expected=self._expected, is_known=self._is_known
         )
-        self.watermark = 0
         self.blanks = 0
         """Number of blank slots that were added, less those that were filled."""
 
-    def take(self, _record: Record, units: Sequence[DerivedUnit]) -> None:
-        """Add the record's missing units."""
-        for unit in units:
-            target = self._targets.get(unit[:2]) or self._open(unit.topic, unit.queue_id)
-            if target is not None and unit.log_position >= target.since:
-                for taken in self._sequences.take(unit):
-                    self._put(taken)
-        if self._waiting >= TAILS_MAX:
-            self.write_out()
+    def run(self, units: Iterable[DerivedUnit]) -> None:
+        """Add those units that are missing, and write them out."""
+        for unit in self._sequences.settled(filter(self._is_wanted, units)):
+            self._put(unit)
+            if self._waiting >= TAILS_MAX:
+                self._write_out()
+        self._write_out()
+        for target in self._targets.values():
+            target.queue.cut(target.queue.end)  # nobody may take remains for units
+            target.queue.close()
+
+    def _is_wanted(self, unit: DerivedUnit) -> bool:
+        target = self._targets.get(unit[:2]) or self._open(unit.topic, unit.queue_id)
+        return target is not None and unit.log_position >= target.since
 
     def _expected(self, unit: DerivedUnit) -> tuple[int, int] | None:
         queue, log = self._targets[unit[:2]].queue, self._log
@@ -147,20 +150,10 @@ class LogToFiles:
         """Number of queues that got units."""
         return {name for name, target in self._targets.items() if target.written}
 
-    def write_out(self) -> None:
-        """Write the buffered units."""
+    def _write_out(self) -> None:
         for target in self._targets.values():
             target.queue.write_out()
         self._waiting = 0
-
-    def close(self) -> None:
-        """Write the rest."""
-        for unit in self._sequences.finish():
-            self._put(unit)
-        self.write_out()
-        for target in self._targets.values():
-            target.queue.cut(target.queue.end)  # nobody may take remains for units
-            target.queue.close()
 
 
 def queue_at(files: ShadowFiles, topic: str, queue_id: int, file_bytes: int) -> FileConsumeQueue:

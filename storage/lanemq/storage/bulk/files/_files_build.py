@@ -1,6 +1,7 @@
 """Building the queue files of a conversion from rows, and from the log where rows are missing."""
 
 import logging
+from collections.abc import Iterator
 from functools import partial
 from typing import Final, final
 
@@ -8,6 +9,7 @@ from lanemq.wire import LMQ_PREFIX
 
 from ..._errors import MessageIllegal, StoreCorrupted
 from ...derive._units import Derivation
+from ...log._records import Record
 from ...queues._queue_positions import QueuePositions
 from ...queues._queues import check_names
 from ...queues._tags import TagsCodes
@@ -107,8 +109,7 @@ class FilesBuild:
             self._take_rows(self._rows)
         begin = found.log_begin if self._gaps else max(self._trusted, found.log_begin)
         conversion.began_at = begin
-        self._take_log(begin)
-        self._redo.close()
+        self._redo.run(self._derivation.walk(self._records(begin)))
         conversion.units_from_log = self._redo.written
         conversion.blank_units += self._redo.blanks
         conversion.queues = len(self._queues | self._redo.queues)
@@ -247,11 +248,11 @@ class FilesBuild:
             queue.write_out()
         queue.close()
 
-    def _take_log(self, begin: int) -> None:
+    def _records(self, begin: int) -> Iterator[Record]:
         found = self._survey
         total = found.log_end - begin
         records = LogScan(found.store.log, begin, found.log_end, check_crc=False)
         for number, record in enumerate(records if total > 0 else ()):
-            self._derivation.feed(record, (self._redo,))
+            yield record
             if number % TOLD_RECORDS == 0:
                 self._progress("reading the log", record.position - begin, total)

@@ -1,6 +1,6 @@
 """Making rows from the records of a part of the log, where there are no usable queue files."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final, final
 
 from ...derive._sequence import Expected, IsKnown, Sequences
@@ -94,11 +94,14 @@ class LogUnits:
             sequences=sequences,
             records_max=RECORDS_MAX,
         )
-        for record in window:
-            for unit in self._derivation.units(record):
-                if unit.log_position >= self._rows_of(unit).since:
-                    self._take(sequences.take(unit), window.end)
-        self._take(sequences.finish(), window.end)
+        units = self._derivation.walk(window)
+        wanted = (unit for unit in units if unit.log_position >= self._rows_of(unit).since)
+        for topic, queue_id, offset, position, *rest in sequences.settled(wanted):
+            name = topic, queue_id
+            if position < window.end and self._queues[name].put(
+                offset, pack_unit_value(position, *rest)
+            ):
+                self.goes_back[name] = min(offset, self.goes_back.get(name, offset))
         newest = self._put(table)
         return window.end, {
             name: max(found)
@@ -114,13 +117,6 @@ class LogUnits:
             expected = self._expected(unit)
             rows.next = expected[0] if expected is not None else -1
         return rows
-
-    def _take(self, units: Sequence[DerivedUnit], end: int) -> None:
-        """Collect the rows of units before ``end``."""
-        for topic, queue_id, offset, position, *rest in units:
-            name = topic, queue_id
-            if position < end and self._queues[name].put(offset, pack_unit_value(position, *rest)):
-                self.goes_back[name] = min(offset, self.goes_back.get(name, offset))
 
     def _put(self, table: SortedTable) -> Newest:
         newest: Newest = {}
