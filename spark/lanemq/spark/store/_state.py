@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, final
+from typing import final
 
 from lanemq.storage import Stage
 from lanemq.storage.tools import find_stage, look_into
@@ -13,9 +13,6 @@ from ._files import StoreFiles
 from ._local import CONFIG, CONSUME_QUEUE, local_store
 from ._log import find_pieces
 from ._plan import COMMIT_LOG
-
-SAFETY_MS: Final = 3000
-"""Time before the checkpoint from which a start after a crash goes over the log again."""
 
 
 @final
@@ -73,9 +70,7 @@ def close_state(store: str) -> CloseState:
     is_clean = all(entry.name != "abort" for entry in StoreFiles(store).entries())
     with local_store(store) as directory:
         known = look_into(directory, needs_log=False).checkpoint()
-    return CloseState(
-        is_clean, max(0, min(known.log_timestamp_ms, known.queue_timestamp_ms) - SAFETY_MS)
-    )
+    return CloseState(is_clean, known.redone_from_ms)
 
 
 def queue_sources(store: str) -> list[tuple[str, bool]]:

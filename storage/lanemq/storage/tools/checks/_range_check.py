@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, final
 
-from lanemq.wire import LMQ_PREFIX, SysFlag, SystemTopic
+from lanemq.wire import LMQ_PREFIX, SystemTopic
 
 from ..._config import DELAY_LEVELS, parse_delay_levels
 from ...derive._sequence import Sequences
 from ...derive._units import DerivedUnit
 from ...log._damage import CONTRADICTED
-from ...log._records import INNER_BATCH
-from ...queues._queue_positions import NAMES, light_positions
+from ...log._records import UNQUEUED
+from ...queues._queue_positions import NAMES, UNPLACED, light_positions
 from ...queues._tags import TagsCodes
 from ..reading._directory import StoreDirectory
 from ..reading._rows_view import RowsView
@@ -21,7 +21,6 @@ from ._queue_check import QueueCheck
 from ._rows import Fields, RowScan
 from ._tally import KeysCheck, QueueSpan
 
-UNUSUAL: Final = SysFlag.TRANSACTION_MASK | INNER_BATCH
 SCHEDULE: Final[str] = SystemTopic.SCHEDULE
 
 
@@ -95,7 +94,11 @@ class RangeCheck:
         for queue in queues.values():
             queue.flush_if_full()
         for position, size, topic, queue_id, offset, flags, store_ms, data, tags, _, _ in rows:
-            if flags & UNUSUAL and not self._has_unit(flags, report):
+            if flags & UNPLACED:
+                if flags & UNQUEUED:
+                    report.unqueued += 1
+                else:
+                    report.inner_batches += 1
                 continue
             if topic == SCHEDULE:
                 code = self._tags.code(topic, data, store_ms)
@@ -138,16 +141,6 @@ class RangeCheck:
         self._damaged.append(
             Damage(DamageKind.OFFSET, position, position + size_bytes, CONTRADICTED)
         )
-
-    def _has_unit(self, flags: int, report: RangeReport) -> bool:
-        transaction = flags & SysFlag.TRANSACTION_MASK
-        if transaction not in (0, SysFlag.TRANSACTION_COMMIT):
-            report.unqueued += 1
-            return False
-        if flags & INNER_BATCH:
-            report.inner_batches += 1
-            return False
-        return True
 
     def _queue(self, topic: str, queue_id: int, first: int) -> QueueCheck:
         files = self._store.queue(topic, queue_id) if self._files else None

@@ -16,8 +16,7 @@ def redo_start(store: StoreDirectory) -> int:
     log = store.log
     if store.is_clean:
         return log.capacity_end
-    checkpoint = store.checkpoint()
-    recovery_ms = min(checkpoint.log_timestamp_ms, checkpoint.queue_timestamp_ms) - 3000
+    recovery_ms = store.checkpoint().redone_from_ms
     for start in reversed(log.starts):
         first = record_at(log, start)
         if first is not None and 0 < first.store_timestamp_ms <= recovery_ms:
