@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from lanemq.storage import Stage
 from lanemq.storage.tools import find_stage, look_into
 
 from .._errors import SourceError
@@ -77,7 +76,7 @@ def queue_sources(store: str) -> list[tuple[str, bool]]:
     """Return the forms in which a store has queues, each with whether brokers read it."""
     with local_store(store, CONFIG, CONSUME_QUEUE) as directory:
         found = look_into(directory, needs_log=False)
-        from_rocksdb = find_stage(found).stage is Stage.ROCKSDB
+        from_rocksdb = find_stage(found).stage.reads_rows
     entries = StoreFiles(store).entries(CONSUME_QUEUE)
     sources = []
     if any(entry.is_directory for entry in entries):

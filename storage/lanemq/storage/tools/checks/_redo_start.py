@@ -30,7 +30,7 @@ def indexed_to(store: StoreDirectory, rows: RowsView | None, stage: Stage) -> in
     noted = read_watermarks(store)
     if noted is not None and noted.checkpoint_ms != store.checkpoint().latest_ms:
         noted = None  # another broker ran since
-    if stage is not Stage.ROCKSDB:
+    if stage.has_files:
         start = redo_start(store)
         return start if noted is None else min(start, noted.files)
     if rows is None:
