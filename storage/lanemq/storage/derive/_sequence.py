@@ -9,7 +9,7 @@ or whether that one offset is damaged. Until then it is held back.
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple, Protocol, final
+from typing import Final, NamedTuple, Protocol, Self, final
 
 from lanemq.wire import LMQ_PREFIX
 
@@ -44,7 +44,7 @@ def add_damaged_offset(damage: KnownDamage, unit: DerivedUnit) -> None:
     """Add a message whose offset is damaged to what readers pass over."""
     position, size_bytes = unit.log_position, unit.size_bytes
     if unit.topic.startswith(LMQ_PREFIX):
-        LOGGER.warning("%s. It gets no place there", DamagedOffset(*unit[:4]))
+        LOGGER.warning("%s. It gets no place there", DamagedOffset.of(unit))
         return  # its own queue has it all the same
     if damage.covers(position):
         return  # another index of the log came upon it, too
@@ -60,6 +60,11 @@ class DamagedOffset(NamedTuple):
     queue_id: int
     queue_offset: int
     log_position: int
+
+    @classmethod
+    def of(cls, unit: DerivedUnit) -> Self:
+        """Make it of the message's unit."""
+        return cls(unit.topic, unit.queue_id, unit.queue_offset, unit.log_position)
 
     def __str__(self) -> str:
         return (

@@ -133,7 +133,7 @@ class MissingUnits:
 
     def look_at(self, unit: DerivedUnit) -> None:
         """Check that a message has the unit that it must have."""
-        if not self.why and self._lacks(*unit[:3]):
+        if not self.why and self._lacks(unit.topic, unit.queue_id, unit.queue_offset):
             self.why = f"the message at {unit.log_position} of the log has no unit"
 
     def _lacks(self, topic: str, queue_id: int, offset: int) -> bool:

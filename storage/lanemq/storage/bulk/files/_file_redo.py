@@ -4,14 +4,15 @@ from collections.abc import Callable, Iterable
 from typing import Final, final
 
 from ..._layouts import BLANK_SIZE, pack_unit
-from ...derive._sequence import IsKnown, Sequences
+from ...derive._sequence import Sequences
 from ...derive._units import DerivedUnit
+from ...log._records import Record
 from ...log._segments import Segments
 from ...queues._slots import expected_at, holds_message
 from ...queues.files._consume_queue import FileConsumeQueue
 from ...tools.reading._pieces import Pieces
 from ..checks._survey import names_message
-from ..units._log_units import NEVER, Since
+from ..units._log_units import NEVER, Demands
 from ._shadow import ShadowFiles
 
 TAILS_MAX: Final = 1 << 20  # units in memory
@@ -34,14 +35,12 @@ class LogToFiles:
     def __init__(
         self,
         open_queue: Callable[[str, int], FileConsumeQueue],
+        demands: Demands,
         *,
-        since: Since,
-        is_known: IsKnown,
         log: Pieces,
     ) -> None:
         self._open_queue = open_queue
-        self._since = since
-        self._was_known = is_known
+        self._demands = demands
         self._log = log
         self._targets: dict[tuple[str, int], _Target] = {}
         self._waiting = 0
@@ -51,8 +50,9 @@ class LogToFiles:
         self.blanks = 0
         """Number of blank slots that were added, less those that were filled."""
 
-    def run(self, units: Iterable[DerivedUnit]) -> None:
-        """Add those units that are missing, and write them out."""
+    def run(self, records: Iterable[Record]) -> None:
+        """Add the missing units of records, and write them out."""
+        units = self._demands.derivation.walk(records)
         for unit in self._sequences.settled(filter(self._is_wanted, units)):
             self._put(unit)
             if self._waiting >= TAILS_MAX:
@@ -78,7 +78,7 @@ class LogToFiles:
     def _is_known(self, unit: DerivedUnit) -> bool:
         queue = self._targets[unit[:2]].queue
         is_there = holds_message(queue, unit.queue_offset, unit.log_position)
-        return is_there or self._was_known(unit)
+        return is_there or self._demands.is_known(unit)
 
     def _pass_over(self, unit: DerivedUnit, slot: int | None) -> None:
         """Keep the place of a message whose offset is damaged; the check of the result tells."""
@@ -107,7 +107,7 @@ class LogToFiles:
         target.written += 1
 
     def _open(self, topic: str, queue_id: int) -> "_Target | None":
-        since = self._since(topic, queue_id)
+        since = self._demands.since(topic, queue_id)
         if since == NEVER:
             return None
         queue = self._open_queue(topic, queue_id)

@@ -74,7 +74,7 @@ class RangeCheck:
         keys = KeyIndexCheck(self._index, begin) if self._index is not None else None
         for rows in scan:
             report.records += len(rows)
-            report.last_store_timestamp_ms = rows[-1][6]
+            report.last_store_timestamp_ms = scan.last_store_ms
             self._check_units(rows, report)
             if keys is not None:
                 keys.add(rows)
@@ -118,7 +118,7 @@ class RangeCheck:
 
     def _add(self, queue: QueueCheck, unit: DerivedUnit) -> None:
         if queue.next == unit.queue_offset and not queue.holds:
-            queue.add(*unit[3:5], unit.store_ms, unit.queue_offset, unit.tags_code)
+            queue.add(unit)
             return
         self._take(self._sequences.take(unit))
         queue.holds = self._sequences.holds(queue.topic, queue.queue_id)
@@ -126,8 +126,8 @@ class RangeCheck:
             self._sequences.drop(queue.topic, queue.queue_id)
 
     def _take(self, units: Sequence[DerivedUnit]) -> None:
-        for topic, queue_id, offset, position, size, code, store_ms in units:
-            self._queues[topic, queue_id].add(position, size, store_ms, offset, code)
+        for unit in units:
+            self._queues[unit[:2]].add(unit)
 
     def _expected(self, unit: DerivedUnit) -> tuple[int, int] | None:
         queue = self._queues[unit[:2]]

@@ -143,7 +143,7 @@ class Rebuild:
         name = unit[:2]
         builder = self.queues.get(name)
         if builder is not None:
-            builder.add(*unit[2:6])
+            builder.add(unit)
         if self._rows is not None and name in self._verified.known_queues:
             self._rows.add(unit)
 
@@ -155,7 +155,7 @@ class Rebuild:
             builder.add_blank()
         if self._rows is not None and slot is not None and name in self._verified.known_queues:
             self._rows.leave_out(name, slot, unit.log_position)
-        self.damaged[unit.log_position] = DamagedOffset(*unit[:4])
+        self.damaged[unit.log_position] = DamagedOffset.of(unit)
 
     def _kept_ends(self) -> dict[tuple[str, int], OffsetRow]:
         """Return the ends of queues whose messages are all gone, at which they go on."""
