@@ -60,7 +60,7 @@ class Acknowledged:
     def complete(
         self, consumer: Consumer, batch: Messages, outcome: object, *, timed_out: bool
     ) -> None:
-        assert outcome in (None, Outcome.SUCCESS)
+        assert outcome is None
         assert not timed_out
         self._settled.extend(message.queue_offset for message in batch.messages)
 

@@ -96,7 +96,7 @@ async def test_a_result_that_lacks_what_can_be_read_is_refused_and_nothing_chang
     await stand.run(FILES, 100)
     before = contents(stand.root)
     if target == "files":  # a conversion with a fault: it cuts a queue off
-        monkeypatch.setattr(LogToFiles, "take", lambda *_: None)
+        monkeypatch.setattr(LogToFiles, "run", lambda *_: None)
         with pytest.raises(ResultRefused, match="queue 0 of T, from offset 0"):
             convert_to_files(stand.root, from_log=True)
     else:

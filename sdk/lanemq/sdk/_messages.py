@@ -129,6 +129,11 @@ class Outcome(Enum):
     There ``RETRY`` and an exception mean the same."""
 
 
+def is_success(result: object) -> bool:
+    """Return whether a listener's result settles its messages."""
+    return result is None or result is Outcome.SUCCESS
+
+
 DELAY_LEVEL_MAX: Final = 18
 
 

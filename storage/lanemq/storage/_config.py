@@ -62,6 +62,21 @@ class Stage(enum.IntEnum):
     ROCKSDB = 3
     """Queues and tables in RocksDB."""
 
+    @property
+    def has_files(self) -> bool:
+        """True if queues are written to files."""
+        return self is not Stage.ROCKSDB
+
+    @property
+    def has_rows(self) -> bool:
+        """True if queues are written to RocksDB."""
+        return self is not Stage.FILES
+
+    @property
+    def reads_rows(self) -> bool:
+        """True if RocksDB has the tables, and queues are read from it."""
+        return self is Stage.ROCKSDB
+
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
     """Parse the delays of levels 1, 2, ... in milliseconds from a text such as ``1s 5s 1m 2h``.

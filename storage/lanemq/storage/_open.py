@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from ._clock import system_clock_ms
-from ._config import Stage, StoreConfig
+from ._config import StoreConfig
 from ._errors import (
     ConfigInvalid,
     RocksFault,
@@ -104,7 +104,7 @@ async def _started(
     try:
         with ExitStack() as undo:
             rows = None
-            if config.stage is not Stage.FILES:
+            if config.stage.has_rows:
                 rows = open_rows(config, now_ms=clock_ms())
                 undo.callback(rows.close)
             # The tables may be converted once this works: the lock is held.

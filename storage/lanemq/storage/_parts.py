@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from lanemq.wire import SystemTopic
 from lanemq.wire.logical import LOGICAL_QUEUES_MAP_MEMBER
 
-from ._config import Stage, StoreConfig, parse_delay_levels
+from ._config import StoreConfig, parse_delay_levels
 from ._statistics import Counters
 from ._tables import ConfigTables
 from .derive._units import Derivation
@@ -134,7 +134,7 @@ class Parts:
 
     def _shared_parts(self) -> StoreParts:
         queues: QueueTable | RocksQueueTable = self.file_queues
-        if self.rocks is not None and self.config.stage is Stage.ROCKSDB:
+        if self.rocks is not None and self.config.stage.reads_rows:
             queues = self.rocks.table
         return StoreParts(
             files=self.files,
@@ -208,7 +208,7 @@ class Parts:
 
     def _cleaners(self) -> list[Callable[[int], Awaitable[None]]]:
         cleaners: list[Callable[[int], Awaitable[None]]] = []
-        if self.config.stage is not Stage.ROCKSDB:
+        if self.config.stage.has_files:
             cleaners.append(self.file_queues.clean)
         if self.rocks is not None:
             cleaners.append(self.rocks.table.clean)

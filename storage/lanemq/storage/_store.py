@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, final
 
 from lanemq.wire.message import StoredMessage
 
-from ._config import FlushMode, Stage
+from ._config import FlushMode
 from ._errors import StoreUnwritable
 from ._layouts import Unit
 from ._parts import Parts
@@ -314,7 +314,7 @@ class Store:
         None where the store does not write both. Messages stored before ``check_from_ms`` may
         be missing without that a queue counts as not ready. Raises ``OSError``.
         """
-        if self._parts.rocks is None or self.config.stage is not Stage.BOTH:
+        if self._parts.rocks is None or not self.config.stage.has_files:
             return None
         check = RocksCheck(
             queues=self._parts.file_queues,

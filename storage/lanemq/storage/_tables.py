@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, final
 
-from ._config import Stage, StoreConfig
+from ._config import StoreConfig
 from .disk._files import Files
 from .tables._config_tables import GROUP_MEMBER, TOPIC_MEMBER, GroupTable, TopicTable
 from .tables._document import Document
@@ -143,7 +143,7 @@ def _rocks_backends(
     config: StoreConfig, files: Files, clock_ms: Callable[[], int]
 ) -> "dict[str, RocksBackend]":
     """Return the backends of the tables that are kept in RocksDB, by name."""
-    if config.stage is not Stage.ROCKSDB:
+    if not config.stage.reads_rows:
         return {}
     from .tables.rocks._backend import RocksBackend
     from .tables.rocks._rows import KINDS

@@ -25,7 +25,7 @@ from lanemq.wire.message import StoredMessage, decode_offset_id
 from .._errors import LanemqError, NoRoute
 from .._options import ClientOptions
 from ..net._acl import Credentials
-from ..net._discovery import Endpoint, NameServersLike, fetch_name_servers, find_name_servers
+from ..net._discovery import NameServersLike, ask_name_servers
 from ..net._link import Dial
 from ..net._remoting import RemotingClient, dial_tcp, open_remoting_client
 from .logical._operations import LogicalQueueOperations
@@ -238,9 +238,7 @@ async def open_admin(
     ``ValueError`` where there is no name server, and ``LanemqError`` from an HTTP endpoint that
     does not say where they are.
     """
-    found = find_name_servers(name_servers)
-    if isinstance(found, Endpoint):
-        found = await fetch_name_servers(found, dial)
+    found = await ask_name_servers(name_servers, dial)
     async with open_remoting_client(credentials=credentials, tls=tls, dial=dial) as client:
         options = ClientOptions(call_timeout_s=timeout_s, credentials=credentials, tls=tls)
         yield AdminClient(client, found, timeout_s=timeout_s, options=options)

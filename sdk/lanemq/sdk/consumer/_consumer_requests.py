@@ -31,7 +31,7 @@ from lanemq.wire.headers import (
 )
 from lanemq.wire.message import decode_message
 
-from .._messages import Outcome, ReceivedMessage
+from .._messages import ReceivedMessage, is_success
 from .._namespace import out_of_namespace, queue_out
 from ..listeners._listener import ConcurrentListener
 from ..listeners._listener_context import ListenerContext, takes_context
@@ -175,8 +175,7 @@ class _Requests:
             LOGGER.exception("the listener failed on %s, handed over by an operator", message)
             result, remark = ConsumeResult.THROW_EXCEPTION, f"{type(error).__name__}: {error}"
         else:
-            done = outcome is None or outcome is Outcome.SUCCESS
-            result = ConsumeResult.SUCCESS if done else ConsumeResult.LATER
+            result = ConsumeResult.SUCCESS if is_success(outcome) else ConsumeResult.LATER
         body = ConsumeMessageDirectlyResultBody(
             consume_result=result.value,
             remark=remark,

@@ -30,7 +30,7 @@ from lanemq.wire.kv import (
 from .._errors import check_in_trio
 from .._tasks import open_quiet_nursery
 from ..net._acl import Credentials
-from ..net._discovery import Endpoint, NameServersLike, fetch_name_servers, find_name_servers
+from ..net._discovery import NameServersLike, ask_name_servers
 from ..net._link import Dial
 from ..net._remoting import dial_tcp, open_remoting_client
 from ._checkpoint import Checkpoint
@@ -279,9 +279,7 @@ async def open_kv_store(
     problem = namespace_problem(namespace)
     if problem is not None:
         raise KvRejected(problem)
-    found = find_name_servers(name_servers)
-    if isinstance(found, Endpoint):
-        found = await fetch_name_servers(found, dial)
+    found = await ask_name_servers(name_servers, dial)
     async with (
         open_remoting_client(credentials=credentials, tls=tls, dial=dial) as client,
         open_quiet_nursery() as nursery,

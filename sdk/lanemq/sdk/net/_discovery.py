@@ -120,6 +120,15 @@ async def fetch_name_servers(endpoint: Endpoint, dial: Dial) -> tuple[str, ...]:
         raise _bad(endpoint, str(error)) from error
 
 
+async def ask_name_servers(given: NameServersLike, dial: Dial) -> tuple[str, ...]:
+    """Return the addresses of the name servers, asked for once where an endpoint lists them.
+
+    Raises as ``find_name_servers`` and ``fetch_name_servers``.
+    """
+    found = find_name_servers(given)
+    return await fetch_name_servers(found, dial) if isinstance(found, Endpoint) else found
+
+
 def _bad(endpoint: Endpoint, reason: str) -> BadAnswer:
     return BadAnswer(str(endpoint), "the question for name servers", reason)
 

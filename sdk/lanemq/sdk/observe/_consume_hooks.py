@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
-from .._messages import Outcome, ReceivedMessage, Retry
+from .._messages import Outcome, ReceivedMessage, Retry, is_success
 from ..listeners._listener import Handle
 from ..listeners._listener_context import like
 from ._send_hooks import call_hook
@@ -36,7 +36,7 @@ class Consumption:
     @property
     def succeeded(self) -> bool:
         """True if the messages are settled, as far as the listener is concerned."""
-        return self.error is None and self.outcome in (None, Outcome.SUCCESS)
+        return self.error is None and is_success(self.outcome)
 
 
 ConsumeWatch = Callable[[Consumption], Awaitable[None] | None]

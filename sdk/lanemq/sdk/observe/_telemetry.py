@@ -16,7 +16,7 @@ import trio
 from opentelemetry import metrics, propagate, trace
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
-from .._messages import Message, Outcome, ReceivedMessage, Retry
+from .._messages import Message, Outcome, ReceivedMessage, Retry, is_success
 from ..listeners._listener import Handle
 from ..listeners._listener_context import like
 
@@ -178,7 +178,7 @@ def traced(handle: Handle, group: str) -> Handle:
         try:
             with trace.use_span(span, record_exception=False, set_status_on_exception=False):
                 outcome = await handle(messages, *context)
-            if outcome not in (None, Outcome.SUCCESS):
+            if not is_success(outcome):
                 kind = Outcome.RETRY if isinstance(outcome, Retry) else outcome
                 attributes["error.type"] = kind.name if isinstance(kind, Outcome) else "other"
                 span.set_status(Status(StatusCode.ERROR, f"the listener returned {outcome}"))

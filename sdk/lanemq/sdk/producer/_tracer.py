@@ -14,7 +14,7 @@ import trio
 from lanemq.wire.message import Property
 
 from .._errors import LanemqError
-from .._messages import Message, Outcome, ReceivedMessage
+from .._messages import Message, ReceivedMessage
 from .._options import ProducerOptions
 from .._tasks import open_quiet_nursery
 from ..net._client import Client
@@ -109,7 +109,7 @@ class Tracer:
             returned = ConsumeReturn.TIMED_OUT
         elif event.error is not None:
             returned = ConsumeReturn.EXCEPTION
-        elif event.outcome not in (None, Outcome.SUCCESS):
+        elif not event.succeeded:
             returned = ConsumeReturn.FAILED
         for message in self._traced(event):
             self._add(consumed_record(event, message, event.notes["trace"], returned))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from lanemq.storage import Stage, StoreError
+from lanemq.storage import StoreError
 from lanemq.storage.tools import find_stage, look_into
 
 from .._errors import SourceError
@@ -75,4 +75,4 @@ def reads_rocksdb(query: Query, root: str) -> bool:
         return chosen == "rocksdb"
     with local_store(root, CONFIG, CONSUME_QUEUE) as directory:
         store = look_into(directory, commit_log=commit_log(query, root), needs_log=False)
-        return find_stage(store).stage is Stage.ROCKSDB
+        return find_stage(store).stage.reads_rows

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Final
 
-from lanemq.storage import Stage
 from lanemq.storage.tools import find_stage, look_into, read_logical_queues
 from lanemq.wire.logical import LogicalQueues
 
@@ -30,7 +29,7 @@ def logical_places(query: Query, root: str) -> LogicalPlaces | None:
             store = look_into(
                 directory, commit_log=commit_log(query, root) or directory, needs_log=False
             )
-            from_rocksdb = find_stage(store).stage is Stage.ROCKSDB
+            from_rocksdb = find_stage(store).stage.reads_rows
         queues = read_logical_queues(directory, from_rocksdb=from_rocksdb)
     if not any(queues.values()):
         return None

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from lanemq.storage.tools import RowsView, find_unit_facts, look_into
+from lanemq.storage.tools import BLANK_SIZE, RowsView, find_unit_facts, look_into
 
 from .._filters import filtered, values_of
 from ..records import MS_MAX, TIMESTAMP
@@ -25,7 +25,6 @@ ROW: Final = np.dtype(
     [*[(name, UNIT[name]) for name in ("position", "size", "tags")], ("ms", ">i8")]
 )
 LOG: Final = "log"
-BLANK_SIZE: Final = 2147483647
 PART_BYTES: Final = 64 << 20
 ROWS_AT_ONCE: Final = 1 << 16
 UNIT_COLUMNS: Final = {

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, final
+from typing import final
 
-from lanemq.storage import Stage
 from lanemq.storage.tools import find_stage, look_into
 
 from .._errors import SourceError
@@ -13,9 +12,6 @@ from ._files import StoreFiles
 from ._local import CONFIG, CONSUME_QUEUE, local_store
 from ._log import find_pieces
 from ._plan import COMMIT_LOG
-
-SAFETY_MS: Final = 3000
-"""Time before the checkpoint from which a start after a crash goes over the log again."""
 
 
 @final
@@ -73,16 +69,14 @@ def close_state(store: str) -> CloseState:
     is_clean = all(entry.name != "abort" for entry in StoreFiles(store).entries())
     with local_store(store) as directory:
         known = look_into(directory, needs_log=False).checkpoint()
-    return CloseState(
-        is_clean, max(0, min(known.log_timestamp_ms, known.queue_timestamp_ms) - SAFETY_MS)
-    )
+    return CloseState(is_clean, known.redone_from_ms)
 
 
 def queue_sources(store: str) -> list[tuple[str, bool]]:
     """Return the forms in which a store has queues, each with whether brokers read it."""
     with local_store(store, CONFIG, CONSUME_QUEUE) as directory:
         found = look_into(directory, needs_log=False)
-        from_rocksdb = find_stage(found).stage is Stage.ROCKSDB
+        from_rocksdb = find_stage(found).stage.reads_rows
     entries = StoreFiles(store).entries(CONSUME_QUEUE)
     sources = []
     if any(entry.is_directory for entry in entries):

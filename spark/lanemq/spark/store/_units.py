@@ -6,20 +6,19 @@ What they say of single records, as for light queues, is asked of it record by r
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lanemq.storage.tools import light_positions
-from lanemq.wire import SysFlag, SystemTopic, tags_code
+from lanemq.storage.tools import UNPLACED, delivery_delay_ms, light_positions
+from lanemq.wire import SystemTopic, tags_code
 from lanemq.wire.message import Property, encode_properties
 
 from ..records import RecordColumns, Records
 
 Ints = Any
-UNKNOWN_LEVEL_DELAY_MS: Final = 1000
 
 
 class Units(NamedTuple):
@@ -49,12 +48,9 @@ class UnitRules:
 
     def of(self, records: Records) -> Units:
         """Return the units of records, those in light queues at the end."""
-        flags = records.fields["sys_flag"]
-        kind = flags & SysFlag.TRANSACTION_MASK
-        queued = (kind == 0) | (kind == SysFlag.TRANSACTION_COMMIT)
-        queued &= (flags & SysFlag.INNER_BATCH) == 0
-        if not queued.all():
-            records = records.take(np.flatnonzero(queued))
+        placed = records.fields["sys_flag"] & UNPLACED == 0
+        if not placed.all():
+            records = records.take(np.flatnonzero(placed))
         columns = RecordColumns(records, check_crc=False)
         fields, topics = records.fields, columns.topics()
         units = Units(
@@ -83,14 +79,11 @@ class UnitRules:
             levels = columns.properties.get(Property.DELAY).take(pa.array(delayed)).to_pylist()
             times = columns.records.fields["store_timestamp_ms"][delayed].tolist()
             for row, level, time_ms in zip(delayed.tolist(), levels, times, strict=True):
-                if level is not None and level.isascii() and level.isdigit() and int(level) > 0:
-                    codes[row] = time_ms + self._delay_ms(int(level))
+                text = level.encode() if level is not None else None
+                delay_ms = delivery_delay_ms(self.delays_ms, text)
+                if delay_ms is not None:
+                    codes[row] = time_ms + delay_ms
         return codes
-
-    def _delay_ms(self, level: int) -> int:
-        if not self.delays_ms:
-            return UNKNOWN_LEVEL_DELAY_MS
-        return self.delays_ms[min(level, len(self.delays_ms)) - 1]
 
     def _without_deleted(self, units: Units) -> Units:
         kept = np.ones(len(units), np.bool_)

@@ -7,9 +7,9 @@ or whether that one offset is damaged. Until then it is held back.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple, Protocol, final
+from typing import Final, NamedTuple, Protocol, Self, final
 
 from lanemq.wire import LMQ_PREFIX
 
@@ -44,7 +44,7 @@ def add_damaged_offset(damage: KnownDamage, unit: DerivedUnit) -> None:
     """Add a message whose offset is damaged to what readers pass over."""
     position, size_bytes = unit.log_position, unit.size_bytes
     if unit.topic.startswith(LMQ_PREFIX):
-        LOGGER.warning("%s. It gets no place there", DamagedOffset(*unit[:4]))
+        LOGGER.warning("%s. It gets no place there", DamagedOffset.of(unit))
         return  # its own queue has it all the same
     if damage.covers(position):
         return  # another index of the log came upon it, too
@@ -60,6 +60,11 @@ class DamagedOffset(NamedTuple):
     queue_id: int
     queue_offset: int
     log_position: int
+
+    @classmethod
+    def of(cls, unit: DerivedUnit) -> Self:
+        """Make it of the message's unit."""
+        return cls(unit.topic, unit.queue_id, unit.queue_offset, unit.log_position)
 
     def __str__(self) -> str:
         return (
@@ -107,6 +112,16 @@ class Sequences:
         """Log position of the oldest unit that is held back; None without any."""
         held = [queue.held[0].log_position for queue in self._waiting.values()]
         return min(held, default=None)
+
+    def settled(self, units: Iterable[DerivedUnit]) -> Iterator[DerivedUnit]:
+        """Iterate over the units that are right, those still held back behind the last included.
+
+        A unit is asked for once those that it settled were given: whoever keeps them is asked what
+        an index knows with all of them in it, and knows at each record what is decided.
+        """
+        for unit in units:
+            yield from self.take(unit)
+        yield from self.finish()
 
     def take(self, unit: DerivedUnit) -> Sequence[DerivedUnit]:
         """Return the units that are known to be right now, in the order of the log."""

@@ -1,13 +1,13 @@
 """Units derived from the records of the log, for whatever keeps them.
 
-One walk over records feeds any number of sinks: queue files, rows in RocksDB, the key index, a
-check. The rules of what a record is in its queues stand here and in what this is made of, and
-nowhere else. Source: RocketMQ 4.9.8, CommitLog.checkMessageAndReturnSize and the
+One walk over records gives their units to whatever is made of the log: queue files, rows in
+RocksDB, a check. The rules of what a record is in its queues stand here and in what this is made
+of, and nowhere else. Source: RocketMQ 4.9.8, CommitLog.checkMessageAndReturnSize and the
 CommitLogDispatchers.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple, Protocol, final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, final
 
 from ..log._records import Record
 from ..queues._queue_positions import QueuePositions
@@ -29,16 +29,6 @@ class DerivedUnit(NamedTuple):
     store_ms: int
 
 
-class Sink(Protocol):
-    """A part of the store that is made of the log's records."""
-
-    watermark: int
-    """The log position from which on it wants them."""
-
-    def take(self, record: Record, units: Sequence[DerivedUnit]) -> None:
-        """Take a record at or behind the watermark; records come in the order of the log."""
-
-
 @final
 class Derivation:
     """The derivation of units with one broker's settings."""
@@ -46,6 +36,11 @@ class Derivation:
     def __init__(self, positions: QueuePositions, tags: TagsCodes) -> None:
         self.positions = positions
         self.tags = tags
+
+    def walk(self, records: Iterable[Record]) -> Iterator[DerivedUnit]:
+        """Iterate over the units of records; one is read when the units before it were taken."""
+        for record in records:
+            yield from self.units(record)
 
     def units(self, record: Record) -> Sequence[DerivedUnit]:
         """Return the units of a record: one in its queue and one in each light queue, or none."""
@@ -60,13 +55,6 @@ class Derivation:
         return DerivedUnit(
             topic, queue_id, queue_offset, position, record.size_bytes, code, store_ms
         )
-
-    def feed(self, record: Record, sinks: Iterable[Sink]) -> None:
-        """Hand a record to the sinks that want it."""
-        units = self.units(record)
-        for sink in sinks:
-            if record.position >= sink.watermark:
-                sink.take(record, units)
 
 
 def is_message_of(

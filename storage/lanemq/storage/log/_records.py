@@ -29,8 +29,8 @@ BORN_HOST_AT: Final = 48
 CRC_MASK: Final = 0x7FFFFFFF
 WINDOW_BYTES: Final = 1 << 20
 NOTHING_WRITTEN: Final = "nothing was written here"
-INNER_BATCH: Final = 0x80
-"""Bit of the sysFlag. Source: RocketMQ 5.3.3, MessageSysFlag.INNER_BATCH_FLAG."""
+UNQUEUED: Final = SysFlag.TRANSACTION_PREPARED
+"""Bit of the sysFlag of prepared and rolled back records, and of no others."""
 
 
 @final
@@ -49,12 +49,12 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_queued(self) -> bool:
         """True if it has a place in its queue; prepared and rolled back records have none."""
-        return self.sys_flag & SysFlag.TRANSACTION_MASK in (0, SysFlag.TRANSACTION_COMMIT)
+        return not self.sys_flag & UNQUEUED
 
     @property
     def is_inner_batch(self) -> bool:
         """True if it holds several messages, as Apache 5.x stores batches in batch queues."""
-        return bool(self.sys_flag & INNER_BATCH)
+        return bool(self.sys_flag & SysFlag.INNER_BATCH)
 
     @property
     def end(self) -> int:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, final
 from lanemq.wire import LMQ_PREFIX, RETRY_PREFIX, SysFlag, SystemTopic
 from lanemq.wire.message import Property, decode_properties, encode_properties, get_property
 
-from ..log._records import INNER_BATCH, Record
+from ..log._records import UNQUEUED, Record
 
 LMQ_QUEUE_ID: Final = 0
 SEPARATOR: Final = b","
@@ -19,7 +19,9 @@ NAMES: Final = Property.INNER_MULTI_DISPATCH.encode()
 OFFSETS: Final = Property.INNER_MULTI_QUEUE_OFFSET.encode()
 LMQ_PREFIX_DATA: Final = LMQ_PREFIX.encode()
 SYSTEM_PREFIX: Final = "rmq_sys_"
-NEVER_SINGLE: Final = SysFlag.TRANSACTION_MASK | INNER_BATCH
+UNPLACED: Final = UNQUEUED | SysFlag.INNER_BATCH
+"""Bits of the sysFlag of records without a position: of those in no queue, and of those that hold
+several messages, whose queues are of another kind."""
 
 
 class QueuePosition(NamedTuple):
@@ -78,15 +80,15 @@ class QueuePositions:
         It is so for nearly all records, which saves ``of`` for them.
         """
         return not (
-            record.sys_flag & NEVER_SINGLE
+            record.sys_flag & UNPLACED
             or self._deleted
             or (self._multi_dispatch and NAMES in record.properties)
         )
 
     def of(self, record: Record) -> Sequence[QueuePosition]:
-        """Return the positions of a record; none for one in no queue, for several messages in one,
-        whose queues are of another kind, and for one put before its topic was deleted."""
-        if not record.is_queued or record.is_inner_batch:
+        """Return the positions of a record; none for one that is ``UNPLACED``, and for one put
+        before its topic was deleted."""
+        if record.sys_flag & UNPLACED:
             return ()
         positions = [QueuePosition(record.topic, record.queue_id, record.queue_offset)]
         if self._multi_dispatch and NAMES in record.properties:

@@ -1,6 +1,6 @@
 """Tags codes: the number that a queue keeps for each message, by which pulls are filtered."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, final
 
 from lanemq.wire import SystemTopic, tags_code
@@ -13,6 +13,16 @@ UNKNOWN_LEVEL_DELAY_MS: Final = 1000
 REMEMBERED_TAGS: Final = 4096
 REMEMBERED_BYTES: Final = 255
 """Longest tags to remember; longer ones are hashed anew, so that peers cannot fill the memory."""
+
+
+def delivery_delay_ms(delays_ms: Sequence[int], level: bytes | None) -> int | None:
+    """Return the delay of a message in the schedule topic by its property ``DELAY``; None where
+    that is no level. ``delays_ms`` are those of levels 1, 2, and so on."""
+    if level is None or not level.isdigit() or int(level) <= 0:
+        return None
+    if not delays_ms:
+        return UNKNOWN_LEVEL_DELAY_MS
+    return delays_ms[min(int(level), len(delays_ms)) - 1]
 
 
 @final
@@ -29,9 +39,9 @@ class TagsCodes:
         Source: RocketMQ 4.9.8, CommitLog.checkMessageAndReturnSize.
         """
         if topic == SystemTopic.SCHEDULE:
-            delay = get_property(properties, DELAY)
-            if delay is not None and delay.isdigit() and int(delay) > 0:
-                return store_timestamp_ms + self._delay_ms(int(delay))
+            delay_ms = delivery_delay_ms(self._delays_ms, get_property(properties, DELAY))
+            if delay_ms is not None:
+                return store_timestamp_ms + delay_ms
         if TAGS_AT not in properties:
             return 0
         tags = get_property(properties, TAGS)
@@ -56,8 +66,3 @@ class TagsCodes:
             if len(tags) <= REMEMBERED_BYTES:
                 self._codes[tags] = code
         return code
-
-    def _delay_ms(self, level: int) -> int:
-        if not self._delays_ms:
-            return UNKNOWN_LEVEL_DELAY_MS
-        return self._delays_ms[min(level, len(self._delays_ms)) - 1]

@@ -10,7 +10,13 @@ from .._layouts import CHECKPOINT_BYTES, CHECKPOINT_FIELDS
 from ..disk._files import File, Files
 
 SAFETY_MS: Final = 3000
+"""Time before the checkpoint from which a start after a crash goes over the log again."""
 INDEX_TIME_AT: Final = 16
+
+
+def durable_ms(checkpoint_ms: int) -> int:
+    """Return the time before which stored records are durable, by a time of the checkpoint."""
+    return max(0, checkpoint_ms - SAFETY_MS)
 
 
 @final
@@ -45,7 +51,7 @@ class Checkpoint:
     def recovery_ms(self, *, queues: bool) -> int:
         """Return the time before which stored records are durable, and with ``queues`` their
         units."""
-        return max(0, (min(self.log_ms, self.queue_ms) if queues else self.log_ms) - SAFETY_MS)
+        return durable_ms(min(self.log_ms, self.queue_ms) if queues else self.log_ms)
 
     def write(self) -> None:
         """Write the times, unsynced. Raises ``OSError``."""

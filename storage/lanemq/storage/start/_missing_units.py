@@ -133,7 +133,7 @@ class MissingUnits:
 
     def look_at(self, unit: DerivedUnit) -> None:
         """Check that a message has the unit that it must have."""
-        if not self.why and self._lacks(*unit[:3]):
+        if not self.why and self._lacks(unit.topic, unit.queue_id, unit.queue_offset):
             self.why = f"the message at {unit.log_position} of the log has no unit"
 
     def _lacks(self, topic: str, queue_id: int, offset: int) -> bool:
@@ -164,12 +164,9 @@ class MissingUnits:
             if queue is not None:
                 queue.clear()
         sequences = sequences_of([redo], lambda _unit, _slot: None)
-        for record in walk_over_damage(self._segments, begin, end) if lacking else ():
-            for unit in self._derivation.units(record):
-                if unit[:2] in lacking:
-                    for taken in sequences.take(unit):
-                        redo.put(taken)
-        for taken in sequences.finish():
+        records = walk_over_damage(self._segments, begin, end) if lacking else ()
+        units = self._derivation.walk(records)
+        for taken in sequences.settled(unit for unit in units if unit[:2] in lacking):
             redo.put(taken)
         for (topic, queue_id), count in lacking.items():
             LOGGER.warning(

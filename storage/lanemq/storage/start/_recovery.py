@@ -8,7 +8,7 @@ each index at its own; and damage with whole records behind it does not end the 
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
@@ -109,12 +109,7 @@ class Recovery:
         watermarks of the targets stay as they are, but for those behind the end.
         """
         segments = self._segments
-        redo_from = min((target.watermark for target in self._targets), default=start)
-        self._redo_from = redo_from
-        if redo_from < start:
-            for record in walk_over_damage(segments, redo_from, start):
-                self._lights.look_at(record)
-                self._redo(record)
+        self._redo_from = min((target.watermark for target in self._targets), default=start)
         walk = RecoveryWalk(
             segments,
             start,
@@ -122,14 +117,8 @@ class Recovery:
             proven_end=self._proven_end,
             known=self._damage,
         )
-        for record in walk:
-            self.last_store_ms = record.store_timestamp_ms
-            self._lights.look_at(record)
-            if record.position >= redo_from:
-                self._redo(record)
-            else:
-                self._look_at(record)
-        self._deliver(self._sequences.finish())
+        for unit in self._sequences.settled(self._units(start, walk)):
+            self._deliver(unit)
         for target in self._targets:
             dropped = target.truncate(walk.end)
             target.watermark = min(target.watermark, walk.end)
@@ -141,27 +130,36 @@ class Recovery:
         LOGGER.info("the log ends at %d; %d records were dispatched again", walk.end, self._redone)
         return walk.end
 
-    def _look_at(self, record: Record) -> None:
-        """Look at the queue positions of a record whose units should be there."""
+    def _units(self, start: int, walk: RecoveryWalk) -> Iterator[DerivedUnit]:
+        redo_from = self._redo_from
+        if redo_from < start:
+            for record in walk_over_damage(self._segments, redo_from, start):
+                self._lights.look_at(record)
+                yield from self._redo(record)
+        for record in walk:
+            self.last_store_ms = record.store_timestamp_ms
+            self._lights.look_at(record)
+            yield from self._redo(record) if record.position >= redo_from else self._known(record)
+
+    def _known(self, record: Record) -> Iterator[DerivedUnit]:
+        """Iterate over the queue positions of a record whose units should be there."""
         size_bytes, store_ms = record.size_bytes, record.store_timestamp_ms
         for position in self._derivation.positions.of(record):
-            unit = DerivedUnit(*position, record.position, size_bytes, 0, store_ms)
-            self._deliver(self._sequences.take(unit))
+            yield DerivedUnit(*position, record.position, size_bytes, 0, store_ms)
 
-    def _deliver(self, units: Sequence[DerivedUnit]) -> None:
-        for unit in units:
-            position = unit.log_position
-            if position >= self._redo_from:
-                for target in self._targets:
-                    if position >= target.watermark:
-                        target.put(unit)
-            elif self._missing is not None:
-                self._missing.look_at(unit)
+    def _deliver(self, unit: DerivedUnit) -> None:
+        position = unit.log_position
+        if position >= self._redo_from:
+            for target in self._targets:
+                if position >= target.watermark:
+                    target.put(unit)
+        elif self._missing is not None:
+            self._missing.look_at(unit)
 
-    def _redo(self, record: Record) -> None:
+    def _redo(self, record: Record) -> Iterator[DerivedUnit]:
+        """Iterate over the units of a record, and then hand it to the targets."""
         sequences, position = self._sequences, record.position
-        for unit in self._derivation.units(record):
-            self._deliver(sequences.take(unit))
+        yield from self._derivation.units(record)
         decided_to = sequences.held_from if sequences.is_undecided else None
         for target in self._targets:
             if position >= target.watermark:

@@ -194,12 +194,12 @@ class FileRedo:
 
     def _without_unit(self) -> dict[tuple[str, int], dict[int, DerivedUnit]]:
         older: dict[tuple[str, int], dict[int, DerivedUnit]] = {}
-        for record in walk_over_damage(self._segments, self._segments.begin, self.watermark):
-            for unit in self._derivation.units(record):
-                key = unit.topic, unit.queue_id
-                queue = self._queues.find(*key)
-                if unit.queue_offset >= (queue.end if queue is not None else 0):
-                    older.setdefault(key, {})[unit.queue_offset] = unit
+        records = walk_over_damage(self._segments, self._segments.begin, self.watermark)
+        for unit in self._derivation.walk(records):
+            key = unit.topic, unit.queue_id
+            queue = self._queues.find(*key)
+            if unit.queue_offset >= (queue.end if queue is not None else 0):
+                older.setdefault(key, {})[unit.queue_offset] = unit
         return older
 
 

@@ -200,7 +200,7 @@ class Progress:
             self.checkpoint_ms = known.checkpoint_ms
             self.log_begin = known.log_begin
             self.bounds = known.bounds
-            if self._stage is Stage.ROCKSDB:
+            if self._stage.reads_rows:
                 self.queues = known.queues  # they are never changed
         return known
 

@@ -10,7 +10,7 @@ from typing import Final, final
 
 import trio
 
-from .._config import Stage, StoreConfig
+from .._config import StoreConfig
 from .._errors import StoreUnwritable
 from .._tables import ConfigTables
 from ..kv._kv import KvStates
@@ -190,7 +190,7 @@ class Housekeeping:
     async def flush_all(self) -> None:
         """Make everything durable, then the checkpoint. Raises ``OSError``, ``StoreUnwritable``."""
         async with self._one_at_a_time:
-            has_files = self._config.stage is not Stage.ROCKSDB
+            has_files = self._config.stage.has_files
             await self._queues.write_in_turns()  # so that few are left to write in this turn
             bounds = await self._parts.file_queues.bounds() if has_files else {}
             # As of the moment of the bounds: no queue may end behind where its next redo begins.
@@ -262,7 +262,7 @@ class Housekeeping:
             self._appender.commit()
             await self._tables.finish()
             self._log.remove_spare()
-            if self._config.stage is not Stage.ROCKSDB:
+            if self._config.stage.has_files:
                 self._progress.queues = self._parts.file_queues.digest()
             self._progress.log_begin = self._log.segments.begin
             await self.flush_all()

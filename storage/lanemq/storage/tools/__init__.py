@@ -3,7 +3,9 @@
 Tools that only look change nothing, not even on a writable disk.
 """
 
-from ..queues._queue_positions import light_positions
+from .._layouts import BLANK_SIZE
+from ..queues._queue_positions import UNPLACED, light_positions
+from ..queues._tags import delivery_delay_ms
 from ._diff import StoreDiff, diff_store
 from ._dump import Dump, Lost, Selection, open_dump
 from ._export import ExportedTable, export_in_place, export_tables, find_stage, write_tables
@@ -32,6 +34,8 @@ from .rebuild._repair import repair_store
 from .rebuild._repair_report import Action, RepairReport
 
 __all__ = [
+    "BLANK_SIZE",
+    "UNPLACED",
     "Action",
     "BrokerSettings",
     "Damage",
@@ -64,6 +68,7 @@ __all__ = [
     "TableSummary",
     "UnitFacts",
     "VerifyReport",
+    "delivery_delay_ms",
     "diff_store",
     "export_in_place",
     "export_tables",

@@ -59,7 +59,7 @@ def advise(
     yield from _indexes(store, stage.stage, log, queues, index)
     yield from judge_tables(store, stage.stage, tables, topics={queue.topic for queue in queues})
     yield from judge_lights(store.settings, (queue.topic for queue in queues))
-    if stage.stage is Stage.ROCKSDB and all(queue.rocksdb is None for queue in queues):
+    if stage.stage.reads_rows and all(queue.rocksdb is None for queue in queues):
         groups = []  # nothing tells where the queues end
     yield from _groups(groups, _missing_queues(store, stage.stage, queues, groups, tables))
     yield from _aside(store)
@@ -91,7 +91,7 @@ def _missing_queues(
     tables: dict[str, TableContents],
 ) -> list[tuple[str, int]]:
     """Return the queues of known topics that groups have been in, but that have no unit."""
-    if stage is Stage.ROCKSDB or not store.is_clean:
+    if stage.reads_rows or not store.is_clean:
         return []
     ends = {(queue.topic, queue.queue_id): queue.end for queue in queues}
     possible = range(1, store.log.capacity_end // RECORD_BYTES_MIN + 1)
@@ -187,7 +187,7 @@ def _indexes(
                 " convert DIR --to rocksdb`; `lanemq store diff-consume-queue DIR` tells when",
                 count=len(late),
             )
-    if stage is Stage.ROCKSDB:
+    if stage.reads_rows:
         behind = [
             queue
             for queue in queues

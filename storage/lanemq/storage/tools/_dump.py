@@ -9,7 +9,6 @@ from typing import Final, final
 from lanemq.wire import RemoteProtocolError
 from lanemq.wire.message import StoredMessage, decode_message
 
-from .._config import Stage
 from .._layouts import BLANK_SIZE, Unit
 from ..index._index import keys_of
 from ..log._records import Record, record_at
@@ -163,7 +162,7 @@ def open_dump(
                 files_end=files_end(store),
                 rocksdb_end=rows.watermark() if rows is not None else None,
             )
-            if stage.stage is not Stage.ROCKSDB:
+            if stage.stage.has_files:
                 rows = None
         bounds = _selected(store, selection, rows)
         yield Dump(store, selection, "rocksdb" if rows is not None else "files", rows, bounds)

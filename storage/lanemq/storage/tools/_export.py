@@ -8,7 +8,6 @@ from typing import Any, Final, final
 
 from lanemq.wire import fastjson
 
-from .._config import Stage
 from .._errors import ConfigInvalid, StoreCorrupted
 from ..disk._real_files import RealFiles, sync_path
 from ..tables._document import Document
@@ -54,7 +53,7 @@ def export_tables(
     """
     with read_store(root, commit_log=commit_log, needs_log=needs_log) as store:
         stage = find_stage(store)
-        chosen = stage.stage is Stage.ROCKSDB if from_rocksdb is None else from_rocksdb
+        chosen = stage.stage.reads_rows if from_rocksdb is None else from_rocksdb
         tables = read_tables(store.config, from_rocksdb=chosen)
     exported = []
     for table in tables.values():

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import final
 
-from .._config import Stage
 from ..log._records import record_at
 from ._advice import advise
 from ._summaries import (
@@ -72,7 +71,7 @@ def _inspect(store: StoreDirectory, found: RowsFound) -> Inspection:
         log = summarize_log(store.log, max(indexed, mark or 0))
         stage = derive_stage(store, files_end=indexed, rocksdb_end=mark, log_end=log.end)
         queues = summarize_queues(store, files, rows, stage.stage)
-        tables = read_tables(store.config, from_rocksdb=stage.stage is Stage.ROCKSDB)
+        tables = read_tables(store.config, from_rocksdb=stage.stage.reads_rows)
         groups = summarize_groups(tables["consumerOffsets"], queues)
         index = summarize_index(store)
         newest = record_at(store.log, index.newest_position) if index.entries else None

@@ -159,7 +159,7 @@ def summarize_queues(
     found = []
     for name in sorted(in_files.keys() | in_rows.keys()):
         here, rocksdb = in_files.get(name), in_rows.get(name)
-        read = (rocksdb if stage is Stage.ROCKSDB else here) or (0, 0)
+        read = (rocksdb if stage.reads_rows else here) or (0, 0)
         found.append(QueueSummary(*name, *read, here, rocksdb))
     return found
 

@@ -59,7 +59,7 @@ class ConcurrentCompletion:
         if process_queue.dropped:
             LOGGER.info("%s is no longer this consumer's; %s may come again", held.queue, batch)
             return None
-        if outcome is None or outcome is Outcome.SUCCESS:
+        if outcome is None:
             held.release(batch.messages)
             self._update(held.queue, process_queue.commit_offset)
             return None
@@ -99,10 +99,7 @@ class ConcurrentCompletion:
         if isinstance(outcome, AbandonMessage):
             LOGGER.warning("the listener abandoned %s: %s", messages, outcome)
             send = self._send_back.dead_letter
-        elif not isinstance(outcome, Retry) and outcome not in (
-            Outcome.RETRY,
-            Outcome.SUSPEND_CURRENT_QUEUE,
-        ):
+        elif not isinstance(outcome, Retry | Outcome):
             LOGGER.error("%r is no Outcome; treated as RETRY", outcome)
         if self._core.broadcasting:
             LOGGER.warning("a broadcasting group delivers nothing again; dropped: %s", messages)

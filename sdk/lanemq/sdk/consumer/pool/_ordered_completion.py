@@ -50,14 +50,13 @@ class OrderedCompletion:
         self, consumer: OrderedQueueConsumer, batch: Messages, outcome: object, *, timed_out: bool
     ) -> Awaitable[None] | None:
         """Finish ``batch``, or have it handed over again; the worker waits for neither."""
-        is_success = outcome is None or outcome is Outcome.SUCCESS
         if consumer.held.messages.dropped:
             LOGGER.info(
                 "%s is no longer this consumer's; %s may come again", consumer.held.queue, batch
             )
-            if is_success:
+            if outcome is None:
                 self.finished_late(consumer.held, batch.messages)
-        elif is_success:
+        elif outcome is None:
             self._finish(consumer, batch)
         elif isinstance(outcome, AbandonMessage):
             LOGGER.warning("the listener abandoned %s: %s", batch.messages, outcome)
@@ -65,7 +64,7 @@ class OrderedCompletion:
         elif isinstance(outcome, Retry):
             self._retry(consumer, batch, outcome)
         else:
-            if outcome not in (Outcome.SUSPEND_CURRENT_QUEUE, Outcome.RETRY):
+            if not isinstance(outcome, Outcome):
                 LOGGER.error(
                     "the listener returned %r, which is no Outcome; the batch comes again", outcome
                 )

@@ -126,7 +126,8 @@ class Completion(Protocol[S]):
     ) -> Awaitable[None] | None:
         """Act on the listener's result; an awaitable that is returned is awaited by the worker.
 
-        ``timed_out`` says that the listener was cancelled.
+        ``outcome`` is as ``Worker.outcome``, None for a success. ``timed_out`` says that the
+        listener was cancelled.
         """
 
     def nothing_to_take(self, consumer: QueueConsumer[S]) -> None:

@@ -31,7 +31,9 @@ class Worker(Generic[S]):
         self.scope = trio.CancelScope()
         self.cancelled = False  # the scope knows it as well, but slowly
         self.job: tuple[QueueConsumer[S], Messages] | None = None
-        self.outcome: object = None  # an Outcome, None or AbandonMessage, if the listener is right
+        self.outcome: object = None
+        """None for a success; else an Outcome, Retry or AbandonMessage, where the listener is
+        right."""
         self.since_s = inf  # when the listener was called; inf while it does not run
 
     def cancel(self) -> None:
@@ -54,7 +56,8 @@ class Worker(Generic[S]):
         self.outcome = Outcome.RETRY  # the outcome after a cancellation
         self.since_s = started_s = now_s
         try:
-            self.outcome = await handle(messages)
+            outcome = await handle(messages)
+            self.outcome = None if outcome is Outcome.SUCCESS else outcome
         except AbandonMessage as error:
             self.outcome = error
         except Exception:  # the application's own; Cancelled is no Exception
@@ -62,6 +65,5 @@ class Worker(Generic[S]):
         finally:
             self.since_s = inf
             now_s = trio.current_time()
-            ok = self.outcome is None or self.outcome is Outcome.SUCCESS
-            stats.consumed(now_s, len(messages), now_s - started_s, ok=ok)
+            stats.consumed(now_s, len(messages), now_s - started_s, ok=self.outcome is None)
         return now_s

@@ -4,6 +4,7 @@ kind of its listener.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, final
 
 import trio
@@ -46,6 +47,8 @@ LOGGER = get_logger("lanemq.sdk.consumer")
 NO_LIMIT: Final = 2**31 - 1  # of deliveries; a Java int
 
 Scheduled = StageScheduler[ReceivedMessage]
+Schedule = Callable[[HeldQueue], OrderedScheduler]
+"""Makes the scheduler of a queue."""
 
 
 @final
@@ -77,9 +80,11 @@ def assemble(
             return _assemble_concurrent(client, group, options, listener, limit, nursery)
         case StagedConcurrentListener():
             offsets = staged_offsets(client, group, options, listener)
-            return _assemble_ordered(client, group, options, listener, nursery, offsets)
+            schedule = partial(_staged, listener, offsets)
+            return _assemble_ordered(client, group, options, listener, nursery, schedule, offsets)
         case OrderlyListener():
-            return _assemble_ordered(client, group, options, listener, nursery, None)
+            schedule = partial(_orderly, listener)
+            return _assemble_ordered(client, group, options, listener, nursery, schedule, None)
 
 
 def _core(
@@ -152,23 +157,19 @@ def _assemble_ordered(
     options: PushOptions,
     listener: OrderlyListener | StagedConcurrentListener,
     nursery: trio.Nursery,
+    schedule: Callable[[ConsumerCore], Schedule],
     staged: StageProgress | None,
 ) -> PushParts:
     pool: WorkerPool[OrderedScheduler]
     core = _core(client, group, options, nursery, lambda: pool, staged)
     ownership: QueueOwnership[OrderedScheduler] = QueueOwnership(core, listener.on_lock_loss)
     send_back = SendBack(client, core.calls, group, max_reconsume_times=0)
-    if isinstance(listener, StagedConcurrentListener):
-        assert staged is not None
-        schedule, save = _staged(core, listener, staged), staged.save
-    else:
-        schedule, save = _orderly(listener), _nothing_to_save
     completion = OrderedCompletion(
         nursery=nursery,
         listener=listener,
         # Of staged queues: the offset is asked for at each commit.
         commit=core.offsets.update if staged is None else None,
-        save=save,
+        save=_nothing_to_save if staged is None else staged.save,
         dead_letter=send_back.dead_letter,
         finished_late=ownership.finished_late,
     )
@@ -177,7 +178,7 @@ def _assemble_ordered(
         listener.handle,
         out_of_namespace(options.client.namespace, group),
         completion,
-        schedule=schedule,
+        schedule=schedule(core),
         lease=ownership.lease,
         stats=core.topic_stats,
         clock_ms=client.clock_ms,
@@ -197,7 +198,7 @@ async def _nothing_to_save(queue: MessageQueue) -> bool:
     raise AssertionError(f"{queue} has no stages, so no counter of it is reset")
 
 
-def _orderly(listener: OrderlyListener) -> Callable[[HeldQueue], OrderedScheduler]:
+def _orderly(listener: OrderlyListener, _core: ConsumerCore) -> Schedule:
     def schedule(held: HeldQueue) -> Scheduled:
         return StageScheduler(
             Stages(), StageRecord(0, 0), batch_messages=listener.batch_messages, serial=True
@@ -207,8 +208,8 @@ def _orderly(listener: OrderlyListener) -> Callable[[HeldQueue], OrderedSchedule
 
 
 def _staged(
-    core: ConsumerCore, listener: StagedConcurrentListener, offsets: StageProgress
-) -> Callable[[HeldQueue], OrderedScheduler]:
+    listener: StagedConcurrentListener, offsets: StageProgress, core: ConsumerCore
+) -> Schedule:
     def one(queue: MessageQueue, sizes: Sequence[int], start: StageRecord) -> Scheduled:
         return StageScheduler(
             Stages(sizes),

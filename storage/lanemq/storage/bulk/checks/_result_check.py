@@ -11,8 +11,8 @@ from typing import final
 
 from ..._errors import StoreError
 from ..._layouts import UNIT_BYTES
-from ...derive._sequence import DamagedOffset, IsKnown, Sequences
-from ...derive._units import Derivation, DerivedUnit
+from ...derive._sequence import DamagedOffset, Sequences
+from ...derive._units import DerivedUnit
 from ...queues.rocks._row_format import QueueKeys
 from ...tools.checks._findings import Progress
 from ...tools.reading._directory import StoreDirectory
@@ -21,7 +21,7 @@ from ...tools.reading._units import Units, unit_at
 from ...tools.rebuild._losses import Loss, Losses, OpenUnits, is_readable, losses
 from ..units._file_units import FileQueue, FileUnits
 from ..units._heads import LogMap, UnitsDamaged
-from ..units._log_units import Since
+from ..units._log_units import Demands
 from ..units._window import Window
 from ._survey import Survey, names_message
 
@@ -56,18 +56,12 @@ class ResultCheck:
         log: Pieces,
         open_units: OpenUnits,
         names: Iterable[tuple[str, int]],
-        *,
-        derivation: Derivation,
-        since: Since,
-        is_known: IsKnown,
+        demands: Demands,
         progress: Progress,
     ) -> None:
-        """Take the result, and ``is_known``, which judges units by what was there before."""
         self._log = log
         self._open_units = open_units
-        self._derivation = derivation
-        self._since = since
-        self._was_known = is_known
+        self._demands = demands
         self._progress = progress
         self._units: dict[tuple[str, int], _Buffered] = {}
         self._found: dict[tuple[str, int], list[int]] = {}
@@ -109,22 +103,22 @@ class ResultCheck:
     def _read(self, begin: int, end: int, *, log_end: int) -> None:
         def note(unit: DerivedUnit, _slot: int | None) -> None:
             if unit.log_position < end:
-                self.damaged[unit.log_position] = DamagedOffset(*unit[:4])
+                self.damaged[unit.log_position] = DamagedOffset.of(unit)
 
         sequences = Sequences(note, expected=self._expected, is_known=self._is_known)
-        for record in Window(self._log, begin, end, log_end=log_end, sequences=sequences):
-            for unit in self._derivation.units(record):
-                if unit.log_position >= self._units_of(unit).since:
-                    for taken in sequences.take(unit):
-                        self._look(taken, end)
-        for taken in sequences.finish():
-            self._look(taken, end)
+        window = Window(self._log, begin, end, log_end=log_end, sequences=sequences)
+        units = self._demands.derivation.walk(window)
+        wanted = (unit for unit in units if unit.log_position >= self._units_of(unit).since)
+        for unit in sequences.settled(wanted):
+            self._look(unit, end)
 
     def _units_of(self, unit: DerivedUnit) -> "_Buffered":
         name = unit[:2]
         units = self._units.get(name)
         if units is None:
-            units = self._units[name] = _Buffered(self._open_units(*name), self._since(*name))
+            units = self._units[name] = _Buffered(
+                self._open_units(*name), self._demands.since(*name)
+            )
         return units
 
     def _expected(self, unit: DerivedUnit) -> tuple[int, int] | None:
@@ -133,7 +127,7 @@ class ResultCheck:
     def _is_known(self, unit: DerivedUnit) -> bool:
         units = self._units_of(unit)
         is_there = units.position_at(unit.queue_offset) == unit.log_position
-        return is_there or self._was_known(unit)
+        return is_there or self._demands.is_known(unit)
 
     def _look(self, unit: DerivedUnit, end: int) -> None:
         name, offset, position = unit[:2], unit.queue_offset, unit.log_position
@@ -155,30 +149,19 @@ def check_result(
     before: OpenUnits,
     after: OpenUnits,
     deleted: Mapping[str, int],
-    derivation: Derivation,
-    since: Since,
-    is_known: IsKnown,
+    demands: Demands,
     progress: Progress,
     proven: Container[tuple[int, int]] = (),
     is_same: bool = False,
 ) -> tuple[list[Loss], list[DamagedOffset]]:
     """Compare a result with the log, and with what could be read before.
 
-    ``is_known`` judges units by what was there before. ``proven`` are parts of the log that need no
-    look where each unit of before is there, byte by byte; ``is_same`` says that this is known.
-    Returns messages that are in the log only, and those whose offset is damaged. Raises
-    ``ResultRefused``, and ``OSError``.
+    ``proven`` are parts of the log that need no look where each unit of before is there, byte by
+    byte; ``is_same`` says that this is known. Returns messages that are in the log only, and those
+    whose offset is damaged. Raises ``ResultRefused``, and ``OSError``.
     """
     store, ordered = found.store, sorted(names)
-    check = ResultCheck(
-        store.log,
-        after,
-        ordered,
-        derivation=derivation,
-        since=since,
-        is_known=is_known,
-        progress=progress,
-    )
+    check = ResultCheck(store.log, after, ordered, demands, progress)
 
     def compare(damaged: Container[int]) -> Losses:
         compared = losses(store.log, ordered, before=before, after=after, damaged=damaged)

@@ -7,7 +7,6 @@ from typing import final
 
 import msgspec
 
-from ..._config import Stage
 from ..._errors import StoreError
 from ...disk._real_files import RealFiles, sync_path
 from ...queues.rocks._cover import RocksCover
@@ -66,7 +65,7 @@ def reads_rows(store: StoreDirectory, rows: QueueRows, found: Survey) -> bool:
         rocksdb_end=rows.watermark() or 0,
         log_end=found.log_end,
     )
-    return stage.stage is Stage.ROCKSDB
+    return stage.stage.reads_rows
 
 
 def known_topics(config: Path) -> set[str]:

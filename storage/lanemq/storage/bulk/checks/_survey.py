@@ -8,7 +8,6 @@ from ..._layouts import BLANK_SIZE, Unit
 from ...derive._units import is_message_of
 from ...log._records import LogWalk, record_at
 from ...queues.rocks._queue_rows import QueueRows
-from ...start._checkpoint import SAFETY_MS
 from ...start._recovery import crash_start
 from ...tools.reading._directory import StoreDirectory
 from ...tools.reading._pieces import Pieces
@@ -60,9 +59,8 @@ def survey(store: StoreDirectory, rows: QueueRows | None, *, is_clean: bool) -> 
     limit = None
     if not is_clean:
         # Units that a crash may have torn are behind the begin of a redo.
-        known = store.checkpoint()
-        times = min(known.log_timestamp_ms, known.queue_timestamp_ms)
-        limit = crash_start(log, max(0, times - SAFETY_MS))  # type: ignore[arg-type] # it only reads
+        begin_ms = store.checkpoint().redone_from_ms
+        limit = crash_start(log, begin_ms)  # type: ignore[arg-type] # it only reads
     queues: dict[tuple[str, int], SurveyedQueue] = {}
     for files in store.queues():
         end = files.end()

@@ -1,10 +1,10 @@
 """Making units from records of the log, where there are no usable rows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final, final
 
 from ..._layouts import BLANK_SIZE, pack_unit
-from ...derive._sequence import IsKnown, Sequences
+from ...derive._sequence import Sequences
 from ...derive._units import DerivedUnit
 from ...log._records import Record
 from ...log._segments import Segments
@@ -12,7 +12,7 @@ from ...queues._slots import expected_at, holds_message
 from ...queues.files._consume_queue import FileConsumeQueue
 from ...tools.reading._pieces import Pieces
 from ..checks._survey import names_message
-from ..units._log_units import NEVER, Since
+from ..units._log_units import NEVER, Demands
 from ._shadow import ShadowFiles
 
 TAILS_MAX: Final = 1 << 20  # units in memory
@@ -30,38 +30,41 @@ class _Target:
 
 @final
 class LogToFiles:
-    """The writer of units; takes records in the order of the log. Raises ``OSError``."""
+    """The writer of units, in the order of the log. Raises ``OSError``."""
 
     def __init__(
         self,
         open_queue: Callable[[str, int], FileConsumeQueue],
+        demands: Demands,
         *,
-        since: Since,
-        is_known: IsKnown,
         log: Pieces,
     ) -> None:
         self._open_queue = open_queue
-        self._since = since
-        self._was_known = is_known
+        self._demands = demands
         self._log = log
         self._targets: dict[tuple[str, int], _Target] = {}
         self._waiting = 0
         self._sequences = Sequences(
             self._pass_over, expected=self._expected, is_known=self._is_known
         )
-        self.watermark = 0
         self.blanks = 0
         """Number of blank slots that were added, less those that were filled."""
 
-    def take(self, _record: Record, units: Sequence[DerivedUnit]) -> None:
-        """Add the record's missing units."""
-        for unit in units:
-            target = self._targets.get(unit[:2]) or self._open(unit.topic, unit.queue_id)
-            if target is not None and unit.log_position >= target.since:
-                for taken in self._sequences.take(unit):
-                    self._put(taken)
-        if self._waiting >= TAILS_MAX:
-            self.write_out()
+    def run(self, records: Iterable[Record]) -> None:
+        """Add the missing units of records, and write them out."""
+        units = self._demands.derivation.walk(records)
+        for unit in self._sequences.settled(filter(self._is_wanted, units)):
+            self._put(unit)
+            if self._waiting >= TAILS_MAX:
+                self._write_out()
+        self._write_out()
+        for target in self._targets.values():
+            target.queue.cut(target.queue.end)  # nobody may take remains for units
+            target.queue.close()
+
+    def _is_wanted(self, unit: DerivedUnit) -> bool:
+        target = self._targets.get(unit[:2]) or self._open(unit.topic, unit.queue_id)
+        return target is not None and unit.log_position >= target.since
 
     def _expected(self, unit: DerivedUnit) -> tuple[int, int] | None:
         queue, log = self._targets[unit[:2]].queue, self._log
@@ -75,7 +78,7 @@ class LogToFiles:
     def _is_known(self, unit: DerivedUnit) -> bool:
         queue = self._targets[unit[:2]].queue
         is_there = holds_message(queue, unit.queue_offset, unit.log_position)
-        return is_there or self._was_known(unit)
+        return is_there or self._demands.is_known(unit)
 
     def _pass_over(self, unit: DerivedUnit, slot: int | None) -> None:
         """Keep the place of a message whose offset is damaged; the check of the result tells."""
@@ -104,7 +107,7 @@ class LogToFiles:
         target.written += 1
 
     def _open(self, topic: str, queue_id: int) -> "_Target | None":
-        since = self._since(topic, queue_id)
+        since = self._demands.since(topic, queue_id)
         if since == NEVER:
             return None
         queue = self._open_queue(topic, queue_id)
@@ -147,20 +150,10 @@ class LogToFiles:
         """Number of queues that got units."""
         return {name for name, target in self._targets.items() if target.written}
 
-    def write_out(self) -> None:
-        """Write the buffered units."""
+    def _write_out(self) -> None:
         for target in self._targets.values():
             target.queue.write_out()
         self._waiting = 0
-
-    def close(self) -> None:
-        """Write the rest."""
-        for unit in self._sequences.finish():
-            self._put(unit)
-        self.write_out()
-        for target in self._targets.values():
-            target.queue.cut(target.queue.end)  # nobody may take remains for units
-            target.queue.close()
 
 
 def queue_at(files: ShadowFiles, topic: str, queue_id: int, file_bytes: int) -> FileConsumeQueue:

@@ -1,6 +1,7 @@
 """Building the queue files of a conversion from rows, and from the log where rows are missing."""
 
 import logging
+from collections.abc import Iterator
 from functools import partial
 from typing import Final, final
 
@@ -8,6 +9,7 @@ from lanemq.wire import LMQ_PREFIX
 
 from ..._errors import MessageIllegal, StoreCorrupted
 from ...derive._units import Derivation
+from ...log._records import Record
 from ...queues._queue_positions import QueuePositions
 from ...queues._queues import check_names
 from ...queues._tags import TagsCodes
@@ -23,7 +25,7 @@ from ..checks._conversion import Conversion
 from ..checks._result_check import check_result
 from ..checks._store_access import KnownWatermarks, known_topics, reads_rows
 from ..checks._survey import Survey
-from ..units._log_units import NEVER
+from ..units._log_units import NEVER, Demands
 from ._file_merge import FileMerge, Merged, RowsStale
 from ._file_redo import LogToFiles, queue_at
 from ._shadow import ResultFiles, ShadowFiles
@@ -65,14 +67,10 @@ class FilesBuild:
         """True if messages older than a queue's first row may lack rows."""
         self._deleted = known.deleted
         positions = QueuePositions(multi_dispatch=True, deleted=known.deleted)
-        self._derivation = Derivation(positions, TagsCodes(delays_ms))
+        derivation = Derivation(positions, TagsCodes(delays_ms))
         self._known_messages = KnownMessages(found.store.queue, rows)
-        self._redo = LogToFiles(
-            self._open_queue,
-            since=self._since,
-            is_known=self._known_messages,
-            log=found.store.log,
-        )
+        self._demands = Demands(derivation, self._since, self._known_messages)
+        self._redo = LogToFiles(self._open_queue, self._demands, log=found.store.log)
 
     def _since(self, topic: str, queue_id: int) -> int:
         # An index that was written all the time does not have what was deleted.
@@ -107,8 +105,7 @@ class FilesBuild:
             self._take_rows(self._rows)
         begin = found.log_begin if self._gaps else max(self._trusted, found.log_begin)
         conversion.began_at = begin
-        self._take_log(begin)
-        self._redo.close()
+        self._redo.run(self._records(begin))
         conversion.units_from_log = self._redo.written
         conversion.blank_units += self._redo.blanks
         conversion.queues = len(self._queues | self._redo.queues)
@@ -132,9 +129,7 @@ class FilesBuild:
             before=before,
             after=result.queue,
             deleted=self._deleted,
-            derivation=self._derivation,
-            since=self._since,
-            is_known=self._known_messages,
+            demands=self._demands,
             progress=self._progress,
         )
         self._known_messages.close()
@@ -247,11 +242,11 @@ class FilesBuild:
             queue.write_out()
         queue.close()
 
-    def _take_log(self, begin: int) -> None:
+    def _records(self, begin: int) -> Iterator[Record]:
         found = self._survey
         total = found.log_end - begin
         records = LogScan(found.store.log, begin, found.log_end, check_crc=False)
         for number, record in enumerate(records if total > 0 else ()):
-            self._derivation.feed(record, (self._redo,))
+            yield record
             if number % TOLD_RECORDS == 0:
                 self._progress("reading the log", record.position - begin, total)

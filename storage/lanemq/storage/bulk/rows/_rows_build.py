@@ -24,7 +24,7 @@ from ..checks._store_access import KnownWatermarks, known_topics, reads_rows
 from ..checks._survey import Survey
 from ..units._file_units import FileQueue, FileUnits, Newest
 from ..units._heads import LogMap, UnitsDamaged
-from ..units._log_units import LogUnits
+from ..units._log_units import Demands, LogUnits
 from ..units._sorted_table import SortedTable
 from ._built_tables import MakeTables, QueueBegins, TablesPlan, go_back
 from ._covered import covered
@@ -76,15 +76,11 @@ class RowsBuild:
         """True if the result differs from what was there before."""
         self._delays_ms = delays_ms
         positions = QueuePositions(multi_dispatch=True, deleted=self._known.deleted)
-        self._derivation = Derivation(positions, TagsCodes(delays_ms))
+        derivation = Derivation(positions, TagsCodes(delays_ms))
         self._known_messages = KnownMessages(found.store.queue, rows)
+        self._demands = Demands(derivation, self._since, self._known_messages)
         self._from_log = LogUnits(
-            self._log,
-            derivation=self._derivation,
-            since=self._since,
-            expected=self._expected,
-            is_known=self._known_messages,
-            log_end=found.log_end,
+            self._log, self._demands, expected=self._expected, log_end=found.log_end
         )
 
     def _expected(self, unit: DerivedUnit) -> tuple[int, int] | None:
@@ -148,9 +144,7 @@ class RowsBuild:
                 before=before,
                 after=partial(RowsUnits, self._rows),
                 deleted=self._known.deleted,
-                derivation=self._derivation,
-                since=self._since,
-                is_known=self._known_messages,
+                demands=self._demands,
                 progress=self._progress,
                 proven=proven,
                 is_same=is_same,

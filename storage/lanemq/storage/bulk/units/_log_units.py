@@ -1,6 +1,7 @@
 """Making rows from the records of a part of the log, where there are no usable queue files."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final, final
 
 from ...derive._sequence import Expected, IsKnown, Sequences
@@ -18,6 +19,17 @@ Since = Callable[[str, int], int]
 may have been deleted."""
 NEVER: Final = 1 << 63
 """The answer for a queue that cannot exist."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What tells which units the log's records must have in a result."""
+
+    derivation: Derivation
+    since: Since
+    is_known: IsKnown
+    """As for ``Sequences``, by what was there before."""
 
 
 @final
@@ -45,26 +57,12 @@ class _Rows:
 
 @final
 class LogUnits:
-    """The reader of the log; ``derivation`` and ``since`` tell the queues of a record.
+    """The reader of the log; ``expected`` is as for ``Sequences``, by the rows that there are."""
 
-    ``expected`` and ``is_known`` are as for ``Sequences``, by the indexes that there are.
-    """
-
-    def __init__(
-        self,
-        log: Pieces,
-        *,
-        derivation: Derivation,
-        since: Since,
-        expected: Expected,
-        is_known: IsKnown,
-        log_end: int,
-    ) -> None:
+    def __init__(self, log: Pieces, demands: Demands, *, expected: Expected, log_end: int) -> None:
         self._log = log
-        self._derivation = derivation
-        self._since = since
+        self._demands = demands
         self._expected = expected
-        self._is_known = is_known
         self._log_end = log_end
         self._queues: dict[tuple[str, int], _Rows] = {}
         self.goes_back: dict[tuple[str, int], int] = {}
@@ -85,7 +83,8 @@ class LogUnits:
             if slot is not None and unit.log_position < window.end:
                 ends[unit.topic.encode(), unit.queue_id] = unit.log_position, slot
 
-        sequences = Sequences(pass_over, expected=self._expected, is_known=self._is_known)
+        demands = self._demands
+        sequences = Sequences(pass_over, expected=self._expected, is_known=demands.is_known)
         window = Window(
             self._log,
             begin,
@@ -94,11 +93,14 @@ class LogUnits:
             sequences=sequences,
             records_max=RECORDS_MAX,
         )
-        for record in window:
-            for unit in self._derivation.units(record):
-                if unit.log_position >= self._rows_of(unit).since:
-                    self._take(sequences.take(unit), window.end)
-        self._take(sequences.finish(), window.end)
+        units = demands.derivation.walk(window)
+        wanted = (unit for unit in units if unit.log_position >= self._rows_of(unit).since)
+        for topic, queue_id, offset, position, *rest in sequences.settled(wanted):
+            name = topic, queue_id
+            if position < window.end and self._queues[name].put(
+                offset, pack_unit_value(position, *rest)
+            ):
+                self.goes_back[name] = min(offset, self.goes_back.get(name, offset))
         newest = self._put(table)
         return window.end, {
             name: max(found)
@@ -110,17 +112,10 @@ class LogUnits:
         name = unit[:2]
         rows = self._queues.get(name)
         if rows is None:
-            rows = self._queues[name] = _Rows(self._since(*name))
+            rows = self._queues[name] = _Rows(self._demands.since(*name))
             expected = self._expected(unit)
             rows.next = expected[0] if expected is not None else -1
         return rows
-
-    def _take(self, units: Sequence[DerivedUnit], end: int) -> None:
-        """Collect the rows of units before ``end``."""
-        for topic, queue_id, offset, position, *rest in units:
-            name = topic, queue_id
-            if position < end and self._queues[name].put(offset, pack_unit_value(position, *rest)):
-                self.goes_back[name] = min(offset, self.goes_back.get(name, offset))
 
     def _put(self, table: SortedTable) -> Newest:
         newest: Newest = {}

@@ -5,6 +5,7 @@ after, both from the log and at a limited rate, and from then on writes what is 
 """
 
 import logging
+from collections.abc import Iterator
 from typing import Final, final
 
 import trio
@@ -12,6 +13,7 @@ import trio
 from ...derive._sequence import add_damaged_offset, sequences_of
 from ...derive._units import Derivation
 from ...log._damage import KnownDamage, walk_over_damage
+from ...log._records import Record
 from ...log._segments import Segments
 from ._writer import BATCH_ROWS, RocksIndex
 
@@ -70,16 +72,18 @@ class RocksFollower:
             begin, end = max(index.watermark, log_begin), index.offered_end
         was_filling, sequences = index.is_filling, self._sequences
         count, reached = 0, max(begin, end)
-        for record in walk_over_damage(self._segments, begin, end):
-            for unit in self._derivation.units(record):
-                for taken in sequences.take(unit):
-                    index.put(taken)
-            count += 1
-            if count >= (MOST_ROWS if sequences.is_undecided else BATCH_ROWS):
-                reached = record.end
-                break
-        for taken in sequences.finish():
-            index.put(taken)
+
+        def batch() -> Iterator[Record]:
+            nonlocal count, reached
+            for record in walk_over_damage(self._segments, begin, end):
+                yield record
+                count += 1
+                if count >= (MOST_ROWS if sequences.is_undecided else BATCH_ROWS):
+                    reached = record.end
+                    return
+
+        for unit in sequences.settled(self._derivation.walk(batch())):
+            index.put(unit)
         index.reached(reached)
         if index.is_live or index.is_filling is not was_filling:
             sequences.forget()  # what comes next lies elsewhere in the log

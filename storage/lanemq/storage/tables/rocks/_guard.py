@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from ..._config import Stage, StoreConfig
+from ..._config import StoreConfig
 from ..._errors import ConfigInvalid, StartRefused
 from ...disk._files import Files
 from ...rocks._files import is_present
@@ -46,7 +46,7 @@ def check_metadata(config: StoreConfig, files: Files) -> None:
             "would be missing. Go on with that broker, or set configManagerVersion=v1 to start "
             "with what the JSON files or the databases of v1 have"
         )
-    if config.stage is Stage.ROCKSDB:
+    if config.stage.reads_rows:
         return
     found = {}
     for kind in KINDS:

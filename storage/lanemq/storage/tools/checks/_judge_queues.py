@@ -46,7 +46,7 @@ class QueueJudge:
         self._store = store
         self._log = log
         self._rows = rows
-        self._reads = Part.ROCKSDB if stage is Stage.ROCKSDB else Part.FILES
+        self._reads = Part.ROCKSDB if stage.reads_rows else Part.FILES
         self._topics = topics
         self._deleted = deleted
         self._indexed_to = indexed_to

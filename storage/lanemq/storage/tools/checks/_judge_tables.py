@@ -69,7 +69,7 @@ def judge_tables(
             " refused, unless configManagerVersion=v1 tells it to go on with the other tables",
         )
     for kind in TABLES:
-        if stage is not Stage.ROCKSDB or not has_table_database(store.config, kind):
+        if stage.has_files or not has_table_database(store.config, kind):
             continue
         kept, json = read_rocks_table(store.config, kind), read_json_table(store.config, kind)
         lacking = len(json.entries.keys() - kept.entries.keys())

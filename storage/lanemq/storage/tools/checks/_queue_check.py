@@ -7,6 +7,7 @@ from lanemq.wire import SystemTopic
 
 from ..._layouts import UNIT_BYTES, iter_units, unpack_unit
 from ...derive._compare import Verdict, differences, judge
+from ...derive._units import DerivedUnit
 from ...queues.rocks._row_format import pack_unit_value
 from ..reading._queue_files import QueueFiles
 from ..reading._rows_view import RowsView
@@ -39,8 +40,9 @@ class QueueCheck:
         """True if nothing but ``fields`` and ``next`` changes with a unit that is the next one."""
         self._values: list[bytes] = []
 
-    def add(self, position: int, size_bytes: int, store_ms: int, offset: int, code: int) -> None:
-        """Check that the unit of the record at ``position`` is at ``offset``."""
+    def add(self, unit: DerivedUnit) -> None:
+        """Check that a record's unit is in its slot."""
+        _, _, offset, position, size_bytes, code, store_ms = unit
         if offset != self.next:
             self._jump(position, offset)
         self.fields += (position, size_bytes, code)

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, final
 
-from lanemq.wire import LMQ_PREFIX, SysFlag, SystemTopic
+from lanemq.wire import LMQ_PREFIX, SystemTopic
 
 from ..._config import DELAY_LEVELS, parse_delay_levels
 from ...derive._sequence import Sequences
 from ...derive._units import DerivedUnit
 from ...log._damage import CONTRADICTED
-from ...log._records import INNER_BATCH
-from ...queues._queue_positions import NAMES, light_positions
+from ...log._records import UNQUEUED
+from ...queues._queue_positions import NAMES, UNPLACED, light_positions
 from ...queues._tags import TagsCodes
 from ..reading._directory import StoreDirectory
 from ..reading._rows_view import RowsView
@@ -21,7 +21,6 @@ from ._queue_check import QueueCheck
 from ._rows import Fields, RowScan
 from ._tally import KeysCheck, QueueSpan
 
-UNUSUAL: Final = SysFlag.TRANSACTION_MASK | INNER_BATCH
 SCHEDULE: Final[str] = SystemTopic.SCHEDULE
 
 
@@ -75,7 +74,7 @@ class RangeCheck:
         keys = KeyIndexCheck(self._index, begin) if self._index is not None else None
         for rows in scan:
             report.records += len(rows)
-            report.last_store_timestamp_ms = rows[-1][6]
+            report.last_store_timestamp_ms = scan.last_store_ms
             self._check_units(rows, report)
             if keys is not None:
                 keys.add(rows)
@@ -95,7 +94,11 @@ class RangeCheck:
         for queue in queues.values():
             queue.flush_if_full()
         for position, size, topic, queue_id, offset, flags, store_ms, data, tags, _, _ in rows:
-            if flags & UNUSUAL and not self._has_unit(flags, report):
+            if flags & UNPLACED:
+                if flags & UNQUEUED:
+                    report.unqueued += 1
+                else:
+                    report.inner_batches += 1
                 continue
             if topic == SCHEDULE:
                 code = self._tags.code(topic, data, store_ms)
@@ -115,7 +118,7 @@ class RangeCheck:
 
     def _add(self, queue: QueueCheck, unit: DerivedUnit) -> None:
         if queue.next == unit.queue_offset and not queue.holds:
-            queue.add(*unit[3:5], unit.store_ms, unit.queue_offset, unit.tags_code)
+            queue.add(unit)
             return
         self._take(self._sequences.take(unit))
         queue.holds = self._sequences.holds(queue.topic, queue.queue_id)
@@ -123,8 +126,8 @@ class RangeCheck:
             self._sequences.drop(queue.topic, queue.queue_id)
 
     def _take(self, units: Sequence[DerivedUnit]) -> None:
-        for topic, queue_id, offset, position, size, code, store_ms in units:
-            self._queues[topic, queue_id].add(position, size, store_ms, offset, code)
+        for unit in units:
+            self._queues[unit[:2]].add(unit)
 
     def _expected(self, unit: DerivedUnit) -> tuple[int, int] | None:
         queue = self._queues[unit[:2]]
@@ -138,16 +141,6 @@ class RangeCheck:
         self._damaged.append(
             Damage(DamageKind.OFFSET, position, position + size_bytes, CONTRADICTED)
         )
-
-    def _has_unit(self, flags: int, report: RangeReport) -> bool:
-        transaction = flags & SysFlag.TRANSACTION_MASK
-        if transaction not in (0, SysFlag.TRANSACTION_COMMIT):
-            report.unqueued += 1
-            return False
-        if flags & INNER_BATCH:
-            report.inner_batches += 1
-            return False
-        return True
 
     def _queue(self, topic: str, queue_id: int, first: int) -> QueueCheck:
         files = self._store.queue(topic, queue_id) if self._files else None

@@ -16,8 +16,7 @@ def redo_start(store: StoreDirectory) -> int:
     log = store.log
     if store.is_clean:
         return log.capacity_end
-    checkpoint = store.checkpoint()
-    recovery_ms = min(checkpoint.log_timestamp_ms, checkpoint.queue_timestamp_ms) - 3000
+    recovery_ms = store.checkpoint().redone_from_ms
     for start in reversed(log.starts):
         first = record_at(log, start)
         if first is not None and 0 < first.store_timestamp_ms <= recovery_ms:
@@ -31,7 +30,7 @@ def indexed_to(store: StoreDirectory, rows: RowsView | None, stage: Stage) -> in
     noted = read_watermarks(store)
     if noted is not None and noted.checkpoint_ms != store.checkpoint().latest_ms:
         noted = None  # another broker ran since
-    if stage is not Stage.ROCKSDB:
+    if stage.has_files:
         start = redo_start(store)
         return start if noted is None else min(start, noted.files)
     if rows is None:

@@ -67,6 +67,7 @@ class RowScan:
         self.first: int | None = None
         self.stopped = begin
         self.why = ""
+        self.last_store_ms = 0
         self.damages: list[Damage] = []
 
     def __iter__(self) -> Iterator[list[Fields]]:
@@ -86,8 +87,9 @@ class RowScan:
 
     def _note(self, rows: list[Fields]) -> None:
         if self.first is None:
-            self.first = rows[0][0]
-        self.stopped = rows[-1][0] + rows[-1][1]
+            self.first, *_ = rows[0]
+        position, size_bytes, _, _, _, _, self.last_store_ms, *_ = rows[-1]
+        self.stopped = position + size_bytes
 
     def _odd(self, position: int) -> Generator[list[Fields], None, int | None]:
         """Read on with ``LogScan``, up to the first record behind the odd part."""

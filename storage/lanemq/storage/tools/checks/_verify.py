@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar, final
 
-from ..._config import Stage
 from ..._errors import RocksFault, StoreCorrupted
 from ..reading._directory import StoreDirectory, read_store
 from ..reading._metadata import read_tables
@@ -117,12 +116,12 @@ def _verify(store: StoreDirectory, found: RowsFound, *, jobs: int, progress: Pro
             rocksdb_end=rows.watermark() if rows is not None else None,
             log_end=log.end,
         )
-        if stage.stage is Stage.ROCKSDB and rows is None and not unreadable:
+        if stage.stage.reads_rows and rows is None and not unreadable:
             unreadable = [_unreadable(f"{store.consume_queue}: there is no RocksDB database")]
             findings += unreadable
         findings += judge_log(store, log)
         findings += judge_lights(store.settings, (topic for topic, _ in log.queues))
-        tables = read_tables(store.config, from_rocksdb=stage.stage is Stage.ROCKSDB)
+        tables = read_tables(store.config, from_rocksdb=stage.stage.reads_rows)
         findings += judge_tables(
             store, stage.stage, tables, topics={topic for topic, _ in log.queues}
         )

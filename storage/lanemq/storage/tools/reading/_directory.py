@@ -9,6 +9,7 @@ from typing import final
 
 from ..._errors import RocksFault, StoreCorrupted
 from ..._layouts import CHECKPOINT_BYTES, CHECKPOINT_FIELDS, UNIT_BYTES
+from ...start._checkpoint import durable_ms
 from ._errors import NotAStore, no_directory
 from ._index_files import IndexFileView, index_paths
 from ._index_sizes import IndexSizes, index_sizes
@@ -43,6 +44,11 @@ class StoreCheckpoint:
     def latest_ms(self) -> int:
         """The later of the times of log and queues, which tells who wrote it last."""
         return max(self.log_timestamp_ms, self.queue_timestamp_ms)
+
+    @property
+    def redone_from_ms(self) -> int:
+        """The store time from which on a start after a crash goes over the log again."""
+        return durable_ms(min(self.log_timestamp_ms, self.queue_timestamp_ms))
 
 
 @final

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Final, final
 
 from ..._layouts import UNIT_BYTES
+from ...derive._units import DerivedUnit
 from ...disk._files import Files
 from ...disk._real_files import sync_path
 from ...log._segments import Segments
@@ -36,20 +37,20 @@ class QueueBuilder:
         self._queue.begin_at(offset)
         self._first = offset
 
-    def add(self, offset: int, log_position: int, size_bytes: int, tags_code: int) -> None:
+    def add(self, unit: DerivedUnit) -> None:
         """Add the unit of the next message; blanks take the place of those that are gone.
 
         An offset that goes back is one handed out again, or that of a topic that was made anew:
         the queue goes on there, and what was from there on does not count.
         """
-        queue = self._queue
+        queue, offset = self._queue, unit.queue_offset
         if self._first is None or offset <= self._first:
             self.begin_at(offset)
         elif offset < queue.end:
             queue.cut(offset)
         if offset > queue.end:
             queue.append_blanks(offset - queue.end)
-        queue.append(log_position, size_bytes, tags_code)
+        queue.append(unit.log_position, unit.size_bytes, unit.tags_code)
         if len(queue.tail) >= RUN_BYTES:
             self.flush()
 

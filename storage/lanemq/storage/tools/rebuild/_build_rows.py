@@ -39,7 +39,8 @@ class RowsBuilder:
         if newest is not None and offset <= newest.queue_offset:
             self._write()
             self._rows.delete_units(*name, offset, OFFSET_MAX)
-        self._batch.put_unit(unit.topic.encode(), *unit[1:])
+        topic, *row = unit
+        self._batch.put_unit(topic.encode(), *row)
         self._newest[name] = OffsetRow(unit.log_position, offset)
         self._left -= 1
         if not self._left:

@@ -1,14 +1,15 @@
 """Rebuilding the wanted indexes beside a store, in one walk over its log."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Final, final
 
 from ..._clock import system_clock_ms
 from ..._errors import StoreCorrupted
-from ...derive._sequence import DamagedOffset, IsKnown, Sequences
-from ...derive._units import EVERYWHERE, Derivation, DerivedUnit, Sink
+from ...derive._sequence import DamagedOffset, Sequences
+from ...derive._units import EVERYWHERE, Derivation, DerivedUnit
 from ...disk._real_files import RealFiles
 from ...index._index import Index
 from ...log._records import Record
@@ -104,19 +105,15 @@ class Rebuild:
             self._run(progress, places)
 
     def _run(self, progress: Progress, places: KnownMessages) -> None:
-        log, end, sinks = self._store.log, self._verified.log.end, self._sinks(places)
-        for number, record in enumerate(LogScan(log, log.begin, end, check_crc=False)):
-            self._derivation.feed(record, sinks)
-            if number % LOOK_EVERY == 0:
-                progress("rebuilding", record.position - log.begin, end - log.begin)
-                builders = self.queues.values()
-                if sum(builder.buffered_bytes for builder in builders) > BUFFERED_BYTES_MAX:
-                    for builder in builders:
-                        builder.flush()
-        for sink in sinks:
-            if isinstance(sink, _ToQueues):
-                sink.finish()
-        progress("rebuilding", end - log.begin, end - log.begin)
+        log_begin, end = self._store.log.begin, self._verified.log.end
+        records = self._records(progress)
+        if self.queues or self._rows is not None:
+            sequences = Sequences(self._leave_out, is_known=places)
+            for unit in sequences.settled(self._derivation.walk(records)):
+                self._put(unit)
+        else:
+            deque(records, maxlen=0)  # for the keys alone
+        progress("rebuilding", end - log_begin, end - log_begin)
         if self._index is not None:
             self._index.drain()
             self._index.write_out()
@@ -127,14 +124,38 @@ class Rebuild:
             if builder.next is None:  # no message of it is left; it goes on where it was
                 builder.begin_at(self._verified.resume_at.get(name, 0))
 
-    def _sinks(self, places: KnownMessages) -> list[Sink]:
-        sinks: list[Sink] = []
-        if self.queues or self._rows is not None:
-            known = self._verified.known_queues
-            sinks.append(_ToQueues(self.queues, self._rows, known, self.damaged, places))
-        if self._index is not None:
-            sinks.append(_ToKeys(KeyRedo(self._index, 0)))
-        return sinks
+    def _records(self, progress: Progress) -> Iterator[Record]:
+        """Iterate over the log, indexing keys and writing buffers out on the way."""
+        log, end = self._store.log, self._verified.log.end
+        keys = KeyRedo(self._index, 0) if self._index is not None else None
+        for number, record in enumerate(LogScan(log, log.begin, end, check_crc=False)):
+            yield record
+            if keys is not None:
+                keys.take(record, record.end)
+            if number % LOOK_EVERY == 0:
+                progress("rebuilding", record.position - log.begin, end - log.begin)
+                builders = self.queues.values()
+                if sum(builder.buffered_bytes for builder in builders) > BUFFERED_BYTES_MAX:
+                    for builder in builders:
+                        builder.flush()
+
+    def _put(self, unit: DerivedUnit) -> None:
+        name = unit[:2]
+        builder = self.queues.get(name)
+        if builder is not None:
+            builder.add(unit)
+        if self._rows is not None and name in self._verified.known_queues:
+            self._rows.add(unit)
+
+    def _leave_out(self, unit: DerivedUnit, slot: int | None) -> None:
+        """Keep the place of a message whose offset is damaged."""
+        name = unit[:2]
+        builder = self.queues.get(name)
+        if builder is not None and slot is not None and slot == builder.next:
+            builder.add_blank()
+        if self._rows is not None and slot is not None and name in self._verified.known_queues:
+            self._rows.leave_out(name, slot, unit.log_position)
+        self.damaged[unit.log_position] = DamagedOffset.of(unit)
 
     def _kept_ends(self) -> dict[tuple[str, int], OffsetRow]:
         """Return the ends of queues whose messages are all gone, at which they go on."""
@@ -155,71 +176,6 @@ class Rebuild:
                     if newest.log_position < log_begin:
                         kept[topic, queue_id] = newest
         return {name: newest for name, newest in kept.items() if name not in known}
-
-
-@final
-class _ToKeys:
-    """The sink of a rebuilt key index."""
-
-    watermark = 0
-
-    def __init__(self, redo: KeyRedo) -> None:
-        self._redo = redo
-
-    def take(self, record: Record, _units: Sequence[DerivedUnit]) -> None:
-        self._redo.take(record, record.end)
-
-
-@final
-class _ToQueues:
-    """The sink of the queues whose files are rebuilt, and of a rebuilt RocksDB, which gets the
-    queues that are ``known``."""
-
-    watermark = 0
-
-    def __init__(
-        self,
-        builders: Mapping[tuple[str, int], QueueBuilder],
-        rows: RowsBuilder | None,
-        known: Container[tuple[str, int]],
-        damaged: dict[int, DamagedOffset],
-        is_known: IsKnown,
-    ) -> None:
-        """Take the builders, a table for the messages that are left out, and what the store's
-        indexes know."""
-        self._builders = builders
-        self._rows = rows
-        self._known = known
-        self._damaged = damaged
-        self._sequences = Sequences(self._leave_out, is_known=is_known)
-
-    def take(self, _record: Record, units: Sequence[DerivedUnit]) -> None:
-        for unit in units:
-            for taken in self._sequences.take(unit):
-                self._put(taken)
-
-    def finish(self) -> None:
-        """Put the units that wait for a judgement."""
-        for unit in self._sequences.finish():
-            self._put(unit)
-
-    def _put(self, unit: DerivedUnit) -> None:
-        name = unit[:2]
-        builder = self._builders.get(name)
-        if builder is not None:
-            builder.add(*unit[2:6])
-        if self._rows is not None and name in self._known:
-            self._rows.add(unit)
-
-    def _leave_out(self, unit: DerivedUnit, slot: int | None) -> None:
-        """Keep the place of a message whose offset is damaged."""
-        name = unit[:2]
-        builder = self._builders.get(name)
-        if builder is not None and slot is not None and slot == builder.next:
-            builder.add_blank()
-        if self._rows is not None and slot is not None and name in self._known:
-            self._rows.leave_out(name, slot, unit.log_position)
-        self._damaged[unit.log_position] = DamagedOffset(*unit[:4])
 
 
 def _delay_levels(store: StoreDirectory) -> DelayLevels:

@@ -11,7 +11,6 @@ from typing import Final, final
 from lanemq.wire import SystemTopic
 
 from ..._clock import system_clock_ms
-from ..._config import Stage
 from ..._errors import StoreError
 from ..._layouts import UNIT_BYTES
 from ...disk._real_files import RealFiles, sync_path
@@ -178,11 +177,11 @@ class _Repair:
             self._new_files[name] = builder.finish()
         stage = self._verified.report.stage
         found, damaged = [], self._rebuild.damaged
-        if not stage.is_sure or stage.stage is not Stage.ROCKSDB:
+        if not stage.is_sure or stage.stage.has_files:
             found += losses_of_files(
                 self._store, self._rebuild.queue_files, self._new_files, damaged=damaged
             )
-        if self._rows and (not stage.is_sure or stage.stage is Stage.ROCKSDB):
+        if self._rows and (not stage.is_sure or stage.stage.reads_rows):
             self._rows_losses = losses_of_rows(self._store, self._rebuild.rocksdb, damaged=damaged)
             found += self._rows_losses
         return found
