@@ -24,7 +24,7 @@ NEVER: Final = 1 << 63
 @final
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """What tells which units the log's records must have in a result."""
+    """The parts that tell which units the records of the log must have in a result."""
 
     derivation: Derivation
     since: Since
