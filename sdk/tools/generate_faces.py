@@ -431,7 +431,7 @@ def write_listener(output: Output, node: ast.ClassDef) -> None:
     )
     lines.append(
         f"\n    def for_core(self, {declared}) -> _core.{node.name}:\n"
-        f'        """The same for the core, with functions that forward to these."""\n'
+        f'        """Return this listener for the core, with functions that forward to these."""\n'
         f"        return _core.{node.name}({arguments})"
     )
     output.body.append("\n".join(lines))

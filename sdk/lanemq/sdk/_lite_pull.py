@@ -167,7 +167,7 @@ class LitePullConsumer:
         return messages
 
     def __aiter__(self) -> "LitePullConsumer":
-        """``async for message in consumer``: message by message, without an end.
+        """Iterate over messages one by one, without an end: ``async for message in consumer``.
 
         With ``auto_commit`` a message counts as done with when the next one is asked for, and
         the last when the block ends. An error in the loop leaves the block: the message at
@@ -289,12 +289,12 @@ class LitePullConsumer:
         return full
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
-        """``seek`` to the oldest message that the broker has."""
+        """Go to the oldest message that the broker has, as ``seek`` does."""
         full = self._full(queue)
         self.seek(queue, await self._open.calls.of(full).min_offset(full))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """``seek`` behind the newest message."""
+        """Go behind the newest message, as ``seek`` does."""
         full = self._full(queue)
         self.seek(queue, await self._open.calls.of(full).max_offset(full))
 

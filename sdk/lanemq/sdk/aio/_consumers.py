@@ -159,7 +159,7 @@ class LitePullConsumer:
         return await self._bridge.take(give_back(self._core), self._core.poll, timeout_s)
 
     def __aiter__(self) -> "LitePullConsumer":
-        """``async for message in consumer``: message by message, without an end.
+        """Iterate over messages one by one, without an end: ``async for message in consumer``.
 
         With ``auto_commit`` a message counts as done with when the next one is asked for, and
         the last when the block ends. An error in the loop leaves the block: the message at
@@ -199,11 +199,11 @@ class LitePullConsumer:
         self._bridge.run(self._core.seek, queue, offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
-        """``seek`` to the oldest message that the broker has."""
+        """Go to the oldest message that the broker has, as ``seek`` does."""
         await self._bridge.call(self._core.seek_to_begin, queue)
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """``seek`` behind the newest message."""
+        """Go behind the newest message, as ``seek`` does."""
         await self._bridge.call(self._core.seek_to_end, queue)
 
     async def offsets_for_times(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:

@@ -56,4 +56,4 @@ def check_plain(function: Callable[..., object], what: str) -> None:
 
 
 async def no_handle(messages: Sequence[ReceivedMessage]) -> None:
-    """Stands for a handle where only the rest of a listener is looked at."""
+    """Do nothing: stand for a handle where only the rest of a listener is checked."""

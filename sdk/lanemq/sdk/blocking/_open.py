@@ -170,7 +170,7 @@ def open_lite_pull_consumer(
 
 
 def as_listener(listener: object) -> Listener:
-    """The listener; a plain function stands for a ``ConcurrentListener`` of it.
+    """Return the listener; a plain function stands for a ``ConcurrentListener`` of it.
 
     Raises ``WrongUse`` for a listener of another face, and for what is none.
     """

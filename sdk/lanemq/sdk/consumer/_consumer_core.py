@@ -223,7 +223,7 @@ class ConsumerCore:
             LOGGER.warning("%s: progress could not be reported in time", self.group)
 
     def topic_stats(self, topic: str) -> TopicStats:
-        """Counters of a topic."""
+        """Return the counters of a topic, new ones for a topic without."""
         stats = self.stats.get(topic)
         if stats is None:
             stats = self.stats[topic] = TopicStats(trio.current_time())

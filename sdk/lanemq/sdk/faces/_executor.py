@@ -96,7 +96,7 @@ class ListenerGate:
         self._limit: Callable[[], int] = lambda: concurrency
 
     def handle(self, handle: Callable[..., Any]) -> Handle:
-        """``handle`` for the core."""
+        """Wrap ``handle`` for the core."""
 
         async def forwarded(
             messages: Sequence[ReceivedMessage], *context: object
@@ -188,14 +188,14 @@ class _ForwardedStore:
 def forward_store(
     portal: Portal, executor: Executor, store: AnyStore | None
 ) -> StageOffsetStore | None:
-    """``store`` for the core; those of this package run there."""
+    """Wrap ``store`` for the core; stores of this package run there as they are."""
     if store is None or isinstance(store, OUR_STORES):
         return store
     return _ForwardedStore(portal, executor, store)
 
 
 def forward_hooks(portal: Portal, executor: Executor, options: OptionsT) -> OptionsT:
-    """``options`` whose functions that watch run elsewhere."""
+    """Return ``options`` with their watching functions wrapped, to run outside the core."""
 
     def forward(watch: Callable[[Any], Any] | None) -> Callable[[Any], Awaitable[None]] | None:
         if watch is None:

@@ -105,7 +105,7 @@ class LogicalSends:
         return route, segment
 
     async def _placed(self, topic: str, queue: MessageQueue, segment: Segment) -> Segment:
-        """``segment`` with its place in the queue, if that is known by now.
+        """Return ``segment`` with its place in the queue, if that is known by now.
 
         A look at the route in the middle of a migration does not show it; the next one does.
         """

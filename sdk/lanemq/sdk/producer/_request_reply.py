@@ -71,7 +71,7 @@ class Replies:
         return ExpectedReply(self._waiting, self._client_id, timeout_s)
 
     def _take(self, frame: Frame, address: str) -> Frame:
-        """PUSH_REPLY_MESSAGE_TO_CLIENT (326): a reply. A late one is acknowledged and dropped."""
+        """Take a reply, and drop a late one: PUSH_REPLY_MESSAGE_TO_CLIENT (326)."""
         reply = _received(ReplyMessage.from_fields(frame.fields), frame.body)
         correlation_id = reply.properties.get(Property.CORRELATION_ID, "")
         channel = self._waiting.pop(correlation_id, None)

@@ -43,7 +43,7 @@ class PartitionStates:
         reader: Reader,
         engine_opened: Callable[[], None],
     ) -> None:
-        """``engine_opened`` is called when the first state makes the database."""
+        """Call ``engine_opened`` when the first state makes the database."""
         self._opener = EngineOpener(config, files=files, clock_ms=clock_ms)
         self._engine_opened = engine_opened
         self._makes_one = trio.Lock()

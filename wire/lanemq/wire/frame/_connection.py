@@ -57,7 +57,7 @@ class Connection:
     """
 
     def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
-        """``max_frame_bytes`` limits a frame, its length word included, in both directions."""
+        """Limit frames in both directions to ``max_frame_bytes``, the length word included."""
         self._max_frame_bytes = max_frame_bytes
         self._buffer: bytes | bytearray = b""
         self._splits: deque[Split] = deque()

@@ -247,7 +247,7 @@ def _never(_: str) -> bool:
 
 
 def by_offset(segments: Iterable[Segment]) -> tuple[Segment, ...]:
-    """Segments of one physical queue, by their first offset."""
+    """Sort segments of one physical queue by their first offset."""
     return tuple(sorted(segments, key=lambda segment: segment.offset_delta))
 
 

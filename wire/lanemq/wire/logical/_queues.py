@@ -109,7 +109,7 @@ class LogicalQueues(Mapping[int, Chain]):
     # JSON
 
     def to_json(self) -> dict[str, object]:
-        """Strict JSON of the ordered form: indices as text, chains in order."""
+        """Return strict JSON of the ordered form: indices as text, chains in order."""
         return {str(index): list(chain) for index, chain in self._chains.items()}
 
     def encode(self) -> bytes:
@@ -175,7 +175,7 @@ def logical_queues_by_topic(members: Mapping[str, object]) -> dict[str, LogicalQ
 def with_logical_queues(
     members: Mapping[str, object], queues: LogicalQueuesByTopic
 ) -> dict[str, object]:
-    """``members`` with the map in it, for ``TopicConfigWrapper.extra`` and the like."""
+    """Return ``members`` with the map added, for ``TopicConfigWrapper.extra`` and the like."""
     return {
         **members,
         LOGICAL_QUEUES_MAP_MEMBER: {topic: value.to_json() for topic, value in queues.items()},

@@ -65,7 +65,7 @@ def double(text: str) -> float:
 
 
 def compare_doubles(left: float, right: float) -> int:
-    """Java's total order: -0.0 comes before 0.0, and NaN last and equal to itself."""
+    """Compare in Java's total order: -0.0 comes before 0.0, and NaN last and equal to itself."""
     if left < right:
         return -1
     if left > right:
@@ -77,7 +77,7 @@ def compare_doubles(left: float, right: float) -> int:
 
 
 def _convert(text: str, model: Value) -> Value:
-    """``text`` in the type of ``model``, which is a number or a boolean."""
+    """Convert ``text`` to the type of ``model``, which is a number or a boolean."""
     if type(model) is bool:
         return text.lower() == "true"
     if type(model) is float:

@@ -110,7 +110,7 @@ class OrderedCompletion:
         batch: Messages,
         messages: Sequence[ReceivedMessage] | None = None,
     ) -> None:
-        """``messages`` of ``batch``, all of them if None, need nothing more."""
+        """Finish ``messages`` of ``batch`` (all of them if None), and commit."""
         consumer.scheduler.finish(batch, messages)
         held = consumer.held
         held.release(batch.messages if messages is None else messages)
