@@ -19,7 +19,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def lone_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the one error in ``group`` that is no cancellation, or ``group`` if there are several.
+    """Return the only error in ``group`` but for cancellations, or ``group`` if it has several.
 
     A group of cancellations only gives one of them: trio counts on seeing it again.
     """

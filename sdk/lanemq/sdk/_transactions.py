@@ -212,7 +212,7 @@ def _checked(state: object) -> TransactionState:
     """Return what an application's function returned; not all applications check their types."""
     if isinstance(state, TransactionState):
         return state
-    LOGGER.error("%r is no TransactionState; treated as UNKNOWN", state)
+    LOGGER.error("%r is not a TransactionState; treated as UNKNOWN", state)
     return TransactionState.UNKNOWN
 
 

@@ -167,7 +167,7 @@ class ConsumerCore:
         """Learn the routes and make the group known at the brokers.
 
         Raises ``BrokerUnreachable`` or ``RequestTimedOut`` if no name server answers. A topic
-        without a route is no error: it may come. Raises ``RefusedByBroker`` if a broker does
+        without a route is not an error: it may come. Raises ``RefusedByBroker`` if a broker does
         not filter by the expression of a subscription.
         """
         for topic, wanted in tuple(self.subscriptions.items()):

@@ -97,7 +97,7 @@ class KvOffsetStore:
 
 def _number(key: bytes, value: bytes) -> int:
     if not value.isdigit() or len(value) > 19:
-        raise LanemqError(f"the entry {key!r} is no position: {value[:40]!r}")
+        raise LanemqError(f"the entry {key!r} is not a position: {value[:40]!r}")
     return int(value)
 
 

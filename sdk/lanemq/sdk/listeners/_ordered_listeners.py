@@ -174,6 +174,6 @@ class StagedConcurrentListener:
         for name, sizes in self.stages.items():
             if not _STRATEGY.fullmatch(name):
                 raise ValueError(
-                    f"{name!r} is no name of a strategy: letters, digits, - and _, at most 64"
+                    f"{name!r} is not a name for a strategy: letters, digits, - and _, at most 64"
                 )
             Stages(sizes)

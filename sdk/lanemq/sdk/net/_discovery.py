@@ -87,7 +87,7 @@ def parse_endpoint(url: str, unit_name: str = "") -> Endpoint:
     except ValueError:
         port = 0
     if parts.scheme != "http" or not parts.hostname or not port or parts.fragment:
-        raise InvalidName(f"{url!r} is no endpoint: write http://host:port/path")
+        raise InvalidName(f"{url!r} is not an endpoint: write http://host:port/path")
     target = parts.path if parts.path not in ("", "/") else DEFAULT_PATH
     if unit_name:
         target += f"-{unit_name}?nofix=1"

@@ -270,8 +270,8 @@ class Routes:
                 return None
             if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise WrongUse(
-                    f"{error.address} answers, but is no name server, probably a broker: give the"
-                    " address of a name server, which listens on port 9876 as a rule"
+                    f"{error.address} answers, but is not a name server, probably a broker: give"
+                    " the address of a name server, which listens on port 9876 as a rule"
                 ) from error
             raise
         try:

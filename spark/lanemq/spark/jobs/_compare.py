@@ -34,7 +34,7 @@ def archive(spark: "SparkSession", source: str) -> "DataFrame":
         return spark.read.parquet(source)
     except AnalysisException as error:
         raise SourceError(
-            f"{shown(source)} is no archive: there are no files of Parquet. It is no store"
+            f"{shown(source)} is not an archive: there are no files of Parquet. It is not a store"
             " either: it has no commitlog"
         ) from error
 

@@ -108,7 +108,7 @@ def _steps(data: Window, at: Ints, limits: Ints, least: int) -> tuple[Ints, Ints
 
 
 def _whole(data: Window, starts: Ints, end: int, least: int) -> tuple[Ints, int]:
-    """Return the places up to the first that is no record, or does not lie in ``data`` whole."""
+    """Return the places up to the first that is not a record, or does not lie in ``data`` whole."""
     if not len(starts):
         return starts, end
     kind = f"V{MAGIC_AT + MAGIC_TYPE.itemsize}"

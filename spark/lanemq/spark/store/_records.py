@@ -30,7 +30,7 @@ class RecordReader:
         self._begin = begin
         self._end = min(end, log.capacity_end)
         self.damages: list[Damage] = []
-        """Bytes that are no record, as far as the iteration is."""
+        """Bytes that are not a record, as far as the iteration is."""
 
     def __iter__(self) -> Iterator[Records]:
         position: int | None = self._begin

@@ -139,7 +139,7 @@ def operation_properties(
 ) -> bytes:
     """Make the properties of a record; ``key`` is that of an operation on one key."""
     # No checksum covers properties. Half a record may be left by a crash, with zeros behind: so
-    # the one without which it is no operation is the last.
+    # the one without which it is not an operation is the last.
     named = {}
     if client:
         named[CLIENT_PROPERTY] = f"{client}:{sequence}:{waits}"

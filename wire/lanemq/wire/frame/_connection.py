@@ -101,7 +101,7 @@ class Connection:
     def next_event(self) -> Frame | NeedData | PeerClosed:
         """Return the next frame, or why there is none.
 
-        Raises ``RemoteProtocolError`` where the bytes are no frame, with the same error again
+        Raises ``RemoteProtocolError`` where the bytes are not a frame, with the same error again
         at every later call: the connection is to be closed. Any other exception is a bug here.
         """
         for frame in self.frames():

@@ -130,16 +130,16 @@ class LogicalQueues(Mapping[int, Chain]):
         ``RemoteProtocolError`` for anything else.
         """
         if not isinstance(value, dict):
-            raise RemoteProtocolError("logical queues are no JSON object")
+            raise RemoteProtocolError("logical queues are not a JSON object")
         chains = []
         for key, segments in value.items():
             index = read_int(key)
             if not 0 <= index <= MAX_INDEX:
-                raise RemoteProtocolError(f"{index} is no index of a logical queue")
+                raise RemoteProtocolError(f"{index} is not an index of a logical queue")
             if isinstance(segments, dict):  # unordered: the keys repeat what the segments say
                 segments = list(segments.values())
             if not isinstance(segments, list):
-                raise RemoteProtocolError(f"logical queue {index} is no array of segments")
+                raise RemoteProtocolError(f"logical queue {index} is not an array of segments")
             chains.append(Chain(index).put(*map(Segment.from_json, segments)))
         return cls(chains)
 
@@ -164,7 +164,7 @@ def logical_queues_by_topic(members: Mapping[str, object]) -> dict[str, LogicalQ
     if value is None:
         return None
     if not isinstance(value, dict):
-        raise RemoteProtocolError(f"{LOGICAL_QUEUES_MAP_MEMBER} is no JSON object")
+        raise RemoteProtocolError(f"{LOGICAL_QUEUES_MAP_MEMBER} is not a JSON object")
     return {
         cast(str, topic): LogicalQueues.from_json(queues)
         for topic, queues in value.items()

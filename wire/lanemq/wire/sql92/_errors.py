@@ -16,7 +16,7 @@ class SqlInvalid(ValueError):  # noqa: N818 - named for what is wrong
 
 @final
 class EvaluationError(Exception):
-    """Values that cannot be compared, such as ``a > 5`` where a is no number.
+    """Values that cannot be compared, such as ``a > 5`` where a is not a number.
 
     A filter treats it as "not matched", as does ``Selector.matches``.
     """

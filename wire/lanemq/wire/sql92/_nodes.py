@@ -59,7 +59,7 @@ class Named(Node):
 @final
 @dataclass(frozen=True, slots=True)
 class Cast(Node):
-    """A property where a condition is due: false, since a text is no boolean, or unknown."""
+    """A property where a condition is due: false, since a text is not a boolean, or unknown."""
 
     operand: Node
 

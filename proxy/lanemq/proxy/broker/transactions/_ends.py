@@ -86,7 +86,7 @@ class Ends:
     ) -> Done | Awaitable[Done | None] | None:
         """Commit or roll back; a state that is not known yet has no answer.
 
-        Raises ``Refused`` (SYSTEM_ERROR) where it is no half message of the group, or no state.
+        Raises ``Refused`` (SYSTEM_ERROR) where it is not a half message of the group, or no state.
         """
         if header.commit_or_rollback == NOT_KNOWN:
             return None

@@ -44,7 +44,7 @@ def tagged(tag: int, log_position: int) -> int:
     Raises ``LocalProtocolError`` for a position that is negative: it is none.
     """
     if log_position < 0:
-        raise LocalProtocolError(f"{log_position} is no position in a log")
+        raise LocalProtocolError(f"{log_position} is not a position in a log")
     if log_position < NEAR_END:
         return near_tag(tag) << NEAR_BITS | log_position
     return tag << FAR_BITS | log_position & FAR_MASK
@@ -64,7 +64,7 @@ def untagged(position: int) -> tuple[int, int]:
 class BrokerTags:
     """The brokers of a cluster by tag.
 
-    Two names with one tag are no mistake: a search for a message asks the brokers of a tag in turn,
+    Two names may share a tag: a search for a message asks the brokers of a tag in turn,
     and checks that their message is the one that is meant.
     """
 

@@ -193,7 +193,7 @@ class RouteTable:
         return self._change_permission(broker_name, keep=0, add=Permission.READ | Permission.WRITE)
 
     def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
-        """Forget a topic, in one cluster only if it is given. An unknown one is no error."""
+        """Forget a topic, in one cluster only if it is given. An unknown one is not an error."""
         queues = self._topics.get(topic)
         if queues is None:
             return

@@ -51,7 +51,7 @@ class TopicView:
         return any(broker.mapping is not None for broker in self.brokers)
 
     def broker(self, name: str) -> BrokerView | None:
-        """Return the view of the broker of that name, None if it is no master of the cluster."""
+        """Return the view of the broker of that name, None if it is not a master of the cluster."""
         return next((broker for broker in self.brokers if broker.name == name), None)
 
     def chains(self) -> dict[int, Chain]:

@@ -66,7 +66,8 @@ class OrderedCompletion:
         else:
             if not isinstance(outcome, Outcome):
                 LOGGER.error(
-                    "the listener returned %r, which is no Outcome; the batch comes again", outcome
+                    "the listener returned %r, which is not an Outcome; the batch comes again",
+                    outcome,
                 )
             self._fail(consumer, batch, self.listener.suspend_s)
         return None

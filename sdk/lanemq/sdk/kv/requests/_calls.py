@@ -48,7 +48,7 @@ Chosen = Callable[[int], int]
 """Number of partitions -> the partition to ask."""
 
 
-class OtherPartitions(Exception):  # noqa: N818 - it is no error: the call begins anew
+class OtherPartitions(Exception):  # noqa: N818 - it is not an error: the call begins anew
     """The namespace has another number of partitions than was assumed."""
 
 

@@ -39,7 +39,7 @@ class LogicalIndices:
         kept = self._topics.member(MEMBER) or {}
         try:
             if not isinstance(kept, dict):
-                raise RemoteProtocolError("it is no JSON object")
+                raise RemoteProtocolError("it is not a JSON object")
             self._claimed = {
                 topic: ClaimedLogicalIndices.from_json(value) for topic, value in kept.items()
             }

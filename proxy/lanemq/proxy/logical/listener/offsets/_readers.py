@@ -71,8 +71,8 @@ class Readers:
         """Return whether a commit counts: none of a consumer in doubt does, it will commit again.
 
         Those that know logical queues never read here, and know their places. Tools commit for
-        groups that they are no members of, and wait for the answer. What a staged consumer notes
-        of its stages is no place in the queue.
+        groups that they are not members of, and wait for the answer. What a staged consumer notes
+        of its stages is not a place in the queue.
         """
         if (
             not is_in_doubt(reader, offset, chain, session)

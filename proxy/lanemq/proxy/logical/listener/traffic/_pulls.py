@@ -228,7 +228,7 @@ class Pulls:
             case Frame():
                 return relayed(frame, answer)
             case _:
-                raise AssertionError(f"{type(answer).__name__} is no answer to a pull")
+                raise AssertionError(f"{type(answer).__name__} is not an answer to a pull")
         code, numbers = translate.pulled(code, told, segment, asked.offset)
         reader = asked.group, segment.topic, segment.logical_index
         places_of(session).note(reader, segment, numbers.next_offset)
