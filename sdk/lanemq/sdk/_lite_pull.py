@@ -34,7 +34,7 @@ MESSAGES_PER_TURN = 16
 
 @final
 class LitePullConsumer:
-    """A consumer to be polled; made by `open_lite_pull_consumer`, ends with its block.
+    """A consumer to be polled, made by `open_lite_pull_consumer`; it ends with its block.
 
     Either ``subscribe`` to topics and share their queues with the group, or ``assign`` queues.
     Then ``poll``, or ``async for message in consumer``. Meant for one task that reads;
@@ -299,7 +299,7 @@ class LitePullConsumer:
         self.seek(queue, await self._open.calls.of(full).max_offset(full))
 
     async def offsets_for_times(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """Return each queue's offset of the first message stored at a time or later; to `seek`.
+        """Return each queue's offset of the first message stored at a time or later, for `seek`.
 
         Times are milliseconds since 1970. Behind the last message it is the next offset of the
         queue. Brokers before 5.0 answer the message stored nearest to the time, which may be

@@ -161,7 +161,7 @@ class Opening(AbstractAsyncContextManager[FaceT]):
         self._bridge: Bridge | None = None
 
     async def start(self) -> FaceT:
-        """Open the client; somebody has to call ``close``, its own or the one here."""
+        """Open the client, which must be closed by its own ``close`` or the one here."""
         return await self.__aenter__()
 
     async def close(self) -> None:

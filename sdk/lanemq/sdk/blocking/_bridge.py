@@ -209,7 +209,7 @@ class Opening(AbstractContextManager[FaceT]):
         self._bridge: Bridge | None = None
 
     def start(self) -> FaceT:
-        """Open the client; somebody has to call ``close``, its own or the one here."""
+        """Open the client, which must be closed by its own ``close`` or the one here."""
         return self.__enter__()
 
     def close(self) -> None:

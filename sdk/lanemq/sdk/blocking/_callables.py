@@ -50,7 +50,7 @@ StageOffsetStore: TypeAlias = (
 
 
 def check_plain(function: Callable[..., object], what: str) -> None:
-    """Raise ``WrongUse`` for a coroutine function, which nobody would await."""
+    """Raise ``WrongUse`` for a coroutine function, which would not be awaited."""
     if inspect.iscoroutinefunction(function):
         raise WrongUse(f"{what} is an async function; lanemq.sdk.blocking takes plain ones")
 

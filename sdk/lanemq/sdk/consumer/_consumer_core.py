@@ -132,8 +132,7 @@ class ConsumerCore:
         self.client.routes.watch(wanted.topic)
 
     def subscribe_retries(self) -> None:
-        """Read the messages that the group asked to have again. Nobody does in a broadcasting
-        group."""
+        """Read the group's retry topic, which a broadcasting group does not have."""
         if not self.broadcasting:
             self.subscribe(retry_topic(self.group), "*")
 

@@ -70,7 +70,7 @@ class StageOffsetStore(Protocol):
     """
 
     async def load(self, queue: MessageQueue, strategy: str = "") -> StageRecord | None:
-        """Return the record that was saved last, or None if none was."""
+        """Return the record that was saved last, or None before the first."""
 
     async def save(self, queue: MessageQueue, record: StageRecord, strategy: str = "") -> None:
         """Keep ``record``; it lasts on return."""

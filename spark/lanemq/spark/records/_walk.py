@@ -57,7 +57,7 @@ def _likely(data: Window, at: int, behind: int) -> list[int]:
 
 
 def _alone(data: Window, at: int, behind: int, least: int) -> tuple[Ints, int]:
-    """Walk to the first place at or behind ``behind``, or to a size that is none."""
+    """Walk to the first place at or behind ``behind``, or to an impossible size."""
     unpack, found = SIZE.unpack_from, list[int]()
     add = found.append
     while at < behind:
@@ -91,7 +91,7 @@ def _together(
 
 
 def _steps(data: Window, at: Ints, limits: Ints, least: int) -> tuple[Ints, Ints]:
-    """Walk from every place of ``at`` until it is at its limit, or hardly a walk goes on.
+    """Walk from every place of ``at`` until it is at its limit, or few walks go on.
 
     Returns the places of each step, and where each walk is; one that is at its limit stays.
     """

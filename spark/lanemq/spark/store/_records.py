@@ -65,7 +65,7 @@ class RecordReader:
         return records if count == len(records) else records.take(slice(0, count))
 
     def _odd(self, position: int) -> Generator[Records, None, int | None]:
-        """Continue as ``LogScan`` does, up to the first record behind what was odd."""
+        """Continue as ``LogScan`` does, up to the first record behind the odd part."""
         log = self._log
         scan = LogScan(log, position, log.capacity_end, check_crc=False, is_record=True)
         scan.first = position  # what lies before the first record found is damage

@@ -60,7 +60,7 @@ class PartitionStates:
         """Partitions with records in their logs that have to be applied yet."""
 
     def load(self, queues: Iterable[tuple[str, int]]) -> None:
-        """Open the states that there are. ``queues`` are those that the store has.
+        """Open the existing states. ``queues`` are those that the store has.
 
         Raises ``StartRefused``, ``StoreCorrupted``, ``StoreLocked``, ``ConfigInvalid`` and
         ``OSError``.

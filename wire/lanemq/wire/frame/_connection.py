@@ -142,7 +142,7 @@ class Connection:
             raise
 
     def clear(self) -> None:
-        """Throw away what came and was not asked for; nothing more will be."""
+        """Discard all input that was not read yet: no more of it will be read."""
         self._splits.clear()
         self._buffer = b""
 

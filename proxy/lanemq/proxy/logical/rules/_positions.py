@@ -77,5 +77,5 @@ class BrokerTags:
         self._names = {tag: tuple(found) for tag, found in names.items()}
 
     def names(self, tag: int) -> tuple[str, ...]:
-        """Return the brokers that ``untagged`` may mean; none for a tag nobody has."""
+        """Return the brokers that ``untagged`` may mean; none for an unknown tag."""
         return self._names.get(tag, ())

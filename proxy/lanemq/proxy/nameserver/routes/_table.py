@@ -142,7 +142,7 @@ class RouteTable:
             alive.heard_s = now_s
 
     def route(self, topic: str) -> RouteData | None:
-        """Return the route of ``topic``, or None if nobody has it."""
+        """Return the route of ``topic``, or None if no broker has it."""
         queues = self._topics.get(topic)
         if queues is None:
             return None
@@ -159,7 +159,7 @@ class RouteTable:
         )
 
     def queue_datas(self, topic: str) -> Mapping[str, QueueData]:
-        """Return the queues of a topic by broker name; empty if nobody has it."""
+        """Return the queues of a topic by broker name; empty if no broker has it."""
         return self._topics.get(topic, {})
 
     def master_address(self, broker_name: str) -> str | None:

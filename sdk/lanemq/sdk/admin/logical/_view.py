@@ -47,7 +47,7 @@ class TopicView:
 
     @property
     def is_logical(self) -> bool:
-        """True if any broker has logical queues for the topic, be it none at the moment."""
+        """True if any broker has logical queues for the topic, even an empty set of them."""
         return any(broker.mapping is not None for broker in self.brokers)
 
     def broker(self, name: str) -> BrokerView | None:

@@ -120,7 +120,7 @@ class KeyValueStore:
         """The namespace."""
 
     async def close(self) -> None:
-        """Close this client as the end of its `async with` block does; again does no harm."""
+        """Close this client as the end of its `async with` block does; a repeat is harmless."""
         await self._bridge.close()
 
     async def create(self, partitions: int | None = None, brokers: Sequence[str] = ()) -> None:

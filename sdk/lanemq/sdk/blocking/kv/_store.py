@@ -120,7 +120,7 @@ class KeyValueStore:
         """The namespace."""
 
     def close(self) -> None:
-        """Close this client as the end of its `with` block does; again and again does no harm."""
+        """Close this client as the end of its `with` block does; a repeat is harmless."""
         self._bridge.close()
 
     def create(self, partitions: int | None = None, brokers: Sequence[str] = ()) -> None:

@@ -117,7 +117,7 @@ class KvCalls:
         return await self.of_all(once, attempts)
 
     async def sure_entry(self, key: bytes) -> Entry | None:
-        """Return the entry of a key, None where there is none for sure.
+        """Return the entry of a key, None where it certainly has none.
 
         A namespace that is missing is made first, since it may be another broker's that is down:
         what cannot be read is not nothing.

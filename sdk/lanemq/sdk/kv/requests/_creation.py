@@ -76,7 +76,7 @@ async def _route(calls: KvCalls) -> KvRoute:
 
 
 def _place(route: KvRoute, partition: int, new: str) -> str | None:
-    """Return where a partition is to be made, or made to the end; None for one that moves."""
+    """Return the broker that is to make a partition, or finish it; None for one that moves."""
     if partition not in _there(route):
         return new
     holder = (route.holders or {}).get(partition)

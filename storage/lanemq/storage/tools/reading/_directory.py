@@ -96,7 +96,7 @@ class StoreDirectory:
             yield open_queue(topic, queue_id, directory, self.queue_file_bytes)
 
     def queue(self, topic: str, queue_id: int) -> QueueFiles:
-        """Return one queue, without files where there is none."""
+        """Return one queue; one that does not exist has no files."""
         directory = self.consume_queue / topic / str(queue_id)
         return open_queue(topic, queue_id, directory, self.queue_file_bytes)
 

@@ -50,7 +50,7 @@ class LogicalIndices:
             self.forget(topic)  # a crash came between the two halves of its deletion
 
     def of(self, topic: str) -> ClaimedLogicalIndices | None:
-        """Return what is kept of a topic; None where nothing was ever claimed here."""
+        """Return what is kept of a topic; None before the first claim."""
         return self._claimed.get(topic)
 
     async def claim(self, asked: ClaimLogicalIndices) -> ClaimedLogicalIndices:

@@ -74,7 +74,7 @@ class LogicalProgress:
     # Commits as they come
 
     def takes(self, group: str, name: str, index: int, offset: int, *, hops: int = 0) -> int | None:
-        """Return the offset to keep of a commit under a ``progress_topic``; None for nothing, now.
+        """Return the offset to keep of a commit under a ``progress_topic``; None for none yet.
 
         Where the queue has gone on elsewhere it is passed on as well.
         """
@@ -113,7 +113,7 @@ class LogicalProgress:
 
     @staticmethod
     def _worth(group: str, own: list[Segment], offset: int) -> int:
-        """Bound ``offset`` by the segment of ``own`` that reaches farthest; all begin at one."""
+        """Bound ``offset`` by the segment of ``own`` that ends last; all begin together."""
         if not own or is_stage_group(group):
             return offset
         return max(segment.clamp_progress(offset) for segment in own)

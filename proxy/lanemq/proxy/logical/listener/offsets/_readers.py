@@ -42,7 +42,7 @@ def is_in_doubt(reader: Reader, offset: int, chain: Chain, session: Session) -> 
 @final
 @define(eq=False, kw_only=True, repr=False)
 class Readers:
-    """Decides where readers go on whose places the listener does not remember."""
+    """Decides where a reader goes on if the listener does not remember its place."""
 
     _clients: ClientRegistry[Session]
     _progress: Progress

@@ -119,7 +119,7 @@ class Pulls:
         return self._seen(asked, answer, segment, chain, frame, session)
 
     async def _find(self, topic: str, frame: Frame, session: Session) -> Seen:
-        """Pull from a topic that is not known yet. Raises ``Refused`` where nobody knows it."""
+        """Pull from a topic that is not known yet. Raises ``Refused`` where it is unknown."""
         await self._queues.view(topic)
         answer = self.pull(frame, session)
         return await answer if isinstance(answer, Awaitable) else answer
