@@ -86,8 +86,7 @@ async def _tell_members(
     *,
     force: bool,
 ) -> dict[MessageQueue, int] | None:
-    """Let each broker tell the members of ``group`` their new offsets; None where nobody is
-    connected."""
+    """Let each broker tell the members of ``group`` their new offsets; None without members."""
     told: dict[MessageQueue, int] = {}
     for address in addresses_of(route):
         try:

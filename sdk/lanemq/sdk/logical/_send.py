@@ -66,7 +66,7 @@ class LogicalSends:
         """Send to ``queue`` of ``topic``, the name that brokers have for it.
 
         A broker that fails is left only where the queue does not end there any more. A half
-        message's offset is none of the queue, and stays what the broker says.
+        message's offset is not one of the queue, and stays what the broker says.
         """
         until_s = trio.current_time() + timeout_s
         unreachable: set[str] = set()

@@ -81,7 +81,7 @@ def _together(
         if at < first:
             part, at = _alone(data, at, first, least)
             parts.append(part)
-            if at < first:  # a size that is none
+            if at < first:  # an impossible size
                 return np.concatenate(parts), at
         if at == first:
             parts.append(steps[: counts[number], number])

@@ -45,7 +45,7 @@ def read_rows(state: State, cursor: bytes | None) -> StateRows:
 class StateCopy:
     """A state that is being copied here, into rows that are not read yet.
 
-    The row that makes it a state is the last one: what a crash leaves is none, and begun anew.
+    The row that makes it a state is the last one: what a crash leaves is begun anew.
     """
 
     def __init__(self, table: Table) -> None:

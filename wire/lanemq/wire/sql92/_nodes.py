@@ -164,7 +164,7 @@ class IsNull(Node):
 class Ordered(Node):
     """``<``, ``<=``, ``>`` or ``>=``: whether ``test`` holds for the comparison's sign.
 
-    Two texts are compared as numbers, and are an error if they are none.
+    Two texts are compared as numbers, and are an error if they are not numbers.
     """
 
     left: Node

@@ -41,7 +41,7 @@ def near_tag(tag: int) -> int:
 def tagged(tag: int, log_position: int) -> int:
     """Add its tag to a broker's own position.
 
-    Raises ``LocalProtocolError`` for a position that is negative: it is none.
+    Raises ``LocalProtocolError`` for a negative position.
     """
     if log_position < 0:
         raise LocalProtocolError(f"{log_position} is not a position in a log")

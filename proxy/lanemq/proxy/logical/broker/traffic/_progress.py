@@ -6,8 +6,8 @@ gone. What is committed at the old end afterwards is passed on, and never takes 
 What is committed at a destination before it opens waits for what the source knows.
 
 The old end keeps what it has. It is only ever looked at where nothing later is known, and then
-it counts up to the end of its segment: what a superseded broker gave out behind that is none of
-the logical queue's, whose messages there nobody has read yet.
+it counts up to the end of its segment: offsets that a superseded broker gave out behind it are
+not the logical queue's, whose messages there were not read yet.
 """
 
 import logging
