@@ -34,7 +34,7 @@ async def main() -> None:
             with database:
                 database.execute("insert into orders values (?, ?)", (transaction_id, amount))
         except sqlite3.IntegrityError:
-            print(f"{message.body.decode()!r} is no order: rolled back")
+            print(f"{message.body.decode()!r} is not an order: rolled back")
             return TransactionState.ROLLBACK
         return TransactionState.COMMIT
 

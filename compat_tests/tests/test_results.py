@@ -78,5 +78,5 @@ def test_the_terminal_shows_one_table_for_each_server_and_each_reason_once() -> 
     shown = capture.get()
     assert shown.count("server: ") == 2
     assert shown.count("no <pull> consumer") == 1
-    assert "status: [bold]expected" in shown  # a reason is no markup
+    assert "status: [bold]expected" in shown  # a reason is not markup
     assert shown.rstrip().endswith("1 passed, 1 failed, 2 not applicable")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def lanemq_server() -> "Iterator[TestServer]":
-    """A name server and a broker in memory for one test: a ``lanemq.testing.TestServer``."""
+    """Run a name server and a broker in memory for one test: a ``lanemq.testing.TestServer``."""
     from lanemq.testing import open_test_server
 
     with open_test_server() as server:

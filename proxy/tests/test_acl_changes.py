@@ -220,7 +220,7 @@ async def test_what_is_refused_changes_nothing_and_repeats_no_secret(
             ),
             (
                 await put(broker, NEW, whiteRemoteAddress="10.0.0"),
-                "whiteRemoteAddress: '10.0.0' is no IP address: it has 3 parts, not four",
+                "whiteRemoteAddress: '10.0.0' is not an IP address: it has 3 parts, not four",
             ),
         ]
         answer = await set_white(broker, "10.0.0.1,nowhere")
@@ -228,7 +228,7 @@ async def test_what_is_refused_changes_nothing_and_repeats_no_secret(
         assert (told.code, told.remark) == (PUT_FAILED, remark)
     assert answer.code == WHITE_FAILED
     assert answer.remark == (
-        "globalWhiteRemoteAddresses: 'nowhere' is no IP address: it has 1 parts, not four"
+        "globalWhiteRemoteAddresses: 'nowhere' is not an IP address: it has 1 parts, not four"
     )
     assert main_file(tmp_path).read_text() == ACCOUNTS
     assert not any("hush" in line or "secret-of" in line for line in caplog.messages)

@@ -116,11 +116,11 @@ def test_an_empty_file_has_no_accounts(text: str) -> None:
         ),
         (
             ONE.format("clerk12") + "    whiteRemoteAddress: 10.0.0\n",
-            "line 4, whiteRemoteAddress: '10.0.0' is no IP address",
+            "line 4, whiteRemoteAddress: '10.0.0' is not an IP address",
         ),
         (
             "globalWhiteRemoteAddresses:\n  - 10.0.0.1\n  - nowhere\n",
-            "line 3, globalWhiteRemoteAddresses: 'nowhere' is no IP address",
+            "line 3, globalWhiteRemoteAddresses: 'nowhere' is not an IP address",
         ),
         (
             "globalWhiteRemoteAddresses: 10.0.0.1\n",
@@ -144,8 +144,8 @@ def test_what_is_wrong_is_named_with_line_and_key_and_without_secrets(
     ("more", "warning"),
     [
         ("    topicPerm:\n", "line 4, topicPerm: not a key that is known here: "),
-        ("    defaultTopicPerm: ALL\n", "line 4, defaultTopicPerm: 'ALL' is none of DENY, PUB"),
-        ("    topicPerms:\n      - T=pub\n", "line 5, topicPerms: 'pub' is none of DENY, PUB"),
+        ("    defaultTopicPerm: ALL\n", "line 4, defaultTopicPerm: 'ALL' is not one of DENY, PUB"),
+        ("    topicPerms:\n      - T=pub\n", "line 5, topicPerms: 'pub' is not one of DENY, PUB"),
         ("    admin: true\n    admin: false\n", "line 5, admin: stands here twice"),
     ],
 )

@@ -128,7 +128,7 @@ async def test_a_broker_that_was_down_has_a_part_of_the_new_topic_afterwards(
 async def test_a_topic_that_was_deleted_at_one_broker_alone_lives_on(
     autojump_clock: MockClock, cluster: LogicalCluster
 ) -> None:
-    """That is no deletion of the topic: brokers that were away go on with it."""
+    """That is not a deletion of the topic: brokers that were away go on with it."""
     async with tools(cluster) as admin:
         await admin.delete_topic(cluster.brokers["broker2"].address, TOPIC)
     await make(cluster)

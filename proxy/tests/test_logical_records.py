@@ -53,7 +53,7 @@ def test_a_position_without_a_tag_is_somebody_s_own() -> None:
 
 
 def test_a_negative_position_gets_no_tag() -> None:
-    with pytest.raises(LocalProtocolError, match="-1 is no position"):
+    with pytest.raises(LocalProtocolError, match="-1 is not a position"):
         tagged(1, -1)
 
 

@@ -731,13 +731,13 @@ async def test_a_long_body_that_is_slow_to_read_is_refused(connect: Connect) -> 
         answer = await peer.call(request(ECHO, body=body))
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert answer.remark == (
-            f"a body of {len(body)} bytes that is no strict JSON, at most 65536 of that are read "
+            f"a body of {len(body)} bytes that is not strict JSON, at most 65536 of that are read "
             f"of request {ECHO}"
         )
         short = body[:65536]
         assert (await peer.call(request(ECHO, body=short))).body == short
         for code in (RequestCode.UPDATE_BROKER_CONFIG, RequestCode.SEND_MESSAGE):
-            assert (await peer.call(request(code, body=body))).code == 0  # it is no JSON
+            assert (await peer.call(request(code, body=body))).code == 0  # it is not JSON
     strict = b"[" + b"1," * 65_000 + b"1]"
     assert (await peer.call(request(ECHO, body=strict))).code == 0
 
@@ -758,12 +758,12 @@ async def test_a_body_of_too_many_values_is_refused(connect: Connect) -> None:
         assert answer.code == ResponseCode.SYSTEM_ERROR, what
         assert "JSON values, at most 65536 are read of request" in (answer.remark or "")
         text = request(RequestCode.UPDATE_BROKER_CONFIG, body=body)
-        assert (await peer.call(text)).code == 0  # it is no JSON
+        assert (await peer.call(text)).code == 0  # it is not JSON
     for strange in (b"{x:[" + b"[]," * 9000 + b"[]]}", b'[{"$ref":"$[1]"}' + b",[]" * 9000 + b"]"):
         assert len(strange) < 65_536
         answer = await peer.call(request(ECHO, body=strange))
         assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert "values that is no strict JSON, at most 16384 of that" in (answer.remark or "")
+        assert "values that is not strict JSON, at most 16384 of that" in (answer.remark or "")
     text_only = b'["' + b"x" * 500_000 + b'"]'
     assert (await peer.call(request(ECHO, body=text_only))).code == 0
 

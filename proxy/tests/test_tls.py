@@ -564,7 +564,7 @@ async def test_new_certificates_are_taken_without_a_restart(
     good = pair.certificate.read_bytes()
     for broken, says in (
         (b"-----BEGIN CERTIFICATE-----\nnone\n", "cannot be used as certificate and key"),
-        (b"", f"{pair.certificate} (tls.server.certPath) is no certificate in PEM"),
+        (b"", f"{pair.certificate} (tls.server.certPath) is not a certificate in PEM"),
     ):
         caplog.clear()
         rewrite(pair.certificate, broken)
@@ -642,8 +642,8 @@ def test_files_that_cannot_be_used_are_named(authority: Authority, tmp_path: Pat
     text.write_text("hello")
     for pair, more, says in (
         (Pair(tmp_path / "none.pem", good.key), {}, f"cannot read {tmp_path / 'none.pem'}"),
-        (Pair(text, good.key), {}, f"{text} (tls.server.certPath) is no certificate"),
-        (Pair(good.certificate, text), {}, f"{text} (tls.server.keyPath) is no private key"),
+        (Pair(text, good.key), {}, f"{text} (tls.server.certPath) is not a certificate"),
+        (Pair(good.certificate, text), {}, f"{text} (tls.server.keyPath) is not a private key"),
         (Pair(good.certificate, locked.key), {"server_keyPassword": "open sesame"}, "is not the"),
         (locked, {}, "is encrypted, and tls.server.keyPassword does not open it"),
         (locked, {"server_keyPassword": "sesame"}, "is encrypted, and tls.server.keyPassword"),

@@ -177,7 +177,7 @@ def test_the_next_start_keeps_what_clients_trust(tmp_path: Path) -> None:
 
 def test_other_files_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("mine")
-    with pytest.raises(ConfigError, match=r"ca.pem is none of the files .* move it away"):
+    with pytest.raises(ConfigError, match=r"ca.pem is not one of the files .* move it away"):
         make_self_signed(tmp_path, HOSTS, mode=TlsMode.ENFORCING)
     assert (tmp_path / "ca.pem").read_text() == "mine"
 

@@ -27,7 +27,7 @@ def kv(nursery: trio.Nursery) -> KvCluster:
 
 
 class Partition:
-    """The pages of a partition: some rows that a page passes over are no entries any more."""
+    """The pages of a partition: some rows that a page passes over are not entries any more."""
 
     def __init__(self, rows: dict[bytes, bool], position: int) -> None:
         self.rows = rows

@@ -109,7 +109,7 @@ def test_scan_hash_and_watch(run: Run) -> None:
     (line,) = run("watch", "--json", "--position", "0,0,0", "--count", "1").stdout.splitlines()
     assert json.loads(line)["partition"] in range(3)
     assert "3 partitions" in run("watch", "--position", "4", status=2).stderr
-    assert "no position" in run("watch", "--position", "4,x", status=2).stderr
+    assert "not a position" in run("watch", "--position", "4,x", status=2).stderr
 
 
 @pytest.mark.slow

@@ -157,7 +157,7 @@ def test_one_queue_is_mapped_by_hand(console: Console) -> None:
     (line,) = console.run(*taken_out, status=1)
     assert "has messages" in line
     (line,) = console.run(*taken_out, "--force")
-    assert line == "queue 0 at 10.0.1.2:10911 is no logical queue: deleted"
+    assert line == "queue 0 at 10.0.1.2:10911 is not a logical queue: deleted"
     (line,) = console.run(*by_hand, "-q", "0", "-i", "7", "--force", status=1)
     assert "--force is for taking one queue out" in line
     (line,) = console.run(*by_hand, "-q", "0", status=1)
@@ -390,7 +390,7 @@ def test_a_drain_takes_along_the_progress_that_migrations_left_behind(mapped: Co
 
 @pytest.mark.parametrize("shadow", [stage_group("g"), BROKER_STAGE_PREFIX + "g"])
 def test_a_drain_takes_stage_records_along_as_they_are(mapped: Console, shadow: str) -> None:
-    """They are no offsets: cut to the end of a segment they would say something else."""
+    """They are not offsets: cut to the end of a segment they would say something else."""
     mapped.fill(2, 10)
     record = StageRecord(7, 3).pack()
     mapped.cluster.by_name["broker-b"].offsets[shadow, progress_topic(T, 0), 2] = record

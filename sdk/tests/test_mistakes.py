@@ -224,7 +224,7 @@ def test_each_face_says_which_one_it_takes_elsewhere() -> None:
 async def test_a_broker_given_as_a_name_server_is_told_apart(
     cluster: FakeCluster, autojump_clock: MockClock
 ) -> None:
-    says = rf"{cluster.broker.address} answers, but is no name server, probably a broker"
+    says = rf"{cluster.broker.address} answers, but is not a name server, probably a broker"
     broker = cluster.broker.address
     async with open_producer("pg", name_servers=broker, dial=cluster.dial) as producer:
         with pytest.raises(WrongUse, match=says):

@@ -164,5 +164,5 @@ async def test_only_requests_can_be_replied_to(
         await producer.send(Message(topic="T", body=b"a statement"))
         with pytest.raises(NoReply):
             await producer.request(Message(topic="T", body=b"a question"), timeout_s=1)
-    assert "is no request" in said[0]
+    assert "is not a request" in said[0]
     assert "has no property CLUSTER" in said[1]

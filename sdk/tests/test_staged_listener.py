@@ -477,7 +477,7 @@ async def test_a_number_in_the_shadow_group_that_is_no_record_is_passed_over(
     log = Log()
     async with consumer_of(cluster, StagedConcurrentListener(log, [2])):
         await log.all_of(2)
-    assert "is no stage record" in caplog.text
+    assert "is not a stage record" in caplog.text
 
 
 async def test_broadcasting_consumers_keep_their_records_in_a_file(

@@ -213,7 +213,7 @@ async def test_a_check_that_fails_or_says_nonsense_counts_as_unknown(
             transactions.check(0)
             assert (await settled(transactions, count)).commit_or_rollback == 0
     assert transactions.remarks[1:] == ["ValueError: no database", None]
-    assert "is no TransactionState" in caplog.text
+    assert "is not a TransactionState" in caplog.text
 
 
 async def test_a_producer_opened_again_that_sends_nothing_answers_checks(

@@ -93,10 +93,10 @@ CLOSED_BY_CALL: Final = {
 }
 CLOSE: Final = {
     True: '''def close(self) -> None:
-    """Close this client as the end of its `with` block does; again and again does no harm."""
+    """Close this client as the end of its `with` block does; a repeat is harmless."""
     self._bridge.close()''',
     False: '''async def close(self) -> None:
-    """Close this client as the end of its `async with` block does; again does no harm."""
+    """Close this client as the end of its `async with` block does; a repeat is harmless."""
     await self._bridge.close()''',
 }
 """The end of a client that was opened by ``start``."""
@@ -431,7 +431,7 @@ def write_listener(output: Output, node: ast.ClassDef) -> None:
     )
     lines.append(
         f"\n    def for_core(self, {declared}) -> _core.{node.name}:\n"
-        f'        """The same for the core, with functions that forward to these."""\n'
+        f'        """Return this listener for the core, with functions that forward to these."""\n'
         f"        return _core.{node.name}({arguments})"
     )
     output.body.append("\n".join(lines))

@@ -209,7 +209,7 @@ def test_what_cannot_be_done_is_a_line_and_status_2(store: Path, tmp_path: Path)
         failed = run(*command, code=2)
         assert failed.stdout == ""
         assert failed.stderr.endswith(
-            f"{none} is no store: it has no commitlog. The directory to give is a broker's"
+            f"{none} is not a store: it has no commitlog. The directory to give is a broker's"
             " storePathRootDir\n"
         )
     for unread in (
@@ -219,7 +219,7 @@ def test_what_cannot_be_done_is_a_line_and_status_2(store: Path, tmp_path: Path)
         ("kv", "import", none, *to),
         ("kv", "diff", none, none),
     ):
-        assert f"{none} is no archive" in run(*unread, code=2).stderr
+        assert f"{none} is not an archive" in run(*unread, code=2).stderr
     for empty in (
         ("export", store, out, "--topic", "typo"),
         ("kv", "export", store, out, "--namespace", "typo"),

@@ -133,6 +133,6 @@ def test_tasks_and_jobs_read_objects_as_they_read_files(
     page = tmp_path / "page.html"
     report(spark, there, page.as_uri())
     assert SECRET not in page.read_text()
-    with pytest.raises(SourceError, match="is no store: it has no commitlog") as caught:
+    with pytest.raises(SourceError, match="is not a store: it has no commitlog") as caught:
         verify(spark, there.replace(STORE, "nothing"))
     assert SECRET not in str(caught.value)

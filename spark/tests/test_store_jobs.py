@@ -225,9 +225,9 @@ def test_apache_goes_on_with_what_was_built_and_converted(
 
 def test_a_store_in_use_or_none_is_refused(spark: "SparkSession", tmp_path: Path) -> None:
     for job in (verify, build):
-        with pytest.raises(SourceError, match="is no store: it has no commitlog"):
+        with pytest.raises(SourceError, match="is not a store: it has no commitlog"):
             job(spark, str(tmp_path))
-    with pytest.raises(SourceError, match=r"is no archive: .* It is no store either"):
+    with pytest.raises(SourceError, match=r"is not an archive: .* It is not a store either"):
         lag(spark, str(tmp_path))
     with pytest.raises(SourceError, match="RocksDB writes to local paths only"):
         convert(spark, ["mock://x"], "rocksdb")

@@ -291,7 +291,7 @@ def test_wrong_options_are_named_with_the_valid_ones(tmp_path: Path) -> None:
         StoreSource({"path": "x", "columns": "topic,boody"}).schema()
     with pytest.raises(OptionInvalid, match="splitBytes='many': it takes a whole number"):
         StoreSource({"path": "x", "splitBytes": "many"}).schema()
-    with pytest.raises(SourceError, match=r"no store: it has no commitlog.*storePathRootDir"):
+    with pytest.raises(SourceError, match=r"is not a store: it has no commitlog.*storePathRootDir"):
         read(query_of(tmp_path, "messages"))
     with pytest.raises(SourceError, match="nowhere://x"):
         read(query_of("nowhere://x", "messages"))

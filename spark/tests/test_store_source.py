@@ -218,7 +218,7 @@ def test_errors_name_the_option_or_the_store(
     reader = spark.read.format("rocketmq-store")
     with pytest.raises(PySparkException, match="no option 'tabel'; its options are"):
         reader.option("tabel", "messages").load(str(tmp_path))
-    with pytest.raises(PySparkException, match="is no store: it has no commitlog"):
+    with pytest.raises(PySparkException, match="is not a store: it has no commitlog"):
         spark.read.format("rocketmq-store").load(str(tmp_path)).count()
     known = spark.read.format("rocketmq-store").schema("queue bigint")
     with pytest.raises(PySparkException, match="column 'queue' is of type int, not bigint"):

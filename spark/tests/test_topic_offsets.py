@@ -113,7 +113,10 @@ def test_filters_narrow_what_is_read() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"subscribePattern": "("}, r"subscribePattern='\(': it is no regular expression: missing"),
+        (
+            {"subscribePattern": "("},
+            r"subscribePattern='\(': it is not a regular expression: missing",
+        ),
         (
             {"subscribe": "a", "startingTimestamp": "9" * 15},
             "startingTimestamp='9+': it takes mill",

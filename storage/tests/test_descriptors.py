@@ -1,4 +1,4 @@
-"""Without a file descriptor the store waits for one; that is no broken disk."""
+"""Without a file descriptor the store waits for one; that is not a broken disk."""
 
 import os
 import resource

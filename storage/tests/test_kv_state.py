@@ -593,7 +593,7 @@ def test_pages_go_on_over_many_keys_that_are_gone(
         for key in keys if not of_snapshot else sorted(kept):
             records.put(key, b"v")
         view = state.freeze() if of_snapshot else state
-        if of_snapshot:  # made and deleted since, so they are no entries of that moment
+        if of_snapshot:  # made and deleted since, so they are not entries of that moment
             for key in keys:
                 records.put(key, b"new")
         for key in keys:

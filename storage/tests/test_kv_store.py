@@ -390,7 +390,7 @@ def _check_is_a_prefix(
 ) -> int:
     """The state is that of the first so many writes, those acknowledged among them.
 
-    Half of the last record may be there, which then is no operation.
+    Half of the last record may be there, which then is not an operation.
     """
     assert store.kv is not None
     state = store.kv.states.get("default")

@@ -232,7 +232,7 @@ async def test_behind_bytes_that_are_no_record_a_clean_store_is_served_on(
     async with open_small() as store:
         assert bodies(store) == [n for n in range(30) if n != 14]
         assert store.bounds("T", 0) == (0, 30)
-    assert f"bytes of the log at {puts[14].log_position} are no record" in caplog.text
+    assert f"bytes of the log at {puts[14].log_position} are not a record" in caplog.text
     for entry in files.entries(QUEUE):
         files.remove(QUEUE / entry.name)
     files.write_all(ROOT / "abort", b"")  # a watermark proves that the log was whole there

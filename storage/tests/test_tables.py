@@ -168,7 +168,7 @@ async def test_where_file_and_backup_are_broken_the_start_names_both(
     ("name", "content", "where"),
     [
         ("topics.json", b'{"topicConfigTable":{"T":{"perm":"x","topicName":"T"}}}', "json, T:"),
-        ("topics.json", b'{"topicConfigTable":[]}', "topicConfigTable: it is no object"),
+        ("topics.json", b'{"topicConfigTable":[]}', "topicConfigTable: it is not an object"),
         ("topics.json", b'{"dataVersion":{"counter":"x"}}', "json, dataVersion"),
         ("consumerOffset.json", b'{"offsetTable":{"T@g":{0:"x"}}}', "json, T@g"),
         ("consumerOffset.json", b'{"offsetTable":{"T@g":5}}', "json, T@g"),

@@ -209,7 +209,7 @@ def test_a_log_that_is_not_where_it_is_said_to_be_is_blamed_and_not_the_store(
     missing, config = tmp_path / "nolog", tmp_path / "broker.conf"
     config.write_text(f"storePathCommitLog={missing}\n")
     options = ["-c", config] if by_file else ["--commit-log", missing]
-    for text in ("there is no such directory", "is no directory", "it has no file of a log"):
+    for text in ("there is no such directory", "is not a directory", "it has no file of a log"):
         result = run(*command, stand.root, *options)
         assert result.exit_code == 2
         (line,) = result.stderr.splitlines()
@@ -217,7 +217,7 @@ def test_a_log_that_is_not_where_it_is_said_to_be_is_blamed_and_not_the_store(
         assert "--commit-log, or storePathCommitLog" in line
         if text == "there is no such directory":
             missing.write_bytes(b"")
-        elif text == "is no directory":
+        elif text == "is not a directory":
             missing.unlink()
             missing.mkdir()
     assert delays(stand, 1)  # the queue has its units still

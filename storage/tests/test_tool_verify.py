@@ -383,7 +383,7 @@ def test_an_entry_with_another_hash_breaks_key_and_chain(recorded: Recorded) -> 
     assert {found.kind for found in problems(root)} == {"keys-missing", "keys-stray", "keys-chain"}
 
 
-# What is no store, or in use
+# What is not a store, or in use
 
 
 def test_what_is_no_store_is_refused_with_a_hint(tmp_path: Path) -> None:

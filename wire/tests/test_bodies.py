@@ -180,7 +180,7 @@ def test_a_wrong_member_is_named_with_its_path() -> None:
         )
     with pytest.raises(RemoteProtocolError, match="MessageQueue lacks the member queueId"):
         MessageQueue.decode('{"topic":"T","brokerName":"b"}')
-    with pytest.raises(RemoteProtocolError, match="TopicList is no JSON object"):
+    with pytest.raises(RemoteProtocolError, match="TopicList is not a JSON object"):
         TopicList.decode("[]")
 
 

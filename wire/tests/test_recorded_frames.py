@@ -20,7 +20,7 @@ from lanemq.wire.headers import REQUEST_HEADERS, RESPONSE_HEADERS, Header
 # of the broker, the type of an RPC.
 BESIDE_THE_HEADER = {"AccessKey", "Signature", "OnsChannel", "bname", "ReqT"}
 
-# Answers with the fields of their header although they are no success.
+# Answers with the fields of their header although they are not a success.
 WITH_HEADER = {
     ResponseCode.SUCCESS,
     ResponseCode.PULL_NOT_FOUND,

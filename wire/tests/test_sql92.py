@@ -177,7 +177,7 @@ def test_the_deepest_condition_can_be_evaluated() -> None:
         ("a > 'x'", "only numbers and properties have an order"),
         ("a between 5 and 3", "the lower bound is above the upper one"),
         ("a = NULL", "use IS NULL"),
-        ("5", "no condition"),
+        ("5", "not a condition"),
         ("a > ", "found the end at character 5"),
         ("a ? 5", "'?' means nothing at character 3"),
         ("a NOT LIKE 'x'", "expected BETWEEN, IN"),

@@ -190,6 +190,6 @@ def check_in_trio() -> None:
         trio.lowlevel.current_task()
     except RuntimeError:
         raise WrongUse(
-            "lanemq.sdk runs on trio, and this is no trio task: import lanemq.sdk.aio for asyncio,"
-            " or lanemq.sdk.blocking for threads"
+            "lanemq.sdk runs on trio, and this is not a trio task: import lanemq.sdk.aio for"
+            " asyncio, or lanemq.sdk.blocking for threads"
         ) from None

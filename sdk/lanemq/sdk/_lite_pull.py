@@ -34,7 +34,7 @@ MESSAGES_PER_TURN = 16
 
 @final
 class LitePullConsumer:
-    """A consumer to be polled; made by `open_lite_pull_consumer`, ends with its block.
+    """A consumer to be polled, made by `open_lite_pull_consumer`; it ends with its block.
 
     Either ``subscribe`` to topics and share their queues with the group, or ``assign`` queues.
     Then ``poll``, or ``async for message in consumer``. Meant for one task that reads;
@@ -167,7 +167,7 @@ class LitePullConsumer:
         return messages
 
     def __aiter__(self) -> "LitePullConsumer":
-        """``async for message in consumer``: message by message, without an end.
+        """Iterate over messages one by one, without an end: ``async for message in consumer``.
 
         With ``auto_commit`` a message counts as done with when the next one is asked for, and
         the last when the block ends. An error in the loop leaves the block: the message at
@@ -289,17 +289,17 @@ class LitePullConsumer:
         return full
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
-        """``seek`` to the oldest message that the broker has."""
+        """Go to the oldest message that the broker has, as ``seek`` does."""
         full = self._full(queue)
         self.seek(queue, await self._open.calls.of(full).min_offset(full))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """``seek`` behind the newest message."""
+        """Go behind the newest message, as ``seek`` does."""
         full = self._full(queue)
         self.seek(queue, await self._open.calls.of(full).max_offset(full))
 
     async def offsets_for_times(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """Return each queue's offset of the first message stored at a time or later; to `seek`.
+        """Return each queue's offset of the first message stored at a time or later, for `seek`.
 
         Times are milliseconds since 1970. Behind the last message it is the next offset of the
         queue. Brokers before 5.0 answer the message stored nearest to the time, which may be

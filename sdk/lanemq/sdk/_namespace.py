@@ -49,14 +49,14 @@ def out_of_namespace(namespace: str, name: str) -> str:
 
 
 def queue_in(namespace: str, queue: MessageQueue) -> MessageQueue:
-    """``queue`` as brokers know it."""
+    """Return ``queue`` with its topic as brokers know it."""
     if not namespace:
         return queue
     return MessageQueue(in_namespace(namespace, queue.topic), queue.broker_name, queue.queue_id)
 
 
 def queue_out(namespace: str, queue: MessageQueue) -> MessageQueue:
-    """``queue`` as applications know it."""
+    """Return ``queue`` with its topic as applications know it."""
     if not namespace:
         return queue
     topic = out_of_namespace(namespace, queue.topic)

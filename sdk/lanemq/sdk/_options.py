@@ -124,7 +124,7 @@ class ClientOptions:
                 " digits, - and _"
             )
         if self.namespace and ("%" in self.namespace or topic_name_problem(self.namespace)):
-            raise ValueError(f"ClientOptions.namespace: {self.namespace!r} is no name")
+            raise ValueError(f"ClientOptions.namespace: {self.namespace!r} is not a name")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -291,7 +291,7 @@ async def open_producer(
 
     It connects to the brokers of ``topics`` before anything is sent, so that the first sends
     need not wait for that and ``producerConnection`` lists it; to those of other topics with
-    the first message for them. An unreachable broker is tried again, and is no error.
+    the first message for them. An unreachable broker is tried again, and is not an error.
 
     ``name_servers`` are addresses, as ``"10.0.0.1:9876;10.0.0.2:9876"`` or a sequence, or an
     endpoint that lists them, ``"http://host/path"``; without any the environment variable

@@ -38,7 +38,7 @@ LOGGER = get_logger("lanemq.sdk.consumer")
 
 @final
 class PushConsumer:
-    """A consumer at work; made by `open_push_consumer`, ends with its block."""
+    """A running consumer, made by `open_push_consumer`; it ends with its block."""
 
     def __init__(self, core: ConsumerCore, pool: WorkerPool[Any]) -> None:
         self.client_id: str = core.client.client_id

@@ -19,7 +19,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def lone_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the one error in ``group`` that is no cancellation, or ``group`` if there are several.
+    """Return the only error in ``group`` but for cancellations, or ``group`` if it has several.
 
     A group of cancellations only gives one of them: trio counts on seeing it again.
     """
@@ -32,7 +32,7 @@ def lone_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 @asynccontextmanager
 async def open_quiet_nursery() -> AsyncIterator[trio.Nursery]:
-    """A nursery whose lone error leaves it as itself, so ``except BrokerUnreachable`` works."""
+    """Open a nursery that raises a lone error as it is, so ``except BrokerUnreachable`` works."""
     try:
         async with trio.open_nursery() as nursery:
             yield nursery
@@ -55,7 +55,7 @@ def _raise_as_it_was(error: BaseException) -> None:
 
 
 async def gather(asked: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
-    """Await all at once; returns their results in order.
+    """Await all at once, and return their results in order.
 
     The first error ends the others, and is raised as it is.
     """

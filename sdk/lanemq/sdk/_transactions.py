@@ -166,7 +166,7 @@ class TransactionProducer(Producer):
     # The broker's checks
 
     async def _answer_check(self, frame: Frame, address: str) -> None:
-        """CHECK_TRANSACTION_STATE (39): tell the broker the state of a transaction."""
+        """Tell the broker the state of a transaction: CHECK_TRANSACTION_STATE (39)."""
         header = CheckTransactionState.from_fields(frame.fields)
         stored = decode_message(frame.body)
         properties = stored.properties
@@ -212,7 +212,7 @@ def _checked(state: object) -> TransactionState:
     """Return what an application's function returned; not all applications check their types."""
     if isinstance(state, TransactionState):
         return state
-    LOGGER.error("%r is no TransactionState; treated as UNKNOWN", state)
+    LOGGER.error("%r is not a TransactionState; treated as UNKNOWN", state)
     return TransactionState.UNKNOWN
 
 

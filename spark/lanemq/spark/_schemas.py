@@ -34,7 +34,7 @@ MESSAGES_ON_DEMAND: Final = {
     "bodyCrc": "int",
     "preparedTransactionOffset": "bigint",
 }
-"""Columns that are there for those who name them."""
+"""Columns that only a query which names them gets."""
 
 
 def ddl(columns: Mapping[str, str]) -> str:

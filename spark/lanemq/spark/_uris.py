@@ -6,7 +6,7 @@ SCHEME: Final = "://"
 
 
 def below(root: str, name: str) -> str:
-    """Return what ``name`` is in ``root``, at the same file system by the same options."""
+    """Return the URI of ``name`` in ``root``, with the same file system and options."""
     place, mark, options = root.partition("?") if SCHEME in root else (root, "", "")
     return f"{place.rstrip('/')}/{name}{mark}{options}"
 

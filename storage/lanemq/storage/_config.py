@@ -263,11 +263,11 @@ class StoreConfig:
 
     @property
     def delete_hours(self) -> tuple[int, ...]:
-        """The hours of ``delete_when``. Raises ``ConfigInvalid`` for one that is no number."""
+        """The hours of ``delete_when``. Raises ``ConfigInvalid`` for one that is not a number."""
         parts = [part.strip() for part in self.delete_when.split(";") if part.strip()]
         for part in parts:
             if not (part.isascii() and part.isdigit() and len(part) <= HOUR_DIGITS):
-                raise ConfigInvalid(f"deleteWhen is {self.delete_when!r}: {part!r} is no hour")
+                raise ConfigInvalid(f"deleteWhen is {self.delete_when!r}: {part!r} is not an hour")
         return tuple(int(part) for part in parts)
 
     @property

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 
 def first_offset(begin: int, end: int, holds: Callable[[int], bool]) -> int:
-    """Return the first offset from ``begin`` on for which it holds; ``end`` if there is none.
+    """Return the first offset from ``begin`` on for which ``holds`` is true; ``end`` without any.
 
-    It must hold for all that come behind, or the answer is one at which it begins to hold.
+    It must be true for all that follow, else the result is some offset where it becomes true.
     """
     return bisect_left(range(end), True, begin, end, key=holds)
 

@@ -103,7 +103,7 @@ class Workers:
 
 
 def end_with_parent() -> None:
-    """End this process with the one that started it, which a pool's would outlive if killed."""
+    """End this process when the one that started it ends, even if that one is killed."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 

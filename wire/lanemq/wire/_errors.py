@@ -10,7 +10,7 @@ from typing import final
 
 
 class ProtocolError(Exception):
-    """Base of both blames; never raised itself."""
+    """Base of the errors of both sides; never raised itself."""
 
 
 @final

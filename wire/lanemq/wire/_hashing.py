@@ -45,7 +45,7 @@ def _suffix_hash(data: bytes, at: int) -> int:
 
 
 def java_hash(text: str) -> int:
-    """``String.hashCode``: signed 32 bits over UTF-16 units."""
+    """Return Java's ``String.hashCode``: signed 32 bits over UTF-16 units."""
     total = _unsigned_hash(text) & 0xFFFFFFFF
     return total - 0x100000000 if total & 0x80000000 else total
 

@@ -40,7 +40,7 @@ class HostAddress(NamedTuple):
     def parse(cls, text: str) -> "HostAddress":
         """Read ``host:port``, split at the last colon; an IPv6 host may stand in brackets.
 
-        Raises ``RemoteProtocolError`` where there is no host or the port is no port number.
+        Raises ``RemoteProtocolError`` where there is no host or the port is not a port number.
         """
         host, colon, port = text.strip().rpartition(":")
         if host.startswith("[") and host.endswith("]"):

@@ -16,7 +16,7 @@ ACCESS_KEY_FIELD: Final = "AccessKey"
 SECURITY_TOKEN_FIELD: Final = "SecurityToken"
 SIGNATURE_FIELD: Final = "Signature"
 UNSIGNED_FIELDS: Final = frozenset({SIGNATURE_FIELD, "_UNIQUE_KEY_QUERY"})
-"""Fields that are no part of the text; clients add the second to a query after they signed it."""
+"""Fields that are not part of the text; clients add the second to a query after they signed it."""
 
 
 def signed_content(fields: Mapping[str, str], body: bytes) -> bytes:

@@ -55,7 +55,7 @@ class Permission:
 
 
 def permission_text(perm: int) -> str:
-    """``RW-`` and the like, as tools print it. Source: RocketMQ 4.9.8, PermName.perm2String."""
+    """Return ``RW-`` and the like, as tools print it. Source: 4.9.8, PermName.perm2String."""
     return "".join(
         letter if perm & bit else "-"
         for letter, bit in (

@@ -41,7 +41,7 @@ class ReadBySpark:
 
     @property
     def is_fine(self) -> bool:
-        """True if nothing went wrong; a missing Spark is no fault."""
+        """True if nothing went wrong; a missing Spark is not a fault."""
         return bool(self.missing) or (not self.problem and self.rows == self.records > 0)
 
 

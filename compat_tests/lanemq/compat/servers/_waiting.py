@@ -8,7 +8,7 @@ import trio
 from lanemq.sdk import ClientOptions, ProducerOptions, RemotingOptions
 
 PATIENT_S: Final = 60.0
-"""Seconds for one question of the tests' own to a server. A busy machine is no failure."""
+"""Seconds for one question of the tests' own to a server. A busy machine is not a failure."""
 CALL_S: Final = 20.0
 """Seconds for one call of an SDK's client, where the default is 3 s. A failed call is repeated
 within the time that tests wait for its result."""

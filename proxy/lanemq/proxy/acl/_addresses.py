@@ -84,7 +84,7 @@ def _pattern(text: str) -> AddressPattern:
     else:
         parts = text.split(".")
         if len(parts) != _V4_PARTS:
-            raise ValueError(f"{text!r} is no IP address: it has {len(parts)} parts, not four")
+            raise ValueError(f"{text!r} is not an IP address: it has {len(parts)} parts, not four")
         spans = [_span(part, text, base=10, digits=3, most=255) for part in parts]
     return AddressPattern(tuple(low for low, _ in spans), tuple(high for _, high in spans))
 
@@ -102,7 +102,7 @@ def _v6_parts(text: str) -> list[str]:
     else:
         filled = parts
     if len(filled) != _V6_PARTS or (gap and missing < 1):
-        raise ValueError(f"{text!r} is no IPv6 address: it has not eight parts")
+        raise ValueError(f"{text!r} is not an IPv6 address: it does not have eight parts")
     return filled
 
 
@@ -112,14 +112,14 @@ def _span(part: str, text: str, *, base: int, digits: int, most: int) -> tuple[i
     low, is_range, high = part.partition("-")
     ends = (low, high) if is_range else (low, low)
     if not all(re.fullmatch(rf"[0-9a-fA-F]{{1,{digits}}}", end) for end in ends):
-        raise ValueError(f"{part!r} in {text!r} is no part of an address")
+        raise ValueError(f"{part!r} in {text!r} is not a part of an address")
     try:
         lowest, highest = int(ends[0], base), int(ends[1], base)
     except ValueError:
-        raise ValueError(f"{part!r} in {text!r} is no part of an address") from None
+        raise ValueError(f"{part!r} in {text!r} is not a part of an address") from None
     if not lowest <= highest <= most:
         raise ValueError(
-            f"{part!r} in {text!r} is no range from 0 to {most:{'x' if base == 16 else 'd'}}"
+            f"{part!r} in {text!r} is not a range from 0 to {most:{'x' if base == 16 else 'd'}}"
         )
     return lowest, highest
 

@@ -123,7 +123,7 @@ class _Reader:
         return 0
 
     def _invalid_text(self, line: int, what: str) -> ConfigError:
-        """Return the error of a text that is no YAML, with the last key up to its line."""
+        """Return the error of a text that is not YAML, with the last key up to its line."""
         lines = self._data.decode(errors="replace").splitlines()
         for text in reversed(lines[: line + 1]):
             key = _KEY_OF_LINE.match(text)
@@ -211,7 +211,7 @@ class _Reader:
         permission = PERMISSIONS.get(text.strip())
         if permission is None:
             names = ", ".join(PERMISSIONS)
-            self._warn(node, key, f"{text.strip()!r} is none of {names}, and counts as DENY")
+            self._warn(node, key, f"{text.strip()!r} is not one of {names}, and counts as DENY")
             return DENY
         return permission
 

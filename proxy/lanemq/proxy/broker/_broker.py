@@ -127,7 +127,7 @@ class Broker:
         await self._logical.start.check()
 
     async def check_registered(self) -> None:
-        """Do the same where name servers had nothing to say before they knew of this broker."""
+        """Learn the rest from name servers that knew nothing before this broker registered."""
         await self._logical.start.check_registered()
 
     async def run(self) -> None:

@@ -5,7 +5,7 @@ the offsets that it would give out again. So an open end takes no message before
 it is known. Name servers say which other broker has an open end of the queue; where they list
 one, that broker's word counts, however long it is away, or until it is forgotten. A topic whose
 brokers were all away is listed once this broker is registered. Where none is listed then, or no
-name server answers, the queue is open: an outage of name servers is none of queues.
+name server answers, the queue is open: an outage of name servers does not close queues.
 """
 
 import logging

@@ -54,7 +54,7 @@ class Peers:
     async def call(
         self, broker_name: str, fallback: str | None, frame: Frame, timeout_s: float
     ) -> Frame:
-        """Ask a broker; any answer is returned. ``fallback`` is for a name nobody knows.
+        """Ask a broker; any answer is returned. ``fallback`` is for an unknown name.
 
         Raises ``Refused`` (SYSTEM_ERROR) where there is no address, no connection or no answer.
         """

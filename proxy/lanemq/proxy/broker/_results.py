@@ -107,7 +107,7 @@ class Viewed(Result, frozen=True, gc=False):
 
 @final
 class Done(Result, frozen=True, gc=False):
-    """The result of a request that has nothing to tell but its success."""
+    """The result of a request that only reports success."""
 
 
 DONE: Final = Done()

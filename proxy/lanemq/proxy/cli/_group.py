@@ -38,7 +38,7 @@ class EntryPointGroup(click.Group):
             return _unavailable(cmd_name, error.name or str(error))
         except KeyboardInterrupt:
             raise Interrupted("interrupted, before anything was begun") from None
-        assert isinstance(command, click.Command), f"{entry.value} is no click command"
+        assert isinstance(command, click.Command), f"{entry.value} is not a click command"
         return command
 
 
@@ -59,10 +59,10 @@ def _unavailable(name: str, module: str) -> click.Command:
 
 
 def read_broker_file(path: Path) -> dict[str, str]:
-    """Return the keys and values of a broker's configuration file, for commands that are no broker.
+    """Return the keys and values of a broker's configuration file, for commands other than brokers.
 
     They are warned of and refused as a broker's start does it; a mistake that concerns a start
-    alone, such as a missing certificate, is no fault here. Raises ``ConfigInvalid``.
+    alone, such as a missing certificate, is not a fault here. Raises ``ConfigInvalid``.
     """
     from lanemq.storage import ConfigInvalid
 

@@ -151,7 +151,7 @@ def lone_error(error: BaseException) -> BaseException:
 
 
 def _explained(error: BaseException) -> str | None:
-    """Return one line for an error of the user's surroundings, None for one of ours."""
+    """Return one line for an error of the user's environment, None for a defect of lanemq."""
     if isinstance(error, (ConfigError, AddressUnavailable)):
         return str(error)
     if isinstance(error, OSError) and error.filename is not None:

@@ -117,7 +117,7 @@ def _written(table: dict[str, dict[str, str]]) -> bytes:
 
 
 def _parsed(data: bytes) -> dict[str, dict[str, str]] | None:
-    """The content of a file; None where it cannot be read."""
+    """Return the content of a file; None where it cannot be parsed."""
     try:
         return _table_of(fastjson.loads(data))
     except RemoteProtocolError:

@@ -99,4 +99,4 @@ def wanted_indices(header: GetRouteInfo) -> frozenset[int] | None:
 
 def _no_set(header: GetRouteInfo) -> frozenset[int]:
     text = header.logical_queue_ids_filter or ""
-    raise RemoteProtocolError(f"logicalQueueIdsFilter is {text[:40]!r}, no set of numbers")
+    raise RemoteProtocolError(f"logicalQueueIdsFilter is {text[:40]!r}, not a set of numbers")

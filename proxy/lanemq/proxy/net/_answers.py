@@ -54,7 +54,7 @@ class Later(Generic[_T]):
 
 
 def drop(answer: object) -> None:
-    """Give up an answer for which nobody has begun to wait; nothing happens where it is there."""
+    """Give up an answer that is not awaited yet; nothing happens if it has come."""
     close = getattr(answer, "close", None)
     if close is not None:
         close()

@@ -50,7 +50,7 @@ _SHORT_BODY_BYTES: Final = QUICK_BODY_VALUES - 1
 TEXT_BODIES: Final = frozenset(
     {RequestCode.UPDATE_BROKER_CONFIG, RequestCode.UPDATE_NAMESRV_CONFIG}
 )
-"""Requests whose body is no JSON."""
+"""Requests whose body is not JSON."""
 
 LONG_BODIES: Final = frozenset(
     {
@@ -167,7 +167,7 @@ def check_body(frame: Frame, *, is_json: bool) -> None:
     if (is_long or has_many) and not fastjson.is_quick(frame.body):
         size = f"{size_bytes} bytes" if is_long else f"up to {values} values"
         most = QUICK_BODY_BYTES if is_long else QUICK_BODY_VALUES
-        raise _too_long(f"a body of {size} that is no strict JSON", f"{most} of that are", frame)
+        raise _too_long(f"a body of {size} that is not strict JSON", f"{most} of that are", frame)
 
 
 def _too_long(body: str, most: str, frame: Frame) -> Refused:

@@ -72,9 +72,9 @@ def _load_own(
     context: ssl.SSLContext, certificate: Path, key: Path, password: str | None, prefix: str
 ) -> None:
     if _BEGIN_CERTIFICATE not in read_file(certificate):
-        raise ConfigError(f"{certificate} ({prefix}.certPath) is no certificate in PEM")
+        raise ConfigError(f"{certificate} ({prefix}.certPath) is not a certificate in PEM")
     if _PRIVATE_KEY not in read_file(key):
-        raise ConfigError(f"{key} ({prefix}.keyPath) is no private key in PEM")
+        raise ConfigError(f"{key} ({prefix}.keyPath) is not a private key in PEM")
     asked = False
 
     def give() -> str:  # OpenSSL would ask at the terminal otherwise

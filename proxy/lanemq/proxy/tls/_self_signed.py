@@ -151,8 +151,8 @@ def _read(path: Path, read: Callable[[bytes], _T]) -> _T | None:
         return None
     except ValueError:
         raise ConfigError(
-            f"{path} is none of the files that `lanemq serve --tls` makes: move it away, and a new "
-            "one is made"
+            f"{path} is not one of the files that `lanemq serve --tls` makes: move it away, and a"
+            " new one is made"
         ) from None
 
 

@@ -81,7 +81,7 @@ class TlsSettings(Settings):
                 if not key.startswith(_PREFIX) or key == "tls.config.file":
                     raise ConfigError(f"{path}: {key!r} does not belong in a file of TLS settings")
             values = values | cls._values(properties, source=str(path))
-        # At Apache an empty path or password is none.
+        # At Apache an empty path or password counts as not set.
         return {
             name: value
             for name, value in values.items()

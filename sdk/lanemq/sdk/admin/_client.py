@@ -130,7 +130,7 @@ class AdminClient(LogicalQueueOperations, ConsumerRequests, MessageRequests):
         return table
 
     async def connections(self, group: str) -> ConsumerConnection | None:
-        """Return the connected members of ``group``, None where nobody is."""
+        """Return the connected members of ``group``, None without any."""
         for address in addresses_of(await self.route(retry_topic(group))):
             connections = await self.consumer_connections(address, group)
             if connections is not None:

@@ -37,7 +37,7 @@ class ConfigRows(NamedTuple):
 
 
 def read_config_rows(directory: Path) -> ConfigRows:
-    """Read the database in ``directory``. Raises ``LanemqError`` where there is none to be read."""
+    """Read the database in ``directory``. Raises ``LanemqError`` if it cannot be read."""
     try:
         from rocksdict import AccessType, Options, Rdict
     except ImportError:

@@ -165,7 +165,7 @@ async def _unread(
 def unread_at(
     topic: str, chain: Chain, broker: str, tables: Mapping[str, OffsetTable]
 ) -> dict[str, int]:
-    """Group -> messages of the sealed segments at ``broker`` that it has not read. Pure."""
+    """Count by group the messages of the sealed segments at ``broker`` not yet read. Pure."""
     end = chain.normal
     if end is None:
         return {}

@@ -19,7 +19,7 @@ END = -1
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """A queue of a group that was reset while nobody of it was connected."""
+    """A queue of a group that was reset while no member was connected."""
 
     queue: MessageQueue
     broker_offset: int
@@ -86,8 +86,7 @@ async def _tell_members(
     *,
     force: bool,
 ) -> dict[MessageQueue, int] | None:
-    """Let each broker tell the members of ``group`` their new offsets; None where nobody is
-    connected."""
+    """Let each broker tell the members of ``group`` their new offsets; None without members."""
     told: dict[MessageQueue, int] = {}
     for address in addresses_of(route):
         try:
@@ -178,7 +177,7 @@ async def _roll_back(
 async def _restart_stages(
     admin: AdminClient, address: str, group: str, queue: MessageQueue, target: int
 ) -> None:
-    """Move the stage record of ``group`` to ``target``, if there is one: it decides."""
+    """Move the stage record of ``group`` to ``target``, if it has one: the record decides."""
     shadow = stage_group(group)
     number = await admin.group_offset(address, shadow, queue)
     if number is not None and StageRecord.unpack(number) is not None:

@@ -66,7 +66,7 @@ class Bridge:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """``call`` where the result must not be lost: a cancelled task gives it back."""
+        """Do ``call`` where the result must not be lost: a cancelled task gives it back."""
         return await self._call(partial(function, *args, **kwargs), give_back)
 
     async def _call(
@@ -131,11 +131,11 @@ class Bridge:
         return Opening(face, lambda _: opener(*args, **kwargs), parent=self)
 
     def callback(self, function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-        """``function`` for the core, to be run in the task that waits for the call."""
+        """Wrap ``function`` for the core, to be run in the task that waits for the call."""
         return in_caller(self.portal, function)
 
     def with_hooks(self, options: OptionsT) -> OptionsT:
-        """``options`` for the core, their hooks to be run on the loop."""
+        """Return ``options`` for the core, with hooks that run on the loop."""
         return forward_hooks(self.portal, self.executor, options)
 
 
@@ -161,7 +161,7 @@ class Opening(AbstractAsyncContextManager[FaceT]):
         self._bridge: Bridge | None = None
 
     async def start(self) -> FaceT:
-        """Open the client; somebody has to call ``close``, its own or the one here."""
+        """Open the client, which must be closed by its own ``close`` or the one here."""
         return await self.__aenter__()
 
     async def close(self) -> None:

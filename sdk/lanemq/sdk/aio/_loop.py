@@ -91,7 +91,7 @@ _loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Loop] = WeakKeyDictionary()
 
 
 def running_loop() -> Loop:
-    """The loop that the caller runs on."""
+    """Return the loop that the caller runs on."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:

@@ -67,7 +67,7 @@ class Producer:
         return repr(self._core)
 
     async def close(self) -> None:
-        """Close this client as the end of its `async with` block does; again does no harm."""
+        """Close this client as the end of its `async with` block does; a repeat is harmless."""
         await self._bridge.close()
 
     async def send(

@@ -113,7 +113,7 @@ class Bridge:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """``call`` where the result must not be lost: an interrupted caller gives it back."""
+        """Do ``call`` where the result must not be lost: an interrupted caller gives it back."""
         return self._call(partial(function, *args, **kwargs), give_back)
 
     def _call(
@@ -176,12 +176,12 @@ class Bridge:
         return Opening(face, lambda _: opener(*args, **kwargs), parent=self)
 
     def callback(self, function: Callable[P, T]) -> Callable[P, Awaitable[T]]:
-        """``function`` for the core, to be run in the thread that waits for the call."""
+        """Wrap ``function`` for the core, to be run in the thread that waits for the call."""
         check_plain(function, f"{function!r}")
         return in_caller(self.portal, function)
 
     def with_hooks(self, options: OptionsT) -> OptionsT:
-        """``options`` for the core, their hooks to be run in threads."""
+        """Return ``options`` for the core, with hooks that run in threads."""
         for watch in watches(options):
             check_plain(watch, "the hook")
         return forward_hooks(self.portal, self.executor, options)
@@ -209,7 +209,7 @@ class Opening(AbstractContextManager[FaceT]):
         self._bridge: Bridge | None = None
 
     def start(self) -> FaceT:
-        """Open the client; somebody has to call ``close``, its own or the one here."""
+        """Open the client, which must be closed by its own ``close`` or the one here."""
         return self.__enter__()
 
     def close(self) -> None:

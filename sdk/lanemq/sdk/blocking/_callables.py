@@ -50,10 +50,10 @@ StageOffsetStore: TypeAlias = (
 
 
 def check_plain(function: Callable[..., object], what: str) -> None:
-    """Raise ``WrongUse`` for a coroutine function, which nobody would await."""
+    """Raise ``WrongUse`` for a coroutine function, which would not be awaited."""
     if inspect.iscoroutinefunction(function):
         raise WrongUse(f"{what} is an async function; lanemq.sdk.blocking takes plain ones")
 
 
 async def no_handle(messages: Sequence[ReceivedMessage]) -> None:
-    """Stands for a handle where only the rest of a listener is looked at."""
+    """Do nothing: stand for a handle where only the rest of a listener is checked."""

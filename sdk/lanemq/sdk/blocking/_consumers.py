@@ -16,7 +16,7 @@ from ._bridge import Bridge
 
 @final
 class PushConsumer:
-    """A consumer at work; made by `open_push_consumer`, ends with its block."""
+    """A running consumer, made by `open_push_consumer`; it ends with its block."""
 
     def __init__(self, core: _core_push_consumer.PushConsumer, bridge: Bridge) -> None:
         self._core = core
@@ -28,7 +28,7 @@ class PushConsumer:
         return repr(self._core)
 
     def close(self) -> None:
-        """Close this client as the end of its `with` block does; again and again does no harm."""
+        """Close this client as the end of its `with` block does; a repeat is harmless."""
         self._bridge.close()
 
     @property
@@ -96,7 +96,7 @@ class PushConsumer:
 
 @final
 class LitePullConsumer:
-    """A consumer to be polled; made by `open_lite_pull_consumer`, ends with its block.
+    """A consumer to be polled, made by `open_lite_pull_consumer`; it ends with its block.
 
     Either ``subscribe`` to topics and share their queues with the group, or ``assign`` queues.
     Then ``poll``, or ``for message in consumer``. Meant for one thread that reads;
@@ -113,7 +113,7 @@ class LitePullConsumer:
         return repr(self._core)
 
     def close(self) -> None:
-        """Close this client as the end of its `with` block does; again and again does no harm."""
+        """Close this client as the end of its `with` block does; a repeat is harmless."""
         self._bridge.close()
 
     @property
@@ -159,7 +159,7 @@ class LitePullConsumer:
         return self._bridge.take(give_back(self._core), self._core.poll, timeout_s)
 
     def __iter__(self) -> "LitePullConsumer":
-        """``for message in consumer``: message by message, without an end.
+        """Iterate over messages one by one, without an end: ``for message in consumer``.
 
         With ``auto_commit`` a message counts as done with when the next one is asked for, and
         the last when the block ends. An error in the loop leaves the block: the message at
@@ -199,15 +199,15 @@ class LitePullConsumer:
         self._bridge.run(self._core.seek, queue, offset)
 
     def seek_to_begin(self, queue: MessageQueue) -> None:
-        """``seek`` to the oldest message that the broker has."""
+        """Go to the oldest message that the broker has, as ``seek`` does."""
         self._bridge.call(self._core.seek_to_begin, queue)
 
     def seek_to_end(self, queue: MessageQueue) -> None:
-        """``seek`` behind the newest message."""
+        """Go behind the newest message, as ``seek`` does."""
         self._bridge.call(self._core.seek_to_end, queue)
 
     def offsets_for_times(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """Return each queue's offset of the first message stored at a time or later; to `seek`.
+        """Return each queue's offset of the first message stored at a time or later, for `seek`.
 
         Times are milliseconds since 1970. Behind the last message it is the next offset of the
         queue. Brokers before 5.0 answer the message stored nearest to the time, which may be

@@ -32,7 +32,7 @@ class ConcurrentListener:
         self.for_core(no_handle)
 
     def for_core(self, handle: CoreHandle) -> _core_listener.ConcurrentListener:
-        """The same for the core, with functions that forward to these."""
+        """Return this listener for the core, with functions that forward to these."""
         return _core_listener.ConcurrentListener(
             handle=handle, concurrency=self.concurrency, batch_messages=self.batch_messages
         )
@@ -68,7 +68,7 @@ class OrderlyListener:
         self.for_core(no_handle)
 
     def for_core(self, handle: CoreHandle) -> _core_ordered_listeners.OrderlyListener:
-        """The same for the core, with functions that forward to these."""
+        """Return this listener for the core, with functions that forward to these."""
         return _core_ordered_listeners.OrderlyListener(
             handle=handle,
             concurrency=self.concurrency,
@@ -131,7 +131,7 @@ class StagedConcurrentListener:
     def for_core(
         self, handle: CoreHandle, store: CoreStore | None
     ) -> _core_ordered_listeners.StagedConcurrentListener:
-        """The same for the core, with functions that forward to these."""
+        """Return this listener for the core, with functions that forward to these."""
         return _core_ordered_listeners.StagedConcurrentListener(
             handle=handle,
             stages=self.stages,

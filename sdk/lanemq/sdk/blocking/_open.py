@@ -170,9 +170,9 @@ def open_lite_pull_consumer(
 
 
 def as_listener(listener: object) -> Listener:
-    """The listener; a plain function stands for a ``ConcurrentListener`` of it.
+    """Return the listener; a plain function stands for a ``ConcurrentListener`` of it.
 
-    Raises ``WrongUse`` for a listener of another face, and for what is none.
+    Raises ``WrongUse`` for a listener of another face, and for other values.
     """
     if isinstance(listener, ConcurrentListener | OrderlyListener | StagedConcurrentListener):
         return listener

@@ -68,7 +68,7 @@ class Producer:
         return repr(self._core)
 
     def close(self) -> None:
-        """Close this client as the end of its `with` block does; again and again does no harm."""
+        """Close this client as the end of its `with` block does; a repeat is harmless."""
         self._bridge.close()
 
     def send(

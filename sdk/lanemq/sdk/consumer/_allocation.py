@@ -93,7 +93,7 @@ def _java_text(queue: MessageQueue) -> str:
 @final
 @dataclass(frozen=True, slots=True)
 class AllocateMachineRoom:
-    """Divide the queues in some machine rooms; those in others are read by nobody.
+    """Divide the queues in some machine rooms; those in others are not read.
 
     A broker's room is what stands before the ``@`` in its name, as in ``room1@broker-a``.
     """

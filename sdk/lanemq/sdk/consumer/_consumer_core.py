@@ -132,8 +132,7 @@ class ConsumerCore:
         self.client.routes.watch(wanted.topic)
 
     def subscribe_retries(self) -> None:
-        """Read the messages that the group asked to have again. Nobody does in a broadcasting
-        group."""
+        """Read the group's retry topic, which a broadcasting group does not have."""
         if not self.broadcasting:
             self.subscribe(retry_topic(self.group), "*")
 
@@ -167,7 +166,7 @@ class ConsumerCore:
         """Learn the routes and make the group known at the brokers.
 
         Raises ``BrokerUnreachable`` or ``RequestTimedOut`` if no name server answers. A topic
-        without a route is no error: it may come. Raises ``RefusedByBroker`` if a broker does
+        without a route is not an error: it may come. Raises ``RefusedByBroker`` if a broker does
         not filter by the expression of a subscription.
         """
         for topic, wanted in tuple(self.subscriptions.items()):
@@ -223,7 +222,7 @@ class ConsumerCore:
             LOGGER.warning("%s: progress could not be reported in time", self.group)
 
     def topic_stats(self, topic: str) -> TopicStats:
-        """Counters of a topic."""
+        """Return the counters of a topic, new ones for a topic without."""
         stats = self.stats.get(topic)
         if stats is None:
             stats = self.stats[topic] = TopicStats(trio.current_time())

@@ -86,14 +86,14 @@ class _Requests:
             )
 
     def group_changed(self, frame: Frame, address: str) -> None:
-        """NOTIFY_CONSUMER_IDS_CHANGED (40): a member joined or left; divide the queues anew."""
+        """Divide the queues anew, a member joined or left: NOTIFY_CONSUMER_IDS_CHANGED (40)."""
         header = NotifyConsumerIdsChanged.from_fields(frame.fields)
         if header.consumer_group == self.core.group:
             LOGGER.info("%s: group %s changed", address, header.consumer_group)
             self.core.membership.wake()
 
     async def reset_offsets(self, frame: Frame, address: str) -> None:
-        """RESET_CONSUMER_CLIENT_OFFSET (220): go on from the offsets in the body."""
+        """Go on from the offsets in the body: RESET_CONSUMER_CLIENT_OFFSET (220)."""
         header = ResetOffset.from_fields(frame.fields)
         self._check_group(header.group)
         table = ResetOffsetBody.decode(frame.body).offset_table
@@ -101,7 +101,7 @@ class _Requests:
         await self.core.reset(dict(table), header.topic)
 
     def status(self, frame: Frame, address: str) -> Frame:
-        """GET_CONSUMER_STATUS_FROM_CLIENT (221): the offsets in memory, reported or not."""
+        """Return the offsets in memory, reported or not: GET_CONSUMER_STATUS_FROM_CLIENT (221)."""
         header = GetConsumerStatus.from_fields(frame.fields)
         self._check_group(header.group)
         core = self.core
@@ -113,7 +113,7 @@ class _Requests:
         return frame.reply(body=GetConsumerStatusBody(message_queue_table=table).encode())
 
     def running_info(self, frame: Frame, address: str) -> Frame:
-        """GET_CONSUMER_RUNNING_INFO (307): queues, subscriptions, rates and settings."""
+        """Return queues, subscriptions, rates and settings: GET_CONSUMER_RUNNING_INFO (307)."""
         header = GetConsumerRunningInfo.from_fields(frame.fields)
         self._check_group(header.consumer_group)
         core, now_s = self.core, trio.current_time()
@@ -152,7 +152,7 @@ class _Requests:
         )
 
     async def consume_directly(self, frame: Frame, address: str) -> Frame:
-        """CONSUME_MESSAGE_DIRECTLY (309): run the listener on the message in the body."""
+        """Run the listener on the message in the body: CONSUME_MESSAGE_DIRECTLY (309)."""
         header = ConsumeMessageDirectly.from_fields(frame.fields)
         self._check_group(header.consumer_group)
         if self.listener is None:

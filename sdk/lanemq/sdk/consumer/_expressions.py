@@ -25,7 +25,7 @@ class Sql:
     NULL`` asks for that. ``CONTAINS``, ``STARTSWITH`` and ``ENDSWITH`` need lanemq or 5.x.
 
     The broker filters; one of Apache's needs ``enablePropertyFilter=true`` for it. Raises
-    ``InvalidName`` for what is no condition, with the place; also for anything behind a
+    ``InvalidName`` for what is not a condition, with the place; also for anything behind a
     complete one, which brokers would pass over in silence.
     """
 

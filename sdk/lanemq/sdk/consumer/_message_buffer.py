@@ -114,7 +114,7 @@ class MessageBuffer:
             self.positions[queue] = min(offset, self.positions.get(queue, offset))
 
     def move(self, queue: MessageQueue, offset: int) -> None:
-        """``queue`` is read from ``offset`` on."""
+        """Note that ``queue`` is read from ``offset`` on."""
         self.positions[queue] = offset
         if self._at_hand is not None and self._at_hand[0] == queue:
             self._at_hand = None

@@ -89,14 +89,14 @@ class ListenerGate:
         concurrency: int,
     ) -> None:
         self._portal = portal
-        self._place = executor
+        self._executor = executor
         self._leaving = leaving
         self._ordered = ordered
         self._limiter = trio.CapacityLimiter(concurrency)
         self._limit: Callable[[], int] = lambda: concurrency
 
     def handle(self, handle: Callable[..., Any]) -> Handle:
-        """``handle`` for the core."""
+        """Wrap ``handle`` for the core."""
 
         async def forwarded(
             messages: Sequence[ReceivedMessage], *context: object
@@ -122,7 +122,7 @@ class ListenerGate:
         await limiter.acquire_on_behalf_of(callback)
         callback.at_end(partial(limiter.release_on_behalf_of, callback))
         try:
-            self._place.start(callback)
+            self._executor.start(callback)
         except ClientClosed:  # its loop is gone; its client will be soon, with nothing settled
             limiter.release_on_behalf_of(callback)
             await trio.sleep_forever()
@@ -136,13 +136,13 @@ class ListenerGate:
                 raise
         if callback.was_cancelled:
             # Not by us, so probably by the end of its loop: then this client is closed now.
-            await trio.sleep(self._place.cancel_grace_s)
+            await trio.sleep(self._executor.cancel_grace_s)
         return callback.result()
 
     async def _wait_out(self, callback: Callback[Outcome | Retry | None]) -> None:
         if self._ordered:
             await _first_of(callback.over, self._leaving)
-        with trio.move_on_after(self._place.cancel_grace_s):
+        with trio.move_on_after(self._executor.cancel_grace_s):
             await callback.over.wait()
 
 
@@ -172,30 +172,30 @@ class _ForwardedStore:
     """An application's store, which runs elsewhere."""
 
     def __init__(self, portal: Portal, executor: Executor, store: AnyStore) -> None:
-        self._portal, self._place, self._store = portal, executor, store
+        self._portal, self._executor, self._store = portal, executor, store
 
     async def load(self, queue: MessageQueue, strategy: str = "") -> StageRecord | None:
         load = partial(self._store.load, queue, *filter(None, (strategy,)))
         callback: Callback[StageRecord | None] = Callback(self._portal, load)
-        return await run_callback(self._place, callback)
+        return await run_callback(self._executor, callback)
 
     async def save(self, queue: MessageQueue, record: StageRecord, strategy: str = "") -> None:
         save = partial(self._store.save, queue, record, *filter(None, (strategy,)))
         callback: Callback[None] = Callback(self._portal, save)
-        await run_callback(self._place, callback)
+        await run_callback(self._executor, callback)
 
 
 def forward_store(
     portal: Portal, executor: Executor, store: AnyStore | None
 ) -> StageOffsetStore | None:
-    """``store`` for the core; those of this package run there."""
+    """Wrap ``store`` for the core; stores of this package run there as they are."""
     if store is None or isinstance(store, OUR_STORES):
         return store
     return _ForwardedStore(portal, executor, store)
 
 
 def forward_hooks(portal: Portal, executor: Executor, options: OptionsT) -> OptionsT:
-    """``options`` whose functions that watch run elsewhere."""
+    """Return ``options`` with their watching functions wrapped, to run outside the core."""
 
     def forward(watch: Callable[[Any], Any] | None) -> Callable[[Any], Awaitable[None]] | None:
         if watch is None:

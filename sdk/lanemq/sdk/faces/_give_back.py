@@ -13,7 +13,7 @@ from ..consumer._lent import Lent
 
 
 def give_back(consumer: LitePullConsumer) -> Callable[[list[ReceivedMessage]], None]:
-    """Takes messages of one queue; the next poll returns them again."""
+    """Return a function that takes messages of one queue; the next poll returns them again."""
 
     def give(messages: list[ReceivedMessage]) -> None:
         if messages:
@@ -24,7 +24,10 @@ def give_back(consumer: LitePullConsumer) -> Callable[[list[ReceivedMessage]], N
 
 
 def give_back_lent(consumer: LitePullConsumer) -> Callable[[Lent], None]:
-    """Takes a loan that its iteration never saw; the next one begins with the same messages."""
+    """Return a function that takes a loan which its iteration never saw.
+
+    The next iteration begins with the same messages.
+    """
 
     def give(lent: Lent) -> None:
         if consumer._buffer.lent is lent:

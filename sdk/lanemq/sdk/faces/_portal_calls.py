@@ -73,7 +73,7 @@ class Call(Generic[T]):
         self._begun = False
 
     def start(self) -> None:
-        """Begin. Called in the core's thread, as everything below."""
+        """Start the call. Called in the core's thread, as everything below."""
         self._begun = True
         try:
             if self._portal.over:

@@ -52,7 +52,7 @@ class KvOffsetStore:
         self._versions: dict[bytes, int] = {}
 
     async def load_offset(self, queue: MessageQueue) -> int | None:
-        """Return the offset that was saved last, None where none was. Raises ``LanemqError``."""
+        """Return the offset that was saved last, None before the first. Raises ``LanemqError``."""
         return await self._load(self._key(OFFSETS, queue))
 
     async def save_offset(self, queue: MessageQueue, offset: int) -> None:
@@ -60,7 +60,7 @@ class KvOffsetStore:
         await self._save(self._key(OFFSETS, queue), offset)
 
     async def load(self, queue: MessageQueue, strategy: str = "") -> StageRecord | None:
-        """Return the record that was saved last, None where none was. Raises ``LanemqError``."""
+        """Return the record that was saved last, None before the first. Raises ``LanemqError``."""
         number = await self._load(self._key(STAGES, queue, strategy))
         return None if number is None else StageRecord.unpack(number)
 
@@ -97,7 +97,7 @@ class KvOffsetStore:
 
 def _number(key: bytes, value: bytes) -> int:
     if not value.isdigit() or len(value) > 19:
-        raise LanemqError(f"the entry {key!r} is no position: {value[:40]!r}")
+        raise LanemqError(f"the entry {key!r} is not a position: {value[:40]!r}")
     return int(value)
 
 

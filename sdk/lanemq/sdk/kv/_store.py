@@ -239,7 +239,7 @@ class KeyValueStore:
     def leader(
         self, name: str, *, ttl_s: float = 15.0, wait_s: float | None = None, owner: bytes = b""
     ) -> AbstractAsyncContextManager[Lock]:
-        """Be the leader of ``name`` for the length of a block: the lock ``leader/NAME``.
+        """Hold the leadership of ``name`` for the length of a block: the lock ``leader/NAME``.
 
         Others see ``owner`` in the value of that key. See ``lock``.
         """

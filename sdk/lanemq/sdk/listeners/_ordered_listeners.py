@@ -70,7 +70,7 @@ class StageOffsetStore(Protocol):
     """
 
     async def load(self, queue: MessageQueue, strategy: str = "") -> StageRecord | None:
-        """Return the record that was saved last, or None if none was."""
+        """Return the record that was saved last, or None before the first."""
 
     async def save(self, queue: MessageQueue, record: StageRecord, strategy: str = "") -> None:
         """Keep ``record``; it lasts on return."""
@@ -174,6 +174,6 @@ class StagedConcurrentListener:
         for name, sizes in self.stages.items():
             if not _STRATEGY.fullmatch(name):
                 raise ValueError(
-                    f"{name!r} is no name of a strategy: letters, digits, - and _, at most 64"
+                    f"{name!r} is not a name for a strategy: letters, digits, - and _, at most 64"
                 )
             Stages(sizes)

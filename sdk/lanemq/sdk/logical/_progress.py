@@ -45,7 +45,7 @@ class LogicalProgress:
     def _route(self, queue: MessageQueue) -> TopicRoute:
         route = self._client.routes.get(queue.topic)
         if route is None or route.chains is None:
-            raise BrokerUnreachable(str(queue), "it is no logical queue any more")
+            raise BrokerUnreachable(str(queue), "it is not a logical queue any more")
         return route
 
     def keeping(self, queue: MessageQueue) -> Keeping:

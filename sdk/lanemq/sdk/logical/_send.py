@@ -66,7 +66,7 @@ class LogicalSends:
         """Send to ``queue`` of ``topic``, the name that brokers have for it.
 
         A broker that fails is left only where the queue does not end there any more. A half
-        message's offset is none of the queue, and stays what the broker says.
+        message's offset is not one of the queue, and stays what the broker says.
         """
         until_s = trio.current_time() + timeout_s
         unreachable: set[str] = set()
@@ -105,7 +105,7 @@ class LogicalSends:
         return route, segment
 
     async def _placed(self, topic: str, queue: MessageQueue, segment: Segment) -> Segment:
-        """``segment`` with its place in the queue, if that is known by now.
+        """Return ``segment`` with its place in the queue, if that is known by now.
 
         A look at the route in the middle of a migration does not show it; the next one does.
         """

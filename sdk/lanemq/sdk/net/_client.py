@@ -107,7 +107,7 @@ class Client:
         return list(dict.fromkeys((*routed, *self._cluster_masters)))
 
     async def heartbeat(self, addresses: Iterable[str] | None = None) -> None:
-        """Tell all brokers of the known routes (or ``addresses``) who we are; wait for them.
+        """Send a heartbeat to all brokers of the known routes (or ``addresses``); wait for them.
 
         A broker that cannot be reached is logged: the next heartbeat comes soon enough.
         """
@@ -242,7 +242,7 @@ class Client:
             nursery.start_soon(self._discoveries)
 
     async def unregister(self) -> None:
-        """Take leave of every broker, so that the rest of a group shares our queues at once."""
+        """Unregister at every broker, so that the rest of a group shares our queues at once."""
         addresses = self._heartbeat_addresses()
         connected = set(self.remoting.connected_addresses)
         groups = [(group, None) for group in self._producer_groups]

@@ -63,7 +63,7 @@ def find_name_servers(
 
 
 def parse_addresses(text: str | Sequence[str]) -> tuple[str, ...]:
-    """Addresses from ``"a:9876;b:9876"`` (commas do as well) or from a sequence.
+    """Parse addresses in ``"a:9876;b:9876"`` (commas do as well), or take a sequence of them.
 
     Raises ``InvalidName`` for a bad address, and if there is none.
     """
@@ -77,7 +77,7 @@ def parse_addresses(text: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def parse_endpoint(url: str, unit_name: str = "") -> Endpoint:
-    """``http://host[:port][/path]``; the port is 80 and the path Java's where they are left out.
+    """Parse ``http://host[:port][/path]``; without them, the port is 80 and the path Java's.
 
     Raises ``InvalidName``.
     """
@@ -87,7 +87,7 @@ def parse_endpoint(url: str, unit_name: str = "") -> Endpoint:
     except ValueError:
         port = 0
     if parts.scheme != "http" or not parts.hostname or not port or parts.fragment:
-        raise InvalidName(f"{url!r} is no endpoint: write http://host:port/path")
+        raise InvalidName(f"{url!r} is not an endpoint: write http://host:port/path")
     target = parts.path if parts.path not in ("", "/") else DEFAULT_PATH
     if unit_name:
         target += f"-{unit_name}?nofix=1"

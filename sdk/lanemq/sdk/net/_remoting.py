@@ -52,7 +52,7 @@ class RemotingOptions:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """``host:port``, cut at the last colon; ``[::1]:9876`` loses its brackets."""
+    """Split ``host:port`` at the last colon; ``[::1]:9876`` loses its brackets."""
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise InvalidName(f"{address!r} is not an address: write host:port, as 127.0.0.1:9876")
@@ -129,7 +129,7 @@ class RemotingClient:
         return tuple(self._links)
 
     def connection_number(self, address: str) -> int | None:
-        """Tells two connections to one address apart; None while there is none."""
+        """Return a number that only the present connection to ``address`` has; None without one."""
         link = self._links.get(address)
         return None if link is None else link.number
 

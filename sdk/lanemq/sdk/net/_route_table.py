@@ -53,7 +53,7 @@ class TopicRoute:
 
 
 def with_chains(route: TopicRoute, chains: LogicalQueues) -> TopicRoute:
-    """``route`` with other segments.
+    """Return ``route`` with other segments.
 
     To send to are the queues that have a writable segment; to read those with any that is not
     expired, so that a consumer keeps its queues whatever moves.
@@ -118,7 +118,7 @@ def _read_physical(topic: str, data: RouteData) -> TopicRoute:
 
 
 def _ordered_queues(topic: str, conf: str) -> list[MessageQueue]:
-    """Queues of a topic whose order is global: fixed in the name server, ``broker:n;broker:n``.
+    """Return the queues of a globally ordered topic, from ``broker:n;broker:n`` in a route.
 
     They stay the same while brokers come and go, so a message key keeps its queue.
     """

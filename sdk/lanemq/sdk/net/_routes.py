@@ -159,7 +159,7 @@ class Routes:
         return brokers
 
     def master(self, broker_name: str) -> str | None:
-        """Address of a broker's master, or None if it has none at the moment."""
+        """Return the address of a broker's master, or None if it has none at the moment."""
         for route in self._routes.values():
             address = route.brokers.get(broker_name, {}).get(MASTER_ID)
             if address is not None:
@@ -167,7 +167,7 @@ class Routes:
         return None
 
     def reader(self, broker_name: str, broker_id: int = MASTER_ID) -> str | None:
-        """Address to read from: broker ``broker_id`` of that name, or any other of it."""
+        """Return the address to read from: broker ``broker_id`` of that name, or another of it."""
         addresses = self.brokers().get(broker_name)
         if not addresses:
             return None
@@ -216,7 +216,7 @@ class Routes:
         return self._routes.get(topic)
 
     async def confirm(self, topic: str) -> bool:
-        """``refresh`` a route; return whether it is as a name server told it just now.
+        """Do ``refresh``; return whether the route is as a name server told it just now.
 
         It is not where a name server has lost it, and not for sure where somebody else asked at the
         same time.
@@ -270,8 +270,8 @@ class Routes:
                 return None
             if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise WrongUse(
-                    f"{error.address} answers, but is no name server, probably a broker: give the"
-                    " address of a name server, which listens on port 9876 as a rule"
+                    f"{error.address} answers, but is not a name server, probably a broker: give"
+                    " the address of a name server, which listens on port 9876 as a rule"
                 ) from error
             raise
         try:

@@ -58,7 +58,7 @@ class ConsumeHook:
 def hooked(
     handle: Handle, group: str, hooks: Sequence[ConsumeHook], clock_ms: Callable[[], int]
 ) -> Handle:
-    """``handle`` with ``hooks`` around it."""
+    """Wrap ``handle`` with ``hooks`` around it."""
 
     async def handle_with_hooks(
         messages: Sequence[ReceivedMessage], *context: object

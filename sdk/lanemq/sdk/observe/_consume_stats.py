@@ -55,7 +55,7 @@ class TopicStats:
             self.failed_total += messages
 
     def status(self, now_s: float) -> ConsumeStatus:
-        """Rates per second and mean times in milliseconds."""
+        """Return rates per second and mean times in milliseconds."""
         recent = [counts for start_s, counts in self._slices if now_s - start_s <= WINDOW_S]
         span_s = max(min(now_s - self._started_s, WINDOW_S), 1.0)
         ok, failed = sum(c.ok for c in recent), sum(c.failed for c in recent)

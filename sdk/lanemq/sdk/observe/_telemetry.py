@@ -127,7 +127,7 @@ def _carrying(span: Span, messages: Sequence[Message]) -> list[Message]:
 
 @contextmanager
 def sending(span: Span, topic: str, message_ids: str, group: str) -> Iterator[None]:
-    """The send itself, to its outcome."""
+    """Measure the send in the block, and end its span with the outcome."""
     attributes, started_s = _common("send", topic), trio.current_time()
     ids = message_ids.split(",")
     span.set_attribute("messaging.rocketmq.client_group", group)
@@ -158,7 +158,7 @@ def _links(messages: Sequence[ReceivedMessage]) -> list[Link]:
 
 
 def traced(handle: Handle, group: str) -> Handle:
-    """``handle`` in a span of its own: a child of the send, for a message that comes alone."""
+    """Wrap ``handle`` in a span of its own: a child of the send for a message that is alone."""
 
     async def handle_in_span(
         messages: Sequence[ReceivedMessage], *context: object

@@ -109,7 +109,7 @@ def _java_bool(value: bool) -> str:
 
 
 def pack(records: Iterable[TraceRecord]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Body and keys of as few trace messages as hold ``records``, in order."""
+    """Pack ``records``, in order, into as few trace messages as hold them: bodies and keys."""
     texts: list[str] = []
     keys: dict[str, None] = {}  # a set that keeps its order
     data_size = keys_size = 0

@@ -52,7 +52,7 @@ def as_listener(listener: object) -> Listener:
 
 
 def check_awaitable(function: Callable[..., Any], what: str) -> None:
-    """Raise ``WrongUse`` for a plain function, whose result nobody could await.
+    """Raise ``WrongUse`` for a plain function, whose result cannot be awaited.
 
     Functions without a name, and those that say they return something to be awaited, are
     taken at their word.

@@ -17,8 +17,9 @@ OptionsT = TypeVar("OptionsT", ProducerOptions, PushOptions, LitePullOptions)
 def with_settings(
     kind: type[OptionsT], given: OptionsT | None, settings: Mapping[str, Any]
 ) -> OptionsT:
-    """Return the options ``given``, or the defaults, with single ones replaced, wherever they are:
-    ``connect_timeout_s`` is a field of ``options.client.remoting``.
+    """Return the options ``given``, or the defaults, with single ones replaced at any depth.
+
+    For example, ``connect_timeout_s`` is a field of ``options.client.remoting``.
 
     Raises ``WrongUse`` for a name that none of them has and for options of another ``kind``,
     ``ValueError`` for a bad value.

@@ -53,7 +53,7 @@ async def opened(
 
 
 def full_names(topics: Iterable[str], options: ProducerOptions) -> tuple[str, ...]:
-    """Topics as the brokers know them. Raises ``InvalidName``."""
+    """Return the topics' names as brokers know them. Raises ``InvalidName``."""
     names = tuple(in_namespace(options.client.namespace, topic) for topic in topics)
     for name in names:
         check_send_topic(name)

@@ -215,7 +215,7 @@ def prepare(message: Message, options: ProducerOptions, keys: UniqueKeys, now_ms
 
 
 def _compress(body: bytes, kind: Compression, level: int) -> tuple[bytes, int]:
-    """``body`` and the flags of its compression, or as it was where that makes it no shorter."""
+    """Return the compressed ``body`` and the flags of that; ``body`` where it is no shorter."""
     number = KINDS[kind]
     compressed = compress_body(body, level, kind=number)
     if len(compressed) < len(body):

@@ -16,7 +16,7 @@ BrokerOf = Callable[[MessageQueue], str]
 
 
 def own_broker(queue: MessageQueue) -> str:
-    """Return the broker of a queue that is no logical one."""
+    """Return the broker of a queue that is not a logical one."""
     return queue.broker_name
 
 

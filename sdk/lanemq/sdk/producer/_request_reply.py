@@ -28,14 +28,14 @@ LOGGER = get_logger("lanemq.sdk.request_reply")
 def reply_to(message: ReceivedMessage, body: bytes) -> Message:
     """Return the reply to a request; send it with any producer.
 
-    Raises ``MessageRejected`` if ``message`` is no request, or came through a broker that does
+    Raises ``MessageRejected`` if ``message`` is not a request, or came through a broker that does
     not say to which cluster it belongs (those before 4.6).
     """
     asked = message.properties
     correlation_id = asked.get(Property.CORRELATION_ID)
     client_id = asked.get(Property.REPLY_TO_CLIENT)
     if correlation_id is None or client_id is None:
-        raise MessageRejected(f"{message} is no request: nobody waits for a reply to it")
+        raise MessageRejected(f"{message} is not a request: nobody waits for a reply to it")
     cluster = asked.get(Property.CLUSTER)
     if cluster is None:
         raise MessageRejected(
@@ -71,7 +71,7 @@ class Replies:
         return ExpectedReply(self._waiting, self._client_id, timeout_s)
 
     def _take(self, frame: Frame, address: str) -> Frame:
-        """PUSH_REPLY_MESSAGE_TO_CLIENT (326): a reply. A late one is acknowledged and dropped."""
+        """Take a reply, and drop a late one: PUSH_REPLY_MESSAGE_TO_CLIENT (326)."""
         reply = _received(ReplyMessage.from_fields(frame.fields), frame.body)
         correlation_id = reply.properties.get(Property.CORRELATION_ID, "")
         channel = self._waiting.pop(correlation_id, None)

@@ -48,7 +48,7 @@ class HashSelector:
 
 
 def _java_hash_code(key: str | int) -> int:
-    """``Object.hashCode`` of the Java value that stands for ``key``: signed 32 bits."""
+    """Return ``Object.hashCode`` of the Java value that ``key`` is: signed 32 bits."""
     if isinstance(key, str):
         return java_hash(key)
     if -(1 << 31) <= key < 1 << 31:

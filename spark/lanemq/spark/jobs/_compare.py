@@ -20,7 +20,7 @@ EXTENDED_MAX: Final = -(1 << 32)
 
 
 def table(spark: "SparkSession", store: str, name: str, **options: str) -> "DataFrame":
-    """Return a table of a store. Raises ``SourceError`` where the directory is none."""
+    """Return a table of a store. Raises ``SourceError`` if the directory is not a store."""
     require_store(store)
     reader = spark.read.format("rocketmq-store").option("table", name)
     return reader.options(**options).load(store)
@@ -34,7 +34,7 @@ def archive(spark: "SparkSession", source: str) -> "DataFrame":
         return spark.read.parquet(source)
     except AnalysisException as error:
         raise SourceError(
-            f"{shown(source)} is no archive: there are no files of Parquet. It is no store"
+            f"{shown(source)} is not an archive: there are no files of Parquet. It is not a store"
             " either: it has no commitlog"
         ) from error
 
@@ -58,8 +58,10 @@ def units(spark: "SparkSession", store: str, source: str) -> "DataFrame":
 
 
 def _latest(found: "DataFrame") -> "DataFrame":
-    """Leave out what is followed, in the log, by a message of its queue at the same or a smaller
-    offset."""
+    """Leave out rows that a later message of the queue in the log replaces.
+
+    Such a message has the same offset or a smaller one.
+    """
     from pyspark.sql import Window, functions
 
     queue = Window.partitionBy("topic", "queue").orderBy("logPosition")

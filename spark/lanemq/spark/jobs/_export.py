@@ -27,7 +27,7 @@ class Exported:
     rows: int
     topics: dict[str, int]
     damaged: int
-    """Pieces of the log that are damaged; what was no record is in no file."""
+    """Pieces of the log that are damaged; what was not a record is in no file."""
 
 
 def export(

@@ -32,7 +32,7 @@ class StageProgress:
 def progress_of(
     shadow: str, topic: str, queue: int, number: int, end: int | None
 ) -> StageProgress | None:
-    """Read what a shadow group has committed; None for a number that is no record.
+    """Read what a shadow group has committed; None for a number that is not a record.
 
     ``end``: the offset behind the queue's last message, None where nothing is known of it.
     """

@@ -1,6 +1,6 @@
 """Work in pieces that are not rows, each done by a task of its own.
 
-Rows that are no columns either go as Spark's ``Row``: its functions over Arrow batches need
+Rows that are not columns either go as Spark's ``Row``: its functions over Arrow batches need
 pandas, which nothing else here does.
 """
 

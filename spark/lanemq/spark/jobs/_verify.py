@@ -33,7 +33,7 @@ class VerifiedQueues:
     source: str
     """``files`` or ``rocksdb``."""
     counts: bool
-    """True if a broker in the store's stage reads this form; else what it lacks is no problem."""
+    """True if a broker in the store's stage reads this form; else gaps in it do no harm."""
     missing: int
     """Messages of the log without a unit."""
     wrong: int

@@ -198,7 +198,7 @@ def sound_records(records: Records, position: int | None) -> int:
         return 0
     high = raw[records.topic_end].astype(np.int64)
     size = high << 8 | raw[records.topic_end + 1]
-    size = np.where(size >= 1 << 15, 0, size)  # a negative length is none
+    size = np.where(size >= 1 << 15, 0, size)  # a negative length counts as 0
     is_short = raw[records.start + 7] == MAGIC_V1 & 0xFF
     longest = np.where(is_short, 127, (1 << 15) - 1)
     sound = (

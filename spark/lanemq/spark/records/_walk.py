@@ -57,7 +57,7 @@ def _likely(data: Window, at: int, behind: int) -> list[int]:
 
 
 def _alone(data: Window, at: int, behind: int, least: int) -> tuple[Ints, int]:
-    """Walk to the first place at or behind ``behind``, or to a size that is none."""
+    """Walk to the first place at or behind ``behind``, or to an impossible size."""
     unpack, found = SIZE.unpack_from, list[int]()
     add = found.append
     while at < behind:
@@ -81,7 +81,7 @@ def _together(
         if at < first:
             part, at = _alone(data, at, first, least)
             parts.append(part)
-            if at < first:  # a size that is none
+            if at < first:  # an impossible size
                 return np.concatenate(parts), at
         if at == first:
             parts.append(steps[: counts[number], number])
@@ -91,7 +91,7 @@ def _together(
 
 
 def _steps(data: Window, at: Ints, limits: Ints, least: int) -> tuple[Ints, Ints]:
-    """Walk from every place of ``at`` until it is at its limit, or hardly a walk goes on.
+    """Walk from every place of ``at`` until it is at its limit, or few walks go on.
 
     Returns the places of each step, and where each walk is; one that is at its limit stays.
     """
@@ -108,7 +108,7 @@ def _steps(data: Window, at: Ints, limits: Ints, least: int) -> tuple[Ints, Ints
 
 
 def _whole(data: Window, starts: Ints, end: int, least: int) -> tuple[Ints, int]:
-    """Return the places up to the first that is no record, or does not lie in ``data`` whole."""
+    """Return the places up to the first that is not a record, or does not lie in ``data`` whole."""
     if not len(starts):
         return starts, end
     kind = f"V{MAGIC_AT + MAGIC_TYPE.itemsize}"

@@ -50,7 +50,7 @@ class LogFile:
         return self.capacity_end
 
     def window(self, position: int, size_bytes: int) -> Buffer:
-        """Return bytes from ``position`` on, without a copy where there is none to make."""
+        """Return bytes from ``position`` on, without a copy if possible."""
         return self._file.read(position - self.start, size_bytes)
 
     def read(self, position: int, size_bytes: int) -> bytes:

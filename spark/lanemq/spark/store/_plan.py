@@ -46,7 +46,7 @@ def log_of(query: Query, root: str) -> str:
 
 
 def log_parts(query: Query) -> list[LogPart]:
-    """Return the parts of all logs. Raises ``SourceError`` where a directory is no store."""
+    """Return the parts of all logs. Raises ``SourceError`` where a directory is not a store."""
     split = query.options.number("splitBytes", least=1 << 16) or SPLIT_BYTES
     parts: list[LogPart] = []
     for root in query.roots:
@@ -54,7 +54,7 @@ def log_parts(query: Query) -> list[LogPart]:
         files = StoreFiles(log)
         if not files.is_directory():
             raise SourceError(
-                f"{shown(root)} is no store: it has no {COMMIT_LOG}. The directory to give is a"
+                f"{shown(root)} is not a store: it has no {COMMIT_LOG}. The directory to give is a"
                 " broker's storePathRootDir; the option commitLog names a log that lies elsewhere"
             )
         for piece in find_pieces(files, ""):

@@ -30,7 +30,7 @@ class RecordReader:
         self._begin = begin
         self._end = min(end, log.capacity_end)
         self.damages: list[Damage] = []
-        """Bytes that are no record, as far as the iteration is."""
+        """Bytes that are not a record, as far as the iteration is."""
 
     def __iter__(self) -> Iterator[Records]:
         position: int | None = self._begin
@@ -65,7 +65,7 @@ class RecordReader:
         return records if count == len(records) else records.take(slice(0, count))
 
     def _odd(self, position: int) -> Generator[Records, None, int | None]:
-        """Continue as ``LogScan`` does, up to the first record behind what was odd."""
+        """Continue as ``LogScan`` does, up to the first record behind the odd part."""
         log = self._log
         scan = LogScan(log, position, log.capacity_end, check_crc=False, is_record=True)
         scan.first = position  # what lies before the first record found is damage

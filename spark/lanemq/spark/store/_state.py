@@ -30,10 +30,10 @@ def is_store(path: str) -> bool:
 
 
 def require_store(store: str) -> None:
-    """Raise ``SourceError`` where the directory is no store."""
+    """Raise ``SourceError`` where the directory is not a store."""
     if not is_store(store):
         raise SourceError(
-            f"{shown(store)} is no store: it has no {COMMIT_LOG}. The directory to give is a"
+            f"{shown(store)} is not a store: it has no {COMMIT_LOG}. The directory to give is a"
             " broker's storePathRootDir"
         )
 
@@ -41,7 +41,7 @@ def require_store(store: str) -> None:
 def log_begin(store: str) -> int | None:
     """Return the position at which the log begins; None where it has no file.
 
-    Raises ``SourceError`` where the directory is no store.
+    Raises ``SourceError`` where the directory is not a store.
     """
     require_store(store)
     pieces = find_pieces(StoreFiles(store), COMMIT_LOG)

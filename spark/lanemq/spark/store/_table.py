@@ -43,7 +43,7 @@ class Table(Protocol):
 
     @property
     def on_demand(self) -> dict[str, str]:
-        """Columns that are there for those who name them."""
+        """Columns that only a query which names them gets."""
         ...
 
     def parts(self, query: Query) -> list[InputPartition]:

@@ -104,7 +104,7 @@ class Cluster:
         *,
         away: tuple[type[LanemqError], ...] = AWAY,
     ) -> T:
-        """Ask, and again where a broker is away, which errors of ``away`` tell.
+        """Ask, and try again while a broker is away, which errors of ``away`` tell.
 
         Raises ``SourceError``, naming it.
         """

@@ -36,7 +36,7 @@ class KvLoad:
     broker: str | None = None
 
     def prepare(self, *, replace: bool) -> None:
-        """See to it that the namespace is empty. Raises ``SourceError`` where it is not."""
+        """Make sure that the namespace is empty. Raises ``SourceError`` where it is not."""
         self._run(partial(self._prepare, replace=replace))
 
     async def _prepare(self, store: KeyValueStore, *, replace: bool) -> None:

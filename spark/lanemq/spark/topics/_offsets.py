@@ -100,8 +100,7 @@ def unknown_queues(wanted: str | Offsets, known: Known) -> list[str]:
 
 
 def ranges(begin: Offsets, end: Offsets) -> list[QueueRange]:
-    """Return what lies between; a queue that ``begin`` lacks is new, and read from its first
-    message on."""
+    """Return the ranges between; a queue that ``begin`` lacks is read from its first message."""
     return [
         QueueRange(topic, queue, begin.get(topic, {}).get(queue, 0), stop)
         for topic, queues in end.items()
@@ -111,7 +110,7 @@ def ranges(begin: Offsets, end: Offsets) -> list[QueueRange]:
 
 
 def split(found: list[QueueRange], least: int) -> list[QueueRange]:
-    """Cut the longest ranges until there are ``least``, or none can be cut."""
+    """Divide the longest ranges until there are ``least``, or none can be divided."""
     total = sum(one.end - one.begin for one in found)
     if not total or len(found) >= least:
         return found

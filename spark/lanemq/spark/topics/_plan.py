@@ -80,7 +80,7 @@ class Plan:
             re.compile(pattern or "")
         except re.error as error:
             raise options.wrong(
-                "subscribePattern", f"it is no regular expression: {error}"
+                "subscribePattern", f"it is not a regular expression: {error}"
             ) from error
         since = options.number("startingTimestamp")
         if since is not None and since > LATEST_MS:

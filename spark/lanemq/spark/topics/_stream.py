@@ -65,7 +65,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return merged(start, end)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Take what there is now as the end of the query."""
+        """Take the present ends of the queues as the end of the query."""
         self._target = resolve(LATEST, self._known(), otherwise=LATEST)
 
     def reportLatestOffset(self) -> Offsets:  # noqa: N802 - Spark's name

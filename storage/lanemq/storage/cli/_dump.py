@@ -65,7 +65,7 @@ def dump(
     """Print messages, queue by queue, or in the order of the log.
 
     A place in a queue that leads to no message is printed too, and so are, with --from-log,
-    bytes of the log that are no record. Times are local, as 2026-11-21T04:45:40, or
+    bytes of the log that are not a record. Times are local, as 2026-11-21T04:45:40, or
     milliseconds since 1970.
 
     Exit status: 0, or 1 where something was not a message that should be one, 2 for no store.
@@ -140,7 +140,7 @@ def _show(message: StoredMessage, *, whole: bool, as_json: bool) -> None:
     elif whole:
         click.echo(text if text is not None else base64.b64encode(body))
     elif text is None:
-        click.echo(f"    {len(body)} bytes that are no text; --body prints them")
+        click.echo(f"    {len(body)} bytes that are not text; --body prints them")
     elif text:
         line = text if len(text) <= PREVIEW_CHARACTERS else text[:PREVIEW_CHARACTERS] + "..."
         click.echo("    " + " ".join(line.split()))

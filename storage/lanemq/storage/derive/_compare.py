@@ -74,6 +74,6 @@ def differences(
 
 
 def as_good_units(found: Data, wanted: Data) -> int:
-    """Count the units at the begin that are the same in both, or as good."""
+    """Count the units at the begin that are the same in both, or equivalent."""
     first = next(differences(found, wanted), None)
     return first[0] if first is not None else len(wanted) // UNIT_BYTES

@@ -63,7 +63,7 @@ class DamagedOffset(NamedTuple):
 
     @classmethod
     def of(cls, unit: DerivedUnit) -> Self:
-        """Make it of the message's unit."""
+        """Make the value from the message's unit."""
         return cls(unit.topic, unit.queue_id, unit.queue_offset, unit.log_position)
 
     def __str__(self) -> str:
@@ -149,7 +149,7 @@ class Sequences:
         self._queues.pop((topic, queue_id), None)
 
     def finish(self) -> list[DerivedUnit]:
-        """Return those of the units still held back that are right, as far as anybody can tell."""
+        """Return the units still held back that are right, as far as can be told."""
         taken = [unit for queue in self._waiting.values() for unit in self._decide(queue)]
         self._waiting.clear()
         return taken

@@ -43,9 +43,9 @@ def read_rows(state: State, cursor: bytes | None) -> StateRows:
 
 @final
 class StateCopy:
-    """A state that is being taken over, into rows that nobody reads yet.
+    """A state that is being copied here, into rows that are not read yet.
 
-    The row that makes it a state is the last one: what a crash leaves is none, and begun anew.
+    The row that makes it a state is the last one: what a crash leaves is begun anew.
     """
 
     def __init__(self, table: Table) -> None:
@@ -71,7 +71,7 @@ class StateCopy:
             self._table.write([], kept)
 
     def finish(self, place: Meta) -> None:
-        """Make it a state, whose records come from the queue that ``place`` names.
+        """Turn the copy into a state, whose records come from the queue that ``place`` names.
 
         Never does a row name the queue that the other broker had: here it may be another
         partition's. Raises ``OSError``, and ``RemoteProtocolError`` where the rows are not those

@@ -151,7 +151,7 @@ class KvStates:
     # From dispatch
 
     def take(self, dispatched: list[Appended]) -> None:
-        """Apply those of the dispatched records that are operations."""
+        """Apply the operations among the dispatched records."""
         if not self.states:
             return
         for name, messages in self._queues.of(dispatched).items():

@@ -97,12 +97,12 @@ class QueueLog:
 
 
 def log_record(position: int, data: bytes) -> LogRecord:
-    """Read a record of the broker's log; no operation where it is none of ours."""
+    """Read a record of the broker's log; one that is not ours has no operation."""
     return operation_record(position, *record_content(data))
 
 
 def operation_record(position: int, time_ms: int, body: bytes, properties: bytes) -> LogRecord:
-    """Make a record of a body and properties; no operation where they are none of ours."""
+    """Make a record of a body and properties; one that is not ours has no operation."""
     ours = _OURS(properties)
     if ours is not None:
         writer, first, second, kind = ours.groups()
@@ -139,7 +139,7 @@ def operation_properties(
 ) -> bytes:
     """Make the properties of a record; ``key`` is that of an operation on one key."""
     # No checksum covers properties. Half a record may be left by a crash, with zeros behind: so
-    # the one without which it is no operation is the last.
+    # the one without which it is not an operation is the last.
     named = {}
     if client:
         named[CLIENT_PROPERTY] = f"{client}:{sequence}:{waits}"

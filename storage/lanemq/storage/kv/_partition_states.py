@@ -43,7 +43,7 @@ class PartitionStates:
         reader: Reader,
         engine_opened: Callable[[], None],
     ) -> None:
-        """``engine_opened`` is called when the first state makes the database."""
+        """Call ``engine_opened`` when the first state makes the database."""
         self._opener = EngineOpener(config, files=files, clock_ms=clock_ms)
         self._engine_opened = engine_opened
         self._makes_one = trio.Lock()
@@ -60,7 +60,7 @@ class PartitionStates:
         """Partitions with records in their logs that have to be applied yet."""
 
     def load(self, queues: Iterable[tuple[str, int]]) -> None:
-        """Open the states that there are. ``queues`` are those that the store has.
+        """Open the existing states. ``queues`` are those that the store has.
 
         Raises ``StartRefused``, ``StoreCorrupted``, ``StoreLocked``, ``ConfigInvalid`` and
         ``OSError``.

@@ -52,7 +52,7 @@ def read_page(
     """Return the entries under ``prefix`` from ``cursor`` on: ``limit`` at most, and a MiB.
 
     All are of one moment. There may be fewer, or none, before the last page: a page ends where
-    many rows that are no entries any more were passed over. Raises ``OSError``.
+    many rows that are not entries any more were passed over. Raises ``OSError``.
     """
     limit = max(1, min(limit, PAGE_ENTRIES_MAX))
     begin = ENTRY + max(prefix, cursor or b"")

@@ -96,7 +96,7 @@ class State:
             self.meta.session_sums = (sums[0], sums[1])
 
     def follow(self, meta: Meta, *, lost_at: int | None = None) -> None:
-        """Take over which partition this is, and which queue has its records.
+        """Set the partition that this is the state of, and the queue that has its records.
 
         ``lost_at`` is the position up to which records are gone that the state would need: it is
         lost then. The rows stay until a clear, unserved. Raises ``OSError``; then the state is as
@@ -141,11 +141,11 @@ class State:
         return outcome
 
     def remember(self, *, rows: bool) -> None:
-        """Keep rows that are written now at hand for the next batches of a redo; or no more."""
+        """Begin or stop to keep written rows at hand for the next batches of a redo."""
         self._entries.recent = RecentRows() if rows else None
 
     def redo(self, records: Iterable[LogRecord]) -> None:
-        """Apply records as ``apply`` does, without outcomes: nobody waits for those of long ago."""
+        """Apply records as ``apply`` does, but without outcomes: no caller waits for old ones."""
         meta, entries, sessions = self.meta, self._entries, self._sessions
         changes_max, changed = entries.changes_max, dict[str, Session]()
         for record in records:

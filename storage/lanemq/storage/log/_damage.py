@@ -49,7 +49,7 @@ class Damage(NamedTuple):
         record = self.record
         if record is None:
             size_bytes = self.end - self.position
-            return f"{size_bytes} bytes of the log at {self.position} are no record: {self.why}"
+            return f"{size_bytes} bytes of the log at {self.position} are not a record: {self.why}"
         return (
             f"the message at {self.position} of the log, offset {record.queue_offset} of queue"
             f" {record.queue_id} of {record.topic}, is damaged: {self.why}"
@@ -208,7 +208,7 @@ class RecoveryWalk:
 def _has_successor(segments: LogBytes, record: Record) -> bool:
     """Return whether a whole record follows, perhaps behind others whose bodies are damaged.
 
-    One that was stored earlier is no successor, but the remains of a log that was cut there once.
+    One stored earlier is not a successor, but the remains of a log that was cut there once.
     """
     while True:
         position = record.end

@@ -120,7 +120,7 @@ def fits(messages: int, log_bytes: int) -> bool:
     """Return whether ``messages`` messages can lie in ``log_bytes`` bytes of the log.
 
     A queue whose newest message lies so many bytes before another one cannot have gone on by more:
-    the other's offset is damaged, which no checksum tells. One that goes back is no gap at all.
+    the other's offset is damaged, which no checksum tells. One that goes back is not a gap at all.
     """
     return messages <= 0 or messages * RECORD_BYTES_MIN <= log_bytes
 

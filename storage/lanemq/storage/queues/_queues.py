@@ -207,7 +207,7 @@ class QueueTable:
         self._write(list(self._unwritten))
 
     async def write_in_turns(self) -> None:
-        """Write the tails that there are now, unsynced, some in each turn of the event loop.
+        """Write the present tails, unsynced, some in each turn of the event loop.
 
         Raises ``OSError``.
         """

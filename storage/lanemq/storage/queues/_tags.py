@@ -17,7 +17,7 @@ REMEMBERED_BYTES: Final = 255
 
 def delivery_delay_ms(delays_ms: Sequence[int], level: bytes | None) -> int | None:
     """Return the delay of a message in the schedule topic by its property ``DELAY``; None where
-    that is no level. ``delays_ms`` are those of levels 1, 2, and so on."""
+    that is not a level. ``delays_ms`` are those of levels 1, 2, and so on."""
     if level is None or not level.isdigit() or int(level) <= 0:
         return None
     if not delays_ms:

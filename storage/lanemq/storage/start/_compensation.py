@@ -27,7 +27,7 @@ def continue_files(
 ) -> None:
     """Continue queue files, brought up from ``files_end`` to ``log_end``, where the rows end.
 
-    Rows of messages before that are no news: a topic may have been deleted since.
+    Rows of messages before that are not news: a topic may have been deleted since.
     ``deleted`` as in ``QueuePositions``.
     """
     for bounds in rows.queues():

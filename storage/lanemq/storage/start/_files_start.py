@@ -105,7 +105,7 @@ class FilesStart:
     def _look_for_missing(self, *, is_clean: bool) -> MissingUnits:
         """Look for queue files that are gone.
 
-        Before anything is dropped that a loss of power tore, which is no loss of files. Where
+        Before anything is dropped that a loss of power tore, which is not a loss of files. Where
         Apache's may have used a RocksDB alone, groups may be beyond the files; but what is older
         than the newest message there has its unit. A kill leaves no digest; the bounds that the
         watermark left are true of the units before it. Of another broker's store only the groups

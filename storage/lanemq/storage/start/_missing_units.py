@@ -106,7 +106,7 @@ class MissingUnits:
     def _committed(self) -> dict[Key, int]:
         """Return the highest committed offset of each existing queue.
 
-        Stage records are no offsets, nor is a number that no queue of this log can have come to:
+        Stage records are not offsets, nor is a number that no queue of this log can have come to:
         brokers keep whatever a client commits.
         """
         found = dict[Key, int]()

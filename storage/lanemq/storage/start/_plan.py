@@ -105,7 +105,7 @@ class StartPlan:
 
     @property
     def may_begin_rows_late(self) -> bool:
-        """True if a new RocksDB may begin at the end of the log: nobody reads it yet."""
+        """True if a new RocksDB may begin at the end of the log: it is not read yet."""
         return self.rows_by is not RowsBy.NOBODY and not self.reads_rows
 
 

@@ -59,7 +59,7 @@ class Document:
                 if problems or after_crash:
                     self._durable = -1  # a file that may be broken must not become the backup
                 return members
-            problems.append(f"{path} is empty" if members is None else f"{path} is no object")
+            problems.append(f"{path} is empty" if members is None else f"{path} is not an object")
         if problems and not (after_crash and not self._files.exists(self._backup)):
             if all(problem.endswith("is empty") for problem in problems):
                 LOGGER.warning("%s", "; ".join(problems))

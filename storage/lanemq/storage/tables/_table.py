@@ -80,7 +80,7 @@ def parse_contents(members: dict[str, Any], member: str, path: Path) -> Contents
     version = others.pop(DATA_VERSION, None)
     table = {} if table is None else table
     if not isinstance(table, dict):
-        raise ConfigInvalid(f"{path}, {member}: it is no object")
+        raise ConfigInvalid(f"{path}, {member}: it is not an object")
     try:
         parsed = DataVersion.from_json(version) if version is not None else None
     except RemoteProtocolError as error:

@@ -70,7 +70,7 @@ def encode_unit(unit: TimerUnit) -> bytes:
 
 
 def decode_unit(data: bytes) -> TimerUnit | None:
-    """Read a unit; None for bytes that are none, or that were only written in part."""
+    """Read a unit; None for other bytes, or for a unit that was only written in part."""
     if len(data) < UNIT_BYTES:
         return None
     size_bytes, *fields, after_ms, crc = _unpack(data)
@@ -104,7 +104,7 @@ class TimerLog:
         return position
 
     def get(self, position: int) -> TimerUnit | None:
-        """Return the unit at a position; None where there is none, or not any more."""
+        """Return the unit at a position; None where there is none (any longer)."""
         if position < 0:
             return None
         unit = decode_unit(self.segments.read(position, UNIT_BYTES))

@@ -145,7 +145,7 @@ class Timers:
         return True
 
     def skip(self) -> None:
-        """Pass over the message at ``next_offset``, which is no timer."""
+        """Pass over the message at ``next_offset``, which is not a timer."""
         self.next_offset += 1
 
     def _make_files(self) -> None:

@@ -128,7 +128,7 @@ class Dump:
 
 
 def _lost(damage: Damage) -> Lost:
-    why = f"{damage.end - damage.position} bytes are no record: {damage.why}"
+    why = f"{damage.end - damage.position} bytes are not a record: {damage.why}"
     return Lost(None, None, None, damage.position, why)
 
 

@@ -182,7 +182,7 @@ class GroupSummary:
 def summarize_groups(table: TableContents, queues: list[QueueSummary]) -> list[GroupSummary]:
     """Compare the groups' offsets with the ends of the queues.
 
-    Stage records are no offsets, and are left out. Offsets in logical queues count on through
+    Stage records are not offsets, and are left out. Offsets in logical queues count on through
     other brokers, so no queue of this store tells how far behind they are.
     """
     ends = {(queue.topic, queue.queue_id): queue.end for queue in queues}

@@ -12,7 +12,7 @@ from ._body import Body
 @final
 @dataclass(frozen=True, slots=True)
 class UserInfo(Body):
-    """A user; in an update None leaves what there is."""
+    """A user; in an update, None leaves a member as it is."""
 
     username: str | None = None
     password: str | None = field(default=None, repr=False)

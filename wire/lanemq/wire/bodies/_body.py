@@ -42,7 +42,7 @@ class Body:
     def from_json(cls, value: object) -> Self:
         """Make the body of the value that ``fastjson.loads`` gave; otherwise like ``decode``."""
         if not isinstance(value, dict):
-            raise RemoteProtocolError(f"{cls.__name__} is no JSON object")
+            raise RemoteProtocolError(f"{cls.__name__} is not a JSON object")
         schema = _schema(cls)
         arguments: dict[str, Any] = {}
         for member in schema.members:

@@ -71,7 +71,7 @@ class RegisterBrokerBody(Body):
                 if isinstance(mapping, dict)
             }
         if not isinstance(filter_servers, list):
-            raise RemoteProtocolError("the filter servers of a registration are no array")
+            raise RemoteProtocolError("the filter servers of a registration are not an array")
         table = {topic.topic_name: topic for topic in topics}
         return cls(TopicConfigWrapper(table, version, extra), tuple(map(str, filter_servers)))
 

@@ -56,7 +56,7 @@ def loads(
         try:
             value = _STRICT.decode(raw)
         except (ValueError, RecursionError):
-            pass  # not strict JSON; the parser below says what is wrong if it is none at all
+            pass  # not strict JSON; the parser below says what is wrong if it is not JSON at all
         else:
             if raw.count(b"{") + raw.count(b"[") > max_depth:
                 _check_depth(value, max_depth)

@@ -128,8 +128,7 @@ def _walk(root: object, path: str) -> object:
 
 
 def _index(digits: str | None) -> int:
-    """Return the number in brackets; one that no array reaches where there is none, or too long a
-    one."""
+    """Return the number in brackets; ``sys.maxsize`` where it is missing or too long."""
     return int(digits) if digits is not None and len(digits) <= _INDEX_DIGITS else sys.maxsize
 
 

@@ -27,7 +27,7 @@ def _has_json(value: object) -> TypeGuard[ToJson]:
 
 
 class Written(bytes):
-    """A value that is written already, for the place that it will have in a larger one."""
+    """A value that is encoded already, to be inserted into a larger one."""
 
 
 def dump_member(value: object, *, levels: int) -> Written:

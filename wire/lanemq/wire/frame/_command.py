@@ -30,7 +30,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
     ``fields`` are the ext fields, all of them, in text form, known or not. ``opaque`` is the
     request's number (int32), which its answer repeats. ``extra`` holds the members of a JSON
-    header that are none of the others here, so that they survive being passed on.
+    header that are not among the others here, so that they survive being passed on.
 
     Source: RocketMQ 4.9.8, RemotingCommand.
     """

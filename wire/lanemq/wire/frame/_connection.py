@@ -57,7 +57,7 @@ class Connection:
     """
 
     def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
-        """``max_frame_bytes`` limits a frame, its length word included, in both directions."""
+        """Limit frames in both directions to ``max_frame_bytes``, the length word included."""
         self._max_frame_bytes = max_frame_bytes
         self._buffer: bytes | bytearray = b""
         self._splits: deque[Split] = deque()
@@ -101,7 +101,7 @@ class Connection:
     def next_event(self) -> Frame | NeedData | PeerClosed:
         """Return the next frame, or why there is none.
 
-        Raises ``RemoteProtocolError`` where the bytes are no frame, with the same error again
+        Raises ``RemoteProtocolError`` where the bytes are not a frame, with the same error again
         at every later call: the connection is to be closed. Any other exception is a bug here.
         """
         for frame in self.frames():
@@ -142,7 +142,7 @@ class Connection:
             raise
 
     def clear(self) -> None:
-        """Throw away what came and was not asked for; nothing more will be."""
+        """Discard all input that was not read yet: no more of it will be read."""
         self._splits.clear()
         self._buffer = b""
 

@@ -25,7 +25,7 @@ class Header(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     def from_fields(cls, fields: Mapping[str, str]) -> Self:
         """Read a header; ext fields it does not declare are left alone.
 
-        Raises ``RemoteProtocolError``, naming the field that is missing or is no number of its
+        Raises ``RemoteProtocolError``, naming the field that is missing or is not a number of its
         size. (The reference goes on without such a field and fails later, or not at all.)
         """
         for name in _numbers(cls):

@@ -73,5 +73,5 @@ def _problem(kind: str, name: str, characters_max: int) -> str | None:
     if len(name) > characters_max:
         return f"a {kind} of {len(name)} characters, at most {characters_max} are taken"
     if not NAME.fullmatch(name):
-        return f"the {kind} {name!r} has characters other than letters, digits, _ and -, or none"
+        return f"the {kind} {name!r} is empty or has characters other than letters, digits, _ and -"
     return None

@@ -238,7 +238,7 @@ def encode_key(key: bytes) -> str:
 
 
 def decode_key(text: str, what: str = "key") -> bytes:
-    """Read ``encode_key``. Raises ``RemoteProtocolError`` naming ``what`` is no base64."""
+    """Read ``encode_key``. Raises ``RemoteProtocolError`` naming ``what`` is not base64."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:

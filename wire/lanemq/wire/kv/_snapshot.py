@@ -76,7 +76,7 @@ class SnapshotWriter:
 class SnapshotReader:
     """Reads a snapshot; ``read`` returns the number of bytes asked for, or fewer at the end.
 
-    Raises ``RemoteProtocolError`` for what is no snapshot, one of a later version, and one that
+    Raises ``RemoteProtocolError`` for what is not a snapshot, one of a later version, and one that
     is cut off or whose checksum does not match: that is known only once all blocks are read.
     """
 
@@ -85,7 +85,7 @@ class SnapshotReader:
         self._sum = blake2b(digest_size=SUM_BYTES)
         head = self._take(len(MAGIC) + 1)
         if not head.startswith(MAGIC):
-            raise RemoteProtocolError("it is no snapshot of keys")
+            raise RemoteProtocolError("it is not a snapshot of keys")
         if head[-1] != VERSION:
             raise RemoteProtocolError(
                 f"the snapshot has version {head[-1]}, and only {VERSION} can be read: it was "

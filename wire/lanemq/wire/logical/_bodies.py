@@ -139,6 +139,6 @@ class Redirect:
         if value is None:
             return None
         if not isinstance(value, list) or len(value) != 2:
-            raise RemoteProtocolError("a redirect is no array of two segments")
+            raise RemoteProtocolError("a redirect is not an array of two segments")
         current, following = map(Segment.from_json, value)
         return cls(current, following)

@@ -19,7 +19,7 @@ class Located:
 
     segment: Segment
     logical_offset: int
-    """The offset to read: the one asked for, or the next that can be, if that is none."""
+    """The offset to read: the one asked for if it can be read, else the next that can."""
     is_legal: bool
     """False where the offset asked for is gone, was never there, or is beyond the end."""
 
@@ -166,7 +166,7 @@ class Chain:
 
     @property
     def min_offset(self) -> int:
-        """The least logical offset with a message; the end if there is none left."""
+        """The least logical offset with a message; the end if no message is left."""
         readable = self.readable
         return readable[0].delta if readable else self.known_end
 
@@ -247,7 +247,7 @@ def _never(_: str) -> bool:
 
 
 def by_offset(segments: Iterable[Segment]) -> tuple[Segment, ...]:
-    """Segments of one physical queue, by their first offset."""
+    """Sort segments of one physical queue by their first offset."""
     return tuple(sorted(segments, key=lambda segment: segment.offset_delta))
 
 

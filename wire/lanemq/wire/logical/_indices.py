@@ -12,7 +12,7 @@ from ..bodies._body import Body
 
 @dataclass(frozen=True, slots=True)
 class ClaimLogicalIndices(Body):
-    """Claims for a topic: index -> broker name; none to hear only what is known."""
+    """Claims for a topic: index -> broker name; without any, the known ones are asked for."""
 
     topic: str
     claims: Mapping[int, str] = field(default_factory=dict)

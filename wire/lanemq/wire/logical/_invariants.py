@@ -55,7 +55,7 @@ class Finding:
 
 
 def check_chain(chain: Chain) -> list[Finding]:
-    """Findings I1 to I4 and I8 of one logical queue; none for a chain that is as it should be."""
+    """Return findings I1 to I4 and I8 of one logical queue; none for a valid chain."""
     return [
         *_index(chain),
         *_placed(chain),
@@ -65,7 +65,7 @@ def check_chain(chain: Chain) -> list[Finding]:
 
 
 def check_queues(queues: LogicalQueues) -> list[Finding]:
-    """Findings I1 to I5 and I8 of all logical queues of a topic."""
+    """Return findings I1 to I5 and I8 of all logical queues of a topic."""
     findings = [finding for chain in queues.values() for finding in check_chain(chain)]
     on_queue: dict[tuple[str, int], list[Segment]] = defaultdict(list)
     for segment in queues.segments:
@@ -76,7 +76,7 @@ def check_queues(queues: LogicalQueues) -> list[Finding]:
 
 
 def check_physical_queue(segments: Iterable[Segment]) -> list[Finding]:
-    """Findings I5: ``segments`` are all those of one physical queue."""
+    """Return findings I5; ``segments`` are all those of one physical queue."""
     findings = []
     for before, after in pairwise(by_offset(s for s in segments if not s.is_empty)):
         if before.is_writable:

@@ -39,7 +39,7 @@ class ProgressPlace:
     def worth(self, group: str, offset: int) -> int:
         """Return an offset that is kept here, as far as it counts: to the end of the segment.
 
-        Its broker may not know of that yet. A stage group's offset is none, and stays whole.
+        Its broker may not know of that yet. A stage group's number stays as it is.
         """
         if is_stage_group(group):
             return offset

@@ -109,7 +109,7 @@ class LogicalQueues(Mapping[int, Chain]):
     # JSON
 
     def to_json(self) -> dict[str, object]:
-        """Strict JSON of the ordered form: indices as text, chains in order."""
+        """Return strict JSON of the ordered form: indices as text, chains in order."""
         return {str(index): list(chain) for index, chain in self._chains.items()}
 
     def encode(self) -> bytes:
@@ -130,16 +130,16 @@ class LogicalQueues(Mapping[int, Chain]):
         ``RemoteProtocolError`` for anything else.
         """
         if not isinstance(value, dict):
-            raise RemoteProtocolError("logical queues are no JSON object")
+            raise RemoteProtocolError("logical queues are not a JSON object")
         chains = []
         for key, segments in value.items():
             index = read_int(key)
             if not 0 <= index <= MAX_INDEX:
-                raise RemoteProtocolError(f"{index} is no index of a logical queue")
+                raise RemoteProtocolError(f"{index} is not an index of a logical queue")
             if isinstance(segments, dict):  # unordered: the keys repeat what the segments say
                 segments = list(segments.values())
             if not isinstance(segments, list):
-                raise RemoteProtocolError(f"logical queue {index} is no array of segments")
+                raise RemoteProtocolError(f"logical queue {index} is not an array of segments")
             chains.append(Chain(index).put(*map(Segment.from_json, segments)))
         return cls(chains)
 
@@ -164,7 +164,7 @@ def logical_queues_by_topic(members: Mapping[str, object]) -> dict[str, LogicalQ
     if value is None:
         return None
     if not isinstance(value, dict):
-        raise RemoteProtocolError(f"{LOGICAL_QUEUES_MAP_MEMBER} is no JSON object")
+        raise RemoteProtocolError(f"{LOGICAL_QUEUES_MAP_MEMBER} is not a JSON object")
     return {
         cast(str, topic): LogicalQueues.from_json(queues)
         for topic, queues in value.items()
@@ -175,7 +175,7 @@ def logical_queues_by_topic(members: Mapping[str, object]) -> dict[str, LogicalQ
 def with_logical_queues(
     members: Mapping[str, object], queues: LogicalQueuesByTopic
 ) -> dict[str, object]:
-    """``members`` with the map in it, for ``TopicConfigWrapper.extra`` and the like."""
+    """Return ``members`` with the map added, for ``TopicConfigWrapper.extra`` and the like."""
     return {
         **members,
         LOGICAL_QUEUES_MAP_MEMBER: {topic: value.to_json() for topic, value in queues.items()},

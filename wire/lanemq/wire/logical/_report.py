@@ -54,7 +54,7 @@ class GapReport(Body):
 
 
 def gaps_beside(broker_name: str, queues: LogicalQueues) -> tuple[GapReport, ...]:
-    """Gaps that a broker knows of: right before or behind a segment of its own.
+    """Return the gaps that a broker knows of: right before or behind a segment of its own.
 
     ``queues`` are all it knows of a topic. What lies between others' segments it may not have
     heard of; of its own it knows what came before and what comes next.
@@ -117,7 +117,7 @@ class LogicalQueueReport(Body):
         return None if value is None else cls.from_json(value)
 
     def added_to(self, members: Mapping[str, object]) -> dict[str, object]:
-        """``members`` with the report in it."""
+        """Return ``members`` with the report added."""
         return {**members, REPORT_MEMBER: self.to_json()}
 
 

@@ -136,7 +136,7 @@ class Segment(Body):
 
     @staticmethod
     def place_meant(said: str) -> int | None:
-        """The place that a ``SEGMENT_FIELD`` names; None where it names none."""
+        """Return the place that a ``SEGMENT_FIELD`` names; None where it names none."""
         delta = said.rpartition(":")[2]
         return int(delta) if said.count(":") == 2 and delta.isdecimal() else None
 

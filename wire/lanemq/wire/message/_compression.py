@@ -23,7 +23,7 @@ ZSTD_WINDOW_BYTES: Final = 8 << 20  # every decoder must grant as much
 def compress_body(
     body: bytes, level: int = COMPRESSION_LEVEL, *, kind: int = SysFlag.COMPRESSION_ZLIB
 ) -> bytes:
-    """``body`` as a stream of ``kind``, one of the numbers ``SysFlag.COMPRESSION_…``.
+    """Compress ``body`` as a stream of ``kind``, one of the numbers ``SysFlag.COMPRESSION_…``.
 
     The message's sysFlag then needs ``SysFlag.COMPRESSED``, and ``kind`` unless that is zlib.
     ``level`` is that of zlib and of zstd.

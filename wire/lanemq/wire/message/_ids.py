@@ -43,7 +43,7 @@ def encode_offset_ids(host: bytes, log_positions: Sequence[int]) -> str:
 
 
 def decode_offset_id(text: str) -> tuple[HostAddress, int]:
-    """Host and log position of an offset id. Raises ``RemoteProtocolError`` for any other text.
+    """Return host and log position of an offset id. Raises ``RemoteProtocolError`` for others.
 
     A unique key passes for one, with a meaningless host: the two cannot be told apart.
     """

@@ -5,7 +5,7 @@ from typing import final
 
 @final
 class SqlInvalid(ValueError):  # noqa: N818 - named for what is wrong
-    """An expression that is none. ``position`` counts characters of ``text`` from 0."""
+    """An expression is invalid. ``position`` counts characters of ``text`` from 0."""
 
     def __init__(self, reason: str, text: str, position: int) -> None:
         super().__init__(f"{reason} at character {position + 1} of {text!r}")
@@ -16,7 +16,7 @@ class SqlInvalid(ValueError):  # noqa: N818 - named for what is wrong
 
 @final
 class EvaluationError(Exception):
-    """Values that cannot be compared, such as ``a > 5`` where a is no number.
+    """Values that cannot be compared, such as ``a > 5`` where a is not a number.
 
     A filter treats it as "not matched", as does ``Selector.matches``.
     """

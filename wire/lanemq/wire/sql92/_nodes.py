@@ -59,7 +59,7 @@ class Named(Node):
 @final
 @dataclass(frozen=True, slots=True)
 class Cast(Node):
-    """A property where a condition is due: false, since a text is no boolean, or unknown."""
+    """A property where a condition is due: false, since a text is not a boolean, or unknown."""
 
     operand: Node
 
@@ -164,7 +164,7 @@ class IsNull(Node):
 class Ordered(Node):
     """``<``, ``<=``, ``>`` or ``>=``: whether ``test`` holds for the comparison's sign.
 
-    Two texts are compared as numbers, and are an error if they are none.
+    Two texts are compared as numbers, and are an error if they are not numbers.
     """
 
     left: Node

@@ -88,7 +88,7 @@ class Parser:
             return node
         if isinstance(node, Named):
             return Cast(node)
-        raise self._invalid("what comes before is no condition", token)
+        raise self._invalid("what comes before is not a condition", token)
 
     def _invalid(self, reason: str, token: Token) -> SqlInvalid:
         return SqlInvalid(reason, self._tokens.text, token.position)
@@ -194,7 +194,7 @@ class Parser:
             return Or((self._ordered(node, low, token, "<"), self._ordered(node, high, token, ">")))
         if isinstance(low, Constant) and isinstance(high, Constant):
             if low.value is None or high.value is None:
-                raise self._invalid("NULL is no bound", token)
+                raise self._invalid("NULL is not a bound", token)
             try:
                 empty = compare(high.value, low.value) < 0
             except EvaluationError as error:

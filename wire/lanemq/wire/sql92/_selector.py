@@ -21,7 +21,7 @@ class Selector:
         self._node = node
 
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
-        """True, false or None, unknown. Raises ``EvaluationError``."""
+        """Return True, False, or None for unknown. Raises ``EvaluationError``."""
         return truth(self._node, properties.get)
 
     def matches(self, properties: Mapping[str, str]) -> bool:

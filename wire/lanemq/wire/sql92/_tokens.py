@@ -32,7 +32,7 @@ _TOKEN: Final = re.compile(
 
 
 class Token(NamedTuple):
-    """``kind`` is FLOAT, INTEGER, TEXT, NAME or END; of keywords and symbols, what they are."""
+    """A token: ``kind`` is FLOAT, INTEGER, TEXT, NAME, END, or the keyword or symbol itself."""
 
     kind: str
     text: str
@@ -49,7 +49,7 @@ class Tokens:
         self._ahead: list[Token] = []
 
     def peek(self, distance: int = 0) -> Token:
-        """Return the next token (or one further ahead). Raises ``SqlInvalid`` if it is none."""
+        """Return the next token (or one further ahead). Raises ``SqlInvalid`` if it is invalid."""
         while len(self._ahead) <= distance:
             self._ahead.append(self._read())
         return self._ahead[distance]

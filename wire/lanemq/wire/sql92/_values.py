@@ -2,7 +2,7 @@
 
 A property is always text; a number comes from the expression only. Text is converted to the
 type of what it is compared with, and what cannot be converted is an error: so ``a > 5`` fails
-for a = "5.5", which is no int, and for a = "3000000000", which does not fit one.
+for a = "5.5", which is not an int, and for a = "3000000000", which does not fit one.
 
 Source: RocketMQ 4.9.8, ComparisonExpression.__compare; Java's Integer, Long and Double.
 """
@@ -48,7 +48,7 @@ def whole(text: str, low: int, high: int) -> int:
             number = high + 1
         if low <= number <= high:
             return number
-    raise EvaluationError(f"{text!r} is no whole number from {low} to {high}")
+    raise EvaluationError(f"{text!r} is not a whole number from {low} to {high}")
 
 
 def double(text: str) -> float:
@@ -61,11 +61,11 @@ def double(text: str) -> float:
             return float.fromhex(match[1])
         except OverflowError:
             return -inf if trimmed[0] == "-" else inf
-    raise EvaluationError(f"{text!r} is no number")
+    raise EvaluationError(f"{text!r} is not a number")
 
 
 def compare_doubles(left: float, right: float) -> int:
-    """Java's total order: -0.0 comes before 0.0, and NaN last and equal to itself."""
+    """Compare in Java's total order: -0.0 comes before 0.0, and NaN last and equal to itself."""
     if left < right:
         return -1
     if left > right:
@@ -77,7 +77,7 @@ def compare_doubles(left: float, right: float) -> int:
 
 
 def _convert(text: str, model: Value) -> Value:
-    """``text`` in the type of ``model``, which is a number or a boolean."""
+    """Convert ``text`` to the type of ``model``, which is a number or a boolean."""
     if type(model) is bool:
         return text.lower() == "true"
     if type(model) is float:

@@ -140,7 +140,7 @@ class MemberOffsets:
         """Tell the members of a group the offsets to continue at. Their commits then move the
         offsets.
 
-        5.x tools may name one queue and its offset; where nobody is connected, that is stored.
+        5.x tools may name one queue and its offset; without any member connected, that is stored.
         """
         targets = self._targets(header)
         group = self._clients.consumer_group(header.group)

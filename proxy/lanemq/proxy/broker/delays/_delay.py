@@ -79,7 +79,7 @@ class DelayService:
             await trio.lowlevel.checkpoint()
 
     def _due_ms(self, level: int, unit: Unit, now_ms: int) -> int:
-        """Return the due time of a message; one that would wait longer than its level is due now.
+        """Return the due time of a message: now, if it would wait longer than its level says.
 
         That is what it looks like when the clock was set back, or the level made shorter.
         """

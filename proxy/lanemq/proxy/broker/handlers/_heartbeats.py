@@ -158,7 +158,7 @@ class Heartbeats:
         return frame.reply()
 
     async def expire(self) -> None:
-        """Drop clients and locks that nobody renewed, until cancelled."""
+        """Drop clients and locks that were not renewed, until cancelled."""
         while True:
             await trio.sleep(SCAN_S)
             departed = self._clients.expire(self._now_s())

@@ -52,7 +52,7 @@ class Partitions:
         return state
 
     def open(self, namespace: str, partition: int, partitions: int) -> KvState:
-        """Return the same, be it lost."""
+        """Return the state as ``find`` does, even if it is lost."""
         name = partition_name(namespace, partition)
         state = self._states.states.get(name)
         if state is None or not self.is_open(name):
@@ -62,7 +62,7 @@ class Partitions:
         return state
 
     def check_new(self, header: KvWrite) -> None:
-        """Check that a partition which is not here may be one that there never was.
+        """Check that a partition which is not here may be one that never existed.
 
         Raises ``Refused`` as ``open`` where it is another broker's, or where the write does not
         say that it is to be made (see ``KvWrite``).

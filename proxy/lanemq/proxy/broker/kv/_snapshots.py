@@ -55,7 +55,7 @@ class Snapshots:
         self._kept.pop(name, None)
 
     def expire(self, now_s: float) -> None:
-        """Give up what nobody has read for a minute."""
+        """Give up snapshots that were not read for a minute."""
         for name in [name for name, kept in self._kept.items() if now_s - kept.used_s > LEASE_S]:
             del self._kept[name]
 

@@ -141,7 +141,7 @@ class Takeovers:
     # Coming
 
     async def _come(self, name: str, mapping: TopicMapping, end: Segment) -> None:
-        """Have the state that a log which goes on here needs.
+        """Get the state for a log that goes on here.
 
         Raises ``Refused``, ``RemoteProtocolError`` and as disks do while it cannot be had.
         """
@@ -236,7 +236,7 @@ class Takeovers:
     # Leaving
 
     def _leave(self, name: str, mapping: TopicMapping, end: Segment) -> bool:
-        """Have the state of a partition that went on elsewhere follow its log no more."""
+        """Stop the state of a partition that went on elsewhere from following its log."""
         self._wake(name)
         state = self._states.states.get(name)
         if state is None or state.meta.queue_id == NO_QUEUE:

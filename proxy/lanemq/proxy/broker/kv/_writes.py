@@ -257,7 +257,7 @@ def _result(name: str, outcome: Outcome) -> KvResult | Refused:
     """Return the answer to the writer of a record of a partition."""
     if outcome.status in (Status.APPLIED, Status.REPEATED):
         return KvResult.of(outcome.answer)
-    code, remark = ResponseCode.SYSTEM_ERROR, "the record was no operation: nothing was done"
+    code, remark = ResponseCode.SYSTEM_ERROR, "the record was not an operation: nothing was done"
     if outcome.status is Status.FORGOTTEN:
         code = ResponseCode.KV_WRITE_FORGOTTEN
         remark = (

@@ -45,7 +45,7 @@ def wanted_here(
     """Return the filter of a pull that brings its subscription along.
 
     Raises ``Refused``: SUBSCRIPTION_PARSE_FAILED, or as ``require_supported``. An expression
-    that is no SQL makes 4.9.8 deliver everything, since it looks for that with an assertion.
+    that is not SQL makes 4.9.8 deliver everything, since it looks for that with an assertion.
     """
     is_tags = is_tag_type(expression_type)
     if not expression:

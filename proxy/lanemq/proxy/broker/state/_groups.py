@@ -57,7 +57,7 @@ class Groups:
     def find(self, name: str) -> SubscriptionGroupConfig | None:
         """Return the settings of a group; an unknown one is created, where that is allowed.
 
-        A name that is no legal group name is never created (the reference creates any).
+        A name that is not a legal group name is never created (the reference creates any).
         """
         config = self.get(name)
         if config is None and (

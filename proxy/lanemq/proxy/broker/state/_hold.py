@@ -187,7 +187,7 @@ class Holds(Generic[OwnerT]):
         return expired
 
     def forget(self, hold: Hold[OwnerT]) -> bool:
-        """Remove a pull for which nobody waits; returns False where it has left before."""
+        """Remove a pull whose answer is not wanted any more; returns False where it is gone."""
         owned = self._owners.get(hold.owner, {})
         if hold not in owned:
             return False

@@ -115,7 +115,7 @@ class QueueLocks:
             self._put(group, queue, _Lock(client_id, renewed_s))
 
     def expire(self, now_s: float) -> None:
-        """Forget locks that nobody renewed. They are void already; this only frees their memory."""
+        """Forget locks that were not renewed, which are void already: their memory is freed."""
         for group, locks in list(self._groups.items()):
             for queue in [queue for queue, lock in locks.items() if lock.is_free(now_s)]:
                 self._remove(group, queue)

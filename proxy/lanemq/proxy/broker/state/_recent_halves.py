@@ -60,7 +60,7 @@ class RecentHalves:
             self.take(next(iter(stored)))
 
     def take(self, log_position: int) -> Half | None:
-        """Return the half message at a position; None where it is not here, or not any more."""
+        """Return the half message at a position; None where it is not here (any longer)."""
         half = self._stored.pop(log_position, None)
         if half is not None:
             self._bytes -= half.size_bytes

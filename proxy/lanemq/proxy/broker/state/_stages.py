@@ -54,7 +54,7 @@ class Part(NamedTuple):
 
     @classmethod
     def whole(cls, group: str, topic: str, queue_id: int) -> "Part":
-        """Make the part of a message queue that is read as it is."""
+        """Make the part that is a whole message queue, read as it is."""
         return cls(topic, queue_id, (group, topic, queue_id))
 
 

@@ -79,7 +79,7 @@ def check_crowd(count: int, config: BrokerConfig) -> None:
 
 
 def _deliver_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
-    """Return the time that is asked for; None where it is no number."""
+    """Return the time that is asked for; None where it is not a number."""
     name = next(name for name in ASKING if name in properties)
     value = _number(properties[name])
     if value is None or name == Property.TIMER_DELIVER_MS:

@@ -84,9 +84,9 @@ class Ends:
     def end(
         self, header: EndTransaction, frame: Frame, session: Session
     ) -> Done | Awaitable[Done | None] | None:
-        """Commit or roll back; a state that is not known yet has no answer.
+        """Commit or roll back; a request whose state is unknown gets no answer.
 
-        Raises ``Refused`` (SYSTEM_ERROR) where it is no half message of the group, or no state.
+        Raises ``Refused`` (SYSTEM_ERROR) where it is not a half message of the group, or no state.
         """
         if header.commit_or_rollback == NOT_KNOWN:
             return None
@@ -94,7 +94,7 @@ class Ends:
             SysFlag.TRANSACTION_COMMIT,
             SysFlag.TRANSACTION_ROLLBACK,
         ):
-            remark = f"commitOrRollback is {header.commit_or_rollback}, no end of a transaction"
+            remark = f"commitOrRollback is {header.commit_or_rollback}, not an end of a transaction"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         if not self._table.loaded.is_set():
             return self._once_loaded(header, frame, session)

@@ -171,7 +171,7 @@ def resumed_message(discarded: StoredMessage) -> NewMessage:
 
 
 def discarded_message(half: StoredMessage) -> NewMessage:
-    """Make the message that keeps a half message nobody is asked about any more."""
+    """Make the message that keeps a discarded half message, which is not checked any more."""
     topic = SystemTopic.TRANSACTION_CHECK_MAX_TIME
     return stored_again(half, topic, QUEUE_ID)
 

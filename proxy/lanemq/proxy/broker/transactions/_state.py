@@ -123,7 +123,7 @@ class HalfMessages:
         self._advance()
 
     def discarded(self, offset: int, origin: int | None = None) -> None:
-        """Note a half message that nobody is asked about any more."""
+        """Note a half message that is discarded: it is not checked any more."""
         if origin is not None:
             self._current.pop(origin, None)
         self._set(offset, Fate.DISCARDED)

@@ -70,7 +70,7 @@ def hops_of(frame: Frame) -> int:
 def born_host_of(frame: Frame, peer: HostAddress) -> bytes:
     """Return the packed address of a message's sender: the peer, or the origin of a forwarded send.
 
-    Texts that are no address are passed over.
+    Texts that are not addresses are passed over.
     """
     given = frame.fields.get(BORN_HOST_FIELD)
     if given is None:

@@ -93,7 +93,7 @@ class Gate:
             lock.release()
 
     async def idle(self, key: Key) -> None:
-        """Wait until nobody is writing to a closed queue."""
+        """Wait until a closed queue has no writers."""
         assert key in self._closed, f"{key} is open: there is no end of writers"
         if key in self._writing:
             idle = self._idle.setdefault(key, trio.Event())

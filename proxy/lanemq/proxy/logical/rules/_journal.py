@@ -53,7 +53,7 @@ class Migration:
         """Parse an entry. Raises ``RemoteProtocolError`` for anything that ``to_json`` does not
         give."""
         if not isinstance(value, dict):
-            raise RemoteProtocolError("a migration is no JSON object")
+            raise RemoteProtocolError("a migration is not a JSON object")
         try:
             phase, started_ms = Phase(value["phase"]), int(value["startedMillis"])
             source, target = value["source"], value["target"]
@@ -75,7 +75,7 @@ class Journal:
         if entries is None:
             return
         if not isinstance(entries, list):
-            raise RemoteProtocolError(f"{MEMBER} is no array")
+            raise RemoteProtocolError(f"{MEMBER} is not an array")
         for value in entries:
             self.put(Migration.from_json(value))
 

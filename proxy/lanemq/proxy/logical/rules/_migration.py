@@ -30,7 +30,7 @@ def begin_prepare(mapping: TopicMapping, asked: Move) -> tuple[Segment, Move | N
     A queue that was closed meanwhile goes on at its destination all the same, which may have
     messages: then the segment is sealed already.
 
-    Raises ``Refused`` where the source is none of this broker's or not open, and where another
+    Raises ``Refused`` where the source is not this broker's or not open, and where another
     move has begun.
     """
     index, queue_id = asked.source.logical_index, asked.source.queue_id

@@ -41,10 +41,10 @@ def near_tag(tag: int) -> int:
 def tagged(tag: int, log_position: int) -> int:
     """Add its tag to a broker's own position.
 
-    Raises ``LocalProtocolError`` for a position that is negative: it is none.
+    Raises ``LocalProtocolError`` for a negative position.
     """
     if log_position < 0:
-        raise LocalProtocolError(f"{log_position} is no position in a log")
+        raise LocalProtocolError(f"{log_position} is not a position in a log")
     if log_position < NEAR_END:
         return near_tag(tag) << NEAR_BITS | log_position
     return tag << FAR_BITS | log_position & FAR_MASK
@@ -64,7 +64,7 @@ def untagged(position: int) -> tuple[int, int]:
 class BrokerTags:
     """The brokers of a cluster by tag.
 
-    Two names with one tag are no mistake: a search for a message asks the brokers of a tag in turn,
+    Two names may share a tag: a search for a message asks the brokers of a tag in turn,
     and checks that their message is the one that is meant.
     """
 
@@ -77,5 +77,5 @@ class BrokerTags:
         self._names = {tag: tuple(found) for tag, found in names.items()}
 
     def names(self, tag: int) -> tuple[str, ...]:
-        """Return the brokers that ``untagged`` may mean; none for a tag nobody has."""
+        """Return the brokers that ``untagged`` may mean; none for an unknown tag."""
         return self._names.get(tag, ())

@@ -41,7 +41,7 @@ def rewrite_records(
 
     ``place`` turns the physical queue id and offset of a record into the logical ones;
     ``store_host`` is the packed address of the listener, ``tag`` the broker's. Raises
-    ``RemoteProtocolError`` for bytes that are no sequence of records.
+    ``RemoteProtocolError`` for bytes that are not a sequence of records.
     """
     return _rewritten(records, place, 0, 0, tag, store_host)
 

@@ -60,7 +60,7 @@ class Superseded:
         """Parse an entry. Raises ``RemoteProtocolError`` for anything that ``to_json`` does not
         give."""
         if not isinstance(value, dict):
-            raise RemoteProtocolError("an entry is no JSON object")
+            raise RemoteProtocolError("an entry is not a JSON object")
         try:
             numbers = [int(value[name]) for name in ("end", "done", "scanFrom")]
             segment = Segment.from_json(value["segment"])
@@ -73,5 +73,5 @@ def superseded_entries(members: dict[str, object]) -> dict[SegmentKey, Supersede
     """Parse the kept entries. Raises ``RemoteProtocolError``."""
     values = members.get(SUPERSEDED_MEMBER) or []
     if not isinstance(values, list):
-        raise RemoteProtocolError(f"{SUPERSEDED_MEMBER} is no array")
+        raise RemoteProtocolError(f"{SUPERSEDED_MEMBER} is not an array")
     return {entry.segment.key: entry for entry in map(Superseded.from_json, values)}

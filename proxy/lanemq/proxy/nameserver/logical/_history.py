@@ -1,7 +1,7 @@
 """The past of a topic's segments, by which a name server tells a hole from removed offsets.
 
-A hole in a chain may be a report that is late. It is none where brokers have had the offsets
-and took them back, or where nobody can be waited for any more. A broker may also say so
+A hole in a chain may be a report that is late. It is not if brokers have had the offsets
+and took them back, or if no broker can be waited for any more. A broker may also say so
 (``GapReport``).
 """
 

@@ -142,7 +142,7 @@ class RouteTable:
             alive.heard_s = now_s
 
     def route(self, topic: str) -> RouteData | None:
-        """Return the route of ``topic``, or None if nobody has it."""
+        """Return the route of ``topic``, or None if no broker has it."""
         queues = self._topics.get(topic)
         if queues is None:
             return None
@@ -159,7 +159,7 @@ class RouteTable:
         )
 
     def queue_datas(self, topic: str) -> Mapping[str, QueueData]:
-        """Return the queues of a topic by broker name; empty if nobody has it."""
+        """Return the queues of a topic by broker name; empty if no broker has it."""
         return self._topics.get(topic, {})
 
     def master_address(self, broker_name: str) -> str | None:
@@ -193,7 +193,7 @@ class RouteTable:
         return self._change_permission(broker_name, keep=0, add=Permission.READ | Permission.WRITE)
 
     def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
-        """Forget a topic, in one cluster only if it is given. An unknown one is no error."""
+        """Forget a topic, in one cluster only if it is given. An unknown one is not an error."""
         queues = self._topics.get(topic)
         if queues is None:
             return

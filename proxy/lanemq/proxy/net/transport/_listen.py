@@ -28,8 +28,10 @@ class AddressUnavailable(OSError):  # noqa: N818 - says what is wrong
         self._way_on = ""
 
     def offer(self, way_on: str) -> None:
-        """Add an option or a setting that gives the server another port. The first to speak knows
-        the port best: later ones change nothing."""
+        """Add an option or a setting that gives the server another port; only the first counts.
+
+        The first caller knows the port best.
+        """
         if self.errno == errno.EADDRINUSE and not self._way_on:
             self._way_on = f". {way_on}"
 

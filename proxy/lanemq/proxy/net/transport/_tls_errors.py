@@ -9,8 +9,8 @@ _REASONS: Final = {
     "UNSUPPORTED_PROTOCOL": "the peer speaks only versions before TLS 1.2",
     "VERSION_TOO_LOW": "the peer speaks only versions before TLS 1.2",
     "NO_SHARED_CIPHER": "the peer has no cipher that this server's certificate can be used with",
-    "WRONG_VERSION_NUMBER": "what the peer sent is no TLS",
-    "HTTP_REQUEST": "what the peer sent is no TLS",
+    "WRONG_VERSION_NUMBER": "what the peer sent is not TLS",
+    "HTTP_REQUEST": "what the peer sent is not TLS",
 }
 _ALERTS: Final = {
     "ALERT_UNKNOWN_CA": "it does not know the authority that signed it",
@@ -32,6 +32,6 @@ def why_refused(error: ssl.SSLError) -> str:
     for alert, why in _ALERTS.items():
         if reason.endswith(alert):
             return f"the peer refuses this server's certificate: {why}"
-    plain = reason.replace("_", " ").lower() or "what the peer sent is no TLS"
+    plain = reason.replace("_", " ").lower() or "what the peer sent is not TLS"
     _, is_alert, alert = plain.partition("alert ")
     return f"the peer says: {alert}" if is_alert else plain

@@ -28,7 +28,7 @@ ALERT_S: Final = 1.0
 
 
 class TlsBroken(OSError):  # noqa: N818 - says what happened
-    """The peer sent something that is no TLS, in the middle of TLS."""
+    """The peer sent something that is not TLS, in the middle of TLS."""
 
 
 @final

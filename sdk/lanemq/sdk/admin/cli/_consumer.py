@@ -138,7 +138,7 @@ async def _check_stages(admin: AdminClient, address: str, config: SubscriptionGr
     groups = (await admin.groups(address)).subscription_group_table
     kept = groups.get(config.group_name)
     if kept is None or kept.extra.get(STAGES) != config.extra[STAGES]:
-        fail(f"the group exists now at {address}, but without stages: that is no lanemq broker")
+        fail(f"the group exists now at {address}, but without stages: that is not a lanemq broker")
 
 
 @command("consumerProgress")

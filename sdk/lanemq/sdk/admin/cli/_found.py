@@ -86,7 +86,7 @@ def body_of(message: StoredMessage) -> bytes:
 
 
 def message_value(message: StoredMessage, body: bytes) -> dict[str, object]:
-    """Return the JSON form of a message: its body as text, or in base64 where it is none."""
+    """Return the JSON form of a message: its body as text, or in base64 where it is not text."""
     value: dict[str, object] = {
         "messageId": message_id(message),
         "offsetId": message.offset_id,

@@ -152,7 +152,7 @@ def _source(chain: Chain) -> Segment | None:
 
 
 def _lagging(view: TopicView, target: Segment) -> list[BrokerView]:
-    """Brokers with a part of the queue that do not know how it goes on."""
+    """Return the brokers with a part of the queue that do not know how it goes on."""
     lagging = []
     for broker in view.brokers:
         chain = (broker.mapping or {}).get(target.logical_index)

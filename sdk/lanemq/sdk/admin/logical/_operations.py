@@ -38,7 +38,7 @@ class LogicalQueueOperations(ServerRequests):
         )
 
     async def map_logical_queues(self, topic: str, *, cluster: str | None = None) -> int:
-        """Make logical queues of all queues of a topic that are none yet; returns their number.
+        """Make all other queues of a topic logical queues as well; returns how many that were.
 
         All masters (of ``cluster``, or of all) have to answer: an index that one of them knows
         must not be given again. Raises what asking the first silent one raised.

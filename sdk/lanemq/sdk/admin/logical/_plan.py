@@ -54,7 +54,7 @@ NumberStep = OpenSegment | SealSegment
 
 
 def plan_mapping(view: TopicView, *, in_turn: bool = False) -> list[MapQueue]:
-    """Map every physical queue that is not, broker by broker in the order of their addresses.
+    """Map every unmapped physical queue, broker by broker in the order of their addresses.
 
     Each takes the lowest index that was never used. So it can be repeated after a failure. With
     ``in_turn`` the first queue of each broker comes first, in the order of their names, then the

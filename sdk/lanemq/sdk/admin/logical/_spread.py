@@ -26,7 +26,7 @@ class Move:
     destination: str
 
 
-Placed = dict[str, dict[int, str]]  # topic -> index -> broker of its writable segment
+WrittenAt = dict[str, dict[int, str]]  # topic -> index -> broker of its writable segment
 
 
 def plan_drain(topics: Topics, broker: str, others: Collection[str]) -> list[Move]:
@@ -35,11 +35,11 @@ def plan_drain(topics: Topics, broker: str, others: Collection[str]) -> list[Mov
     Even means: for each topic by itself, and then for all together. Raises ``ValueError``
     where something has to go and there is nowhere to.
     """
-    placed = _placed(topics)
+    written = _written_at(topics)
     targets = sorted(name for name in others if name != broker)
-    totals = _totals(placed)
+    totals = _totals(written)
     moves: list[Move] = []
-    for topic, brokers in sorted(placed.items()):
+    for topic, brokers in sorted(written.items()):
         counts = Counter(brokers.values())
         for index, source in sorted(brokers.items()):
             if source != broker:
@@ -63,8 +63,8 @@ def plan_balance(topics: Topics, brokers: Collection[str]) -> list[Move]:
     names = sorted(brokers)
     if not names:
         return []
-    before = _placed(topics)
-    after: Placed = {topic: dict(queues) for topic, queues in before.items()}
+    before = _written_at(topics)
+    after: WrittenAt = {topic: dict(queues) for topic, queues in before.items()}
     totals = _totals(after)
     for topic in sorted(after):
         _even_out_topic(after[topic], names, totals)
@@ -96,17 +96,17 @@ def _even_out_topic(queues: dict[int, str], names: Sequence[str], totals: Counte
         counts[least] += 1
 
 
-def _even_out_total(placed: Placed, names: Sequence[str], totals: Counter[str]) -> bool:
+def _even_out_total(written: WrittenAt, names: Sequence[str], totals: Counter[str]) -> bool:
     """Move one queue where all brokers become more even and no topic less; False if none can."""
     for source in sorted(names, key=lambda name: (-totals[name], name)):
         for target in sorted(names, key=lambda name: (totals[name], name)):
             if totals[source] - totals[target] < 2:
                 break
-            for topic in sorted(placed):
-                counts = Counter(placed[topic].values())
+            for topic in sorted(written):
+                counts = Counter(written[topic].values())
                 if counts[source] > counts[target]:
-                    index = max(i for i, name in placed[topic].items() if name == source)
-                    _move(placed[topic], index, target, totals)
+                    index = max(i for i, name in written[topic].items() if name == source)
+                    _move(written[topic], index, target, totals)
                     return True
     return False
 
@@ -155,7 +155,7 @@ def remains_at(topics: Topics, broker: str) -> Remains:
     )
 
 
-def _placed(topics: Topics) -> Placed:
+def _written_at(topics: Topics) -> WrittenAt:
     return {
         topic: {
             index: segment.broker_name
@@ -166,5 +166,5 @@ def _placed(topics: Topics) -> Placed:
     }
 
 
-def _totals(placed: Placed) -> Counter[str]:
-    return Counter(name for queues in placed.values() for name in queues.values())
+def _totals(written: WrittenAt) -> Counter[str]:
+    return Counter(name for queues in written.values() for name in queues.values())

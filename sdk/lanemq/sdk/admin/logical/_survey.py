@@ -1,4 +1,4 @@
-"""Finds out how logical queues are: asks every master, and the name server for those away."""
+"""Surveys of logical queues: every master is asked, and the name server for those away."""
 
 from dataclasses import dataclass
 from typing import final

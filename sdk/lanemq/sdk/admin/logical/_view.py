@@ -47,15 +47,15 @@ class TopicView:
 
     @property
     def is_logical(self) -> bool:
-        """True if any broker has logical queues for the topic, be it none at the moment."""
+        """True if any broker has logical queues for the topic, even an empty set of them."""
         return any(broker.mapping is not None for broker in self.brokers)
 
     def broker(self, name: str) -> BrokerView | None:
-        """Return the view of the broker of that name, None if it is no master of the cluster."""
+        """Return the view of the broker of that name, None if it is not a master of the cluster."""
         return next((broker for broker in self.brokers if broker.name == name), None)
 
     def chains(self) -> dict[int, Chain]:
-        """Logical index -> chain, ascending.
+        """Return the chains by logical index, ascending.
 
         Of a segment its own broker's word counts; of one whose broker does not answer, the
         copies of others.
@@ -80,7 +80,7 @@ class TopicView:
         ]
 
     def free_queues(self, broker: BrokerView, index: int | None = None) -> list[int]:
-        """Physical queues of ``broker`` that may get a new segment, never mapped ones first.
+        """Return the physical queues of ``broker`` for a new segment, never mapped ones first.
 
         A queue with a segment that can still be read keeps it for itself. One with an empty
         segment is passed over until that is forgotten, but for logical queue ``index``, which it

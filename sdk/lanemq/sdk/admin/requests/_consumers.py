@@ -79,7 +79,7 @@ class ConsumerRequests:
         return ConsumeStatsList.decode(frame.body)
 
     async def consumer_connections(self, address: str, group: str) -> ConsumerConnection | None:
-        """Return the connected members of a group (203), None where nobody is."""
+        """Return the connected members of a group (203), None without any."""
         frame = await self._caller.ask(
             address,
             RequestCode.GET_CONSUMER_CONNECTION_LIST,

@@ -166,7 +166,7 @@ class LogicalQueueRequests:
     async def claim_indices(
         self, address: str, asked: ClaimLogicalIndices
     ) -> ClaimedLogicalIndices:
-        """Claim indices of logical queues at one broker, or hear of all claims (lanemq's own).
+        """Claim indices of logical queues at one broker, or list all claims (lanemq's own).
 
         Raises ``RefusedByBroker`` where one has another owner; then none of them is claimed there.
         """

@@ -43,7 +43,7 @@ class ConsumerRequests:
         )
 
     async def consumer_connections(self, address: str, group: str) -> ConsumerConnection | None:
-        """Return the connected members of a group (203), None where nobody is."""
+        """Return the connected members of a group (203), None without any."""
         return await self._bridge.call(self._core.consumer_connections, address, group)
 
     async def producer_connections(self, address: str, group: str) -> ProducerConnection:

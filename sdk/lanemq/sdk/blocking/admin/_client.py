@@ -29,7 +29,7 @@ class AdminClient(LogicalQueueOperations, ConsumerRequests, MessageRequests):
         """Options for producers and consumers of the same cluster: the same credentials and TLS."""
 
     def close(self) -> None:
-        """Close this client as the end of its `with` block does; again and again does no harm."""
+        """Close this client as the end of its `with` block does; a repeat is harmless."""
         self._bridge.close()
 
     def broker_name(self, address: str) -> str:
@@ -61,7 +61,7 @@ class AdminClient(LogicalQueueOperations, ConsumerRequests, MessageRequests):
         return self._bridge.call(self._core.progress, group, topic=topic)
 
     def connections(self, group: str) -> ConsumerConnection | None:
-        """Return the connected members of ``group``, None where nobody is."""
+        """Return the connected members of ``group``, None without any."""
         return self._bridge.call(self._core.connections, group)
 
     def message(self, message_id: str, *, topic: str | None = None) -> StoredMessage | None:

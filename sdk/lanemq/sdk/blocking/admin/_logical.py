@@ -120,7 +120,7 @@ class LogicalQueueRequests:
         return self._bridge.call(self._core.append_superseded, address, topic=topic)
 
     def claim_indices(self, address: str, asked: ClaimLogicalIndices) -> ClaimedLogicalIndices:
-        """Claim indices of logical queues at one broker, or hear of all claims (lanemq's own).
+        """Claim indices of logical queues at one broker, or list all claims (lanemq's own).
 
         Raises ``RefusedByBroker`` where one has another owner; then none of them is claimed there.
         """

@@ -120,7 +120,7 @@ class KeyValueStore:
         """The namespace."""
 
     def close(self) -> None:
-        """Close this client as the end of its `with` block does; again and again does no harm."""
+        """Close this client as the end of its `with` block does; a repeat is harmless."""
         self._bridge.close()
 
     def create(self, partitions: int | None = None, brokers: Sequence[str] = ()) -> None:
@@ -279,7 +279,7 @@ class KeyValueStore:
     def leader(
         self, name: str, *, ttl_s: float = 15.0, wait_s: float | None = None, owner: bytes = b""
     ) -> AbstractContextManager[Lock]:
-        """Be the leader of ``name`` for the length of a block: the lock ``leader/NAME``.
+        """Hold the leadership of ``name`` for the length of a block: the lock ``leader/NAME``.
 
         Others see ``owner`` in the value of that key. See ``lock``.
         """

@@ -13,13 +13,13 @@ class OffsetStore(Protocol):
     """
 
     async def load_offset(self, queue: MessageQueue) -> int | None:
-        """Return the offset that was saved last, None where none was."""
+        """Return the offset that was saved last, None before the first."""
 
     async def save_offset(self, queue: MessageQueue, offset: int) -> None:
         """Keep an offset; it lasts on return."""
 
     async def load(self, queue: MessageQueue, strategy: str = "") -> StageRecord | None:
-        """Return the record that was saved last, None where none was."""
+        """Return the record that was saved last, None before the first."""
 
     async def save(self, queue: MessageQueue, record: StageRecord, strategy: str = "") -> None:
         """Keep a record; it lasts on return."""

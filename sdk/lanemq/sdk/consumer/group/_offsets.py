@@ -27,7 +27,7 @@ NOT_COMMITTED_S: Final = 60.0
 
 
 class Offsets(Protocol):
-    """Offsets count messages; one is the next that the group has to read."""
+    """The next offset that a group has to read in each queue. Offsets count messages."""
 
     async def load(self, queue: MessageQueue) -> int | None:
         """Return the offset that was made to last, or None if none was."""
@@ -48,7 +48,7 @@ class Offsets(Protocol):
         """
 
     def discard(self, queue: MessageQueue) -> None:
-        """Drop what is remembered of a queue that is not held: somebody has reset the group."""
+        """Drop what is remembered of a queue that is not held, since the group was reset."""
 
     def finished_late(self, queue: MessageQueue, offset: int, after: int, *, is_held: bool) -> bool:
         """Note that messages from ``offset`` up to ``after`` were finished after ``queue`` was cut
@@ -76,7 +76,7 @@ class Committing(Protocol):
     async def commit_offset(self, queue: MessageQueue, offset: int, *, wait: bool) -> None: ...
 
     def place(self, queue: MessageQueue) -> Hashable:
-        """Return a value that is another one when the offset is kept elsewhere from now on."""
+        """Return a value that changes when the offset is kept elsewhere from now on."""
 
 
 class _Committed(NamedTuple):

@@ -60,7 +60,7 @@ class Lease:
 
 @final
 class QueueLocks:
-    """The locks that one consumer has. ``lost`` is told of each that it lost."""
+    """The locks that one consumer has. ``lost`` is called for each that it loses."""
 
     def __init__(self, client: Client, group: str, lost: Callable[[MessageQueue], None]) -> None:
         self._client = client

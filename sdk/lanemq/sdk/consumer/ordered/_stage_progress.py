@@ -194,21 +194,21 @@ class StageProgress:
         """Make the records of one queue durable now; returns whether they are."""
         return await self._persist(queue, False)
 
-    async def _persist(self, queue: MessageQueue, settle: bool, again: bool = False) -> bool:
+    async def _persist(self, queue: MessageQueue, final: bool, again: bool = False) -> bool:
         async with self._saving.setdefault(queue, trio.Lock()):
             progress = self._now(queue)
             if progress is None:
                 return True
             again = again or trio.current_time() >= self._again_s.get(queue, math.inf)
             try:
-                await self._write(queue, progress, settle=settle, again=again)
+                await self._write(queue, progress, final=final, again=again)
             except LanemqError as error:
                 LOGGER.warning("cannot commit %s of %s: %s", progress.whole, queue, error)
                 return False
             return True
 
     async def _write(
-        self, queue: MessageQueue, progress: QueueProgress, *, settle: bool, again: bool
+        self, queue: MessageQueue, progress: QueueProgress, *, final: bool, again: bool
     ) -> None:
         saved = self._saved.setdefault(queue, {})
         # That of the whole comes after them: it never leads a strategy, and says that all count.
@@ -221,13 +221,13 @@ class StageProgress:
         settled = StageRecord(whole.queue_offset, number, settled=True)
         known = saved.get("")
         changed = again or known not in (pair, settled)
-        if not changed and (known == settled or not settle):
+        if not changed and (known == settled or not final):
             return
         if changed:
             known = settled if known == settled else pair
             await self._save(queue, known)
-        await self._ordinary.commit_offset(queue, whole.queue_offset, wait=settle)
-        if settle and known != settled:
+        await self._ordinary.commit_offset(queue, whole.queue_offset, wait=final)
+        if final and known != settled:
             await self._save(queue, settled)
 
     async def _save(self, queue: MessageQueue, record: StageRecord, strategy: str = "") -> None:

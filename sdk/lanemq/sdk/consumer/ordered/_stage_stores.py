@@ -33,7 +33,7 @@ def _unpack(queue: MessageQueue, number: int | None) -> StageRecord | None:
         return None
     record = StageRecord.unpack(number)
     if record is None and number > 0:  # 0 is how a broker says that a young queue has none
-        LOGGER.warning("%s: %d is no stage record; it is passed over", queue, number)
+        LOGGER.warning("%s: %d is not a stage record; it is passed over", queue, number)
     return record
 
 

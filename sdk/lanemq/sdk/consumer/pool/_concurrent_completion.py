@@ -100,7 +100,7 @@ class ConcurrentCompletion:
             LOGGER.warning("the listener abandoned %s: %s", messages, outcome)
             send = self._send_back.dead_letter
         elif not isinstance(outcome, Retry | Outcome):
-            LOGGER.error("%r is no Outcome; treated as RETRY", outcome)
+            LOGGER.error("%r is not an Outcome; treated as RETRY", outcome)
         if self._core.broadcasting:
             LOGGER.warning("a broadcasting group delivers nothing again; dropped: %s", messages)
             self._acknowledge(held, messages)

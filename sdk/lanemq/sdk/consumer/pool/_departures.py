@@ -15,7 +15,7 @@ LOGGER = get_logger("lanemq.sdk.consumer")
 
 
 async def _nothing(queue: MessageQueue) -> None:
-    """Do nothing: nobody else has to know that a queue was given up."""
+    """Do nothing: the end of a queue concerns no one else."""
 
 
 @final

@@ -66,7 +66,8 @@ class OrderedCompletion:
         else:
             if not isinstance(outcome, Outcome):
                 LOGGER.error(
-                    "the listener returned %r, which is no Outcome; the batch comes again", outcome
+                    "the listener returned %r, which is not an Outcome; the batch comes again",
+                    outcome,
                 )
             self._fail(consumer, batch, self.listener.suspend_s)
         return None
@@ -110,7 +111,7 @@ class OrderedCompletion:
         batch: Messages,
         messages: Sequence[ReceivedMessage] | None = None,
     ) -> None:
-        """``messages`` of ``batch``, all of them if None, need nothing more."""
+        """Finish ``messages`` of ``batch`` (all of them if None), and commit."""
         consumer.scheduler.finish(batch, messages)
         held = consumer.held
         held.release(batch.messages if messages is None else messages)

@@ -29,7 +29,7 @@ class Scheduler(Protocol):
     def put(
         self, messages: Iterable[ReceivedMessage], next_offset: int
     ) -> Sequence[ReceivedMessage]:
-        """Messages arrived, behind all before; the next will not be below ``next_offset``.
+        """Take messages that arrived behind all before; the next is not below ``next_offset``.
 
         Returns those that were finished when the queue was held before.
         """
@@ -55,7 +55,7 @@ class OrderedScheduler(Scheduler, Protocol):
     """A scheduler for which it matters when a batch is finished."""
 
     def finish(self, batch: Messages, messages: Sequence[ReceivedMessage] | None = None) -> None:
-        """``messages`` of ``batch`` (all of them if None) succeeded or were given up."""
+        """Note that ``messages`` of ``batch`` (all if None) succeeded or were given up."""
 
     def suspend(self, batch: Messages) -> None:
         """Hold a batch back that has to run again, later."""

@@ -131,7 +131,7 @@ class StageScheduler(Generic[M]):
     # Messages of the queue
 
     def put(self, messages: Iterable[M], next_offset: int) -> Sequence[M]:
-        """Messages arrived, behind all before; the next will not be below ``next_offset``."""
+        """Take messages that arrived behind all before; the next is not below ``next_offset``."""
         self._waiting.extend(messages)
         self.skip_to(next_offset)
         return ()
@@ -187,7 +187,7 @@ class StageScheduler(Generic[M]):
             self._turning = True
 
     def finish(self, batch: Batch[M], messages: Sequence[M] | None = None) -> None:
-        """``messages`` of ``batch`` (all of them if None) succeeded or were given up."""
+        """Note that ``messages`` of ``batch`` (all if None) succeeded or were given up."""
         assert batch.state is RUNNING or batch.state is BatchState.SUSPENDED, (
             f"not running: {batch}"
         )

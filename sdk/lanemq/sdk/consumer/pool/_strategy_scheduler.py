@@ -87,7 +87,7 @@ class StrategyScheduler(Generic[M]):
         return not self.must_save and any(s.is_waiting for s in self._turns)
 
     def finish(self, batch: Batch[M], messages: Sequence[M] | None = None) -> None:
-        """``messages`` of ``batch`` (all of them if None) succeeded or were given up."""
+        """Note that ``messages`` of ``batch`` (all if None) succeeded or were given up."""
         self._taken[batch].finish(batch, messages)
         if batch.state is BatchState.GONE:
             del self._taken[batch]

@@ -60,7 +60,7 @@ class Worker(Generic[S]):
             self.outcome = None if outcome is Outcome.SUCCESS else outcome
         except AbandonMessage as error:
             self.outcome = error
-        except Exception:  # the application's own; Cancelled is no Exception
+        except Exception:  # the application's own; Cancelled is not an Exception
             LOGGER.exception("the listener failed on %s, which comes again", messages)
         finally:
             self.since_s = inf

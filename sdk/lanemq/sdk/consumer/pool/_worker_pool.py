@@ -199,7 +199,7 @@ class WorkerPool(Generic[S]):
         return not self._closing and len(self.workers) <= self.concurrency
 
     async def _park(self) -> float:
-        """Park the worker that runs this until it is woken; return what time it is then."""
+        """Park the worker that runs this until it is woken; return the time then."""
         self._leave()
         await self._parked.park()
         self._woken = False

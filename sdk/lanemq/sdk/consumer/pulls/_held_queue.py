@@ -27,7 +27,7 @@ class HeldQueue:
         self.messages: ProcessQueue[ReceivedMessage] = ProcessQueue(offset)
         self.scope = trio.CancelScope()
         self.broker_id = MASTER_ID  # where the broker wants the next pull
-        self.failing = False  # the last pull failed; the next failure is no news
+        self.failing = False  # the last pull failed; the next failure is not news
         self.last_pull_ms = 0
         self.last_consume_ms = 0
         self._released: trio.Event | None = None

@@ -69,7 +69,7 @@ class PushParts:
 def assemble(
     client: Client, group: str, options: PushOptions, listener: Listener, nursery: trio.Nursery
 ) -> PushParts:
-    """Tie the parts together. Raises ``InvalidName``."""
+    """Connect the parts. Raises ``InvalidName``."""
     match listener:
         case ConcurrentListener():
             times = options.max_reconsume_times

@@ -86,7 +86,7 @@ class QueueRequests(Protocol):
         """Return the address of the broker that keeps the group's progress."""
 
     def progress_key(self, queue: MessageQueue) -> Hashable:
-        """Changes when progress has to be stored anew, at another place. Never raises."""
+        """Return a value that changes when progress moves to another broker. Never raises."""
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """Return the offset that the next message will get."""
@@ -157,7 +157,7 @@ class QueueCalls:
         return offset
 
     async def kept_offset(self, queue: MessageQueue, address: str) -> tuple[int | None, bool]:
-        """Progress in a logical queue as one broker keeps it; whether it was committed for certain.
+        """Return progress in a logical queue as one broker keeps it, and whether it was committed.
 
         Where it was not, 0 may be another way to say "none".
         """
@@ -234,7 +234,7 @@ class QueueCalls:
         return address
 
     def progress_key(self, queue: MessageQueue) -> Hashable:
-        """Progress never moves: a queue stays at its broker."""
+        """Return None, since progress never moves: a queue stays at its broker."""
         return None
 
     async def pull(self, queue: MessageQueue, offset: int, terms: PullTerms) -> Pulled:

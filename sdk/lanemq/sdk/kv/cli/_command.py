@@ -27,7 +27,7 @@ Body = Callable[..., Awaitable[int]]
 
 
 class Failed(click.ClickException):
-    """It could not be done: one line, and exit status 2."""
+    """The command failed: one line, and exit status 2."""
 
     exit_code = EXIT_FAILED
 

@@ -150,8 +150,7 @@ async def _write_several(
 async def pages_of(
     store: KeyValueStore, partition: int
 ) -> AsyncIterator[trio.MemoryReceiveChannel[Page]]:
-    """Give all pages of a partition, of one moment; while one is written the broker makes the
-    next."""
+    """Open the pages of a partition at one moment; each is fetched while the last is written."""
     ahead, pages = trio.open_memory_channel[Page](1)
     async with open_quiet_nursery() as nursery:
         nursery.start_soon(_read_pages, store, partition, ahead)

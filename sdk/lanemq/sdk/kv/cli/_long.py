@@ -27,7 +27,7 @@ class Positions(click.ParamType[tuple[int, ...]]):
         """Read them."""
         parts = str(value).split(",")
         if not all(part.isdecimal() for part in parts):
-            self.fail(f"{value!r} is no position, nor several joined by commas", param, ctx)
+            self.fail(f"{value!r} is not a position, nor several joined by commas", param, ctx)
         return tuple(map(int, parts))
 
 

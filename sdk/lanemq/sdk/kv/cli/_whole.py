@@ -77,7 +77,7 @@ async def hash_command(store: KeyValueStore, output: Output) -> int:
 
 @kv_command("status")
 async def status(store: KeyValueStore, output: Output) -> int:
-    """Print what there is in the namespace; of several partitions the sums, and each of them."""
+    """Print the content of the namespace; of several partitions the sums, and each of them."""
     parts = await store.statuses()
     named = _named(sum_of(parts))
     if len(parts) > 1:

@@ -24,7 +24,7 @@ class Attempts:
         return Attempts(self._until_s)
 
     def extend(self, more_s: float) -> None:
-        """Have it take longer: nothing was asked meanwhile."""
+        """Extend the deadline by a time in which nothing was asked."""
         self._until_s += more_s
 
     def may_follow(self) -> bool:

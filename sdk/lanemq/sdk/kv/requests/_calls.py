@@ -48,7 +48,7 @@ Chosen = Callable[[int], int]
 """Number of partitions -> the partition to ask."""
 
 
-class OtherPartitions(Exception):  # noqa: N818 - it is no error: the call begins anew
+class OtherPartitions(Exception):  # noqa: N818 - it is not an error: the call begins anew
     """The namespace has another number of partitions than was assumed."""
 
 
@@ -117,7 +117,7 @@ class KvCalls:
         return await self.of_all(once, attempts)
 
     async def sure_entry(self, key: bytes) -> Entry | None:
-        """Return the entry of a key, None where there is none for sure.
+        """Return the entry of a key, None where it certainly has none.
 
         A namespace that is missing is made first, since it may be another broker's that is down:
         what cannot be read is not nothing.

@@ -40,21 +40,21 @@ async def _create_partitions(calls: KvCalls, partitions: int, brokers: Sequence[
     if not 1 <= partitions <= PARTITIONS_MAX:
         raise KvRejected(f"a namespace has 1 to {PARTITIONS_MAX} partitions, not {partitions}")
     holders = calls.holders
-    places = list(brokers) or [holders.named or LONE_BROKER]
+    candidates = list(brokers) or [holders.named or LONE_BROKER]
     try:
         route = await _route(calls)
         holders.assume(partitions)
         await _check_number(calls, route, partitions)
         for partition in range(partitions):
-            place = _place(route, partition, places[partition % len(places)])
-            if place is not None:
+            broker = _broker_for(route, partition, candidates[partition % len(candidates)])
+            if broker is not None:
                 await calls.write_at(
                     partition,
                     partitions,
                     OpType.CREATE,
                     b"",
                     attempts=calls.attempts(),
-                    create_at=place,
+                    create_at=broker,
                 )
     except OtherPartitions:
         there = await holders.partitions()
@@ -75,8 +75,8 @@ async def _route(calls: KvCalls) -> KvRoute:
             await attempts.pause(error)
 
 
-def _place(route: KvRoute, partition: int, new: str) -> str | None:
-    """Return where a partition is to be made, or made to the end; None for one that moves."""
+def _broker_for(route: KvRoute, partition: int, new: str) -> str | None:
+    """Return the broker that is to make a partition, or finish it; None for one that moves."""
     if partition not in _there(route):
         return new
     holder = (route.holders or {}).get(partition)

@@ -55,7 +55,7 @@ class KvWriteForgotten(LanemqError):
 
 
 class LockNotAcquired(LanemqError):
-    """Somebody else held a lock all the time."""
+    """Another owner held a lock all the time."""
 
     def __init__(self, key: bytes, wait_s: float) -> None:
         super().__init__(f"the lock {key!r} was not free within {wait_s:g} s")
@@ -74,7 +74,7 @@ class LockLost(LanemqError):
 
 
 class CheckpointMoved(LanemqError):
-    """Somebody else has saved a checkpoint; load it again."""
+    """Another worker has saved a checkpoint; load it again."""
 
     def __init__(self, name: str, version: int) -> None:
         super().__init__(

@@ -86,7 +86,7 @@ class Holders:
         return found
 
     def forget(self, partition: int) -> None:
-        """Look for a partition anew: its broker is away, or knows nothing of it."""
+        """Forget the broker of a partition, which is away or knows nothing of it."""
         self._addresses.pop(partition, None)
 
     def answered(self, partition: int, at: HolderAddress) -> None:
@@ -112,7 +112,7 @@ class Holders:
             self._addresses[partition] = HolderAddress(moved.address, moved.broker)
 
     def check_named(self, route: KvRoute, broker: str | None) -> None:
-        """Refuse a namespace that is elsewhere than at the broker that the user says.
+        """Refuse a namespace that is not at the broker that the user names.
 
         Once it has been found there it may move: that is an operator's doing.
         """

@@ -23,7 +23,7 @@ class WriteWindow:
         return next(iter(self._outstanding))
 
     async def take(self) -> int:
-        """Number a write, whose answer is waited for until ``give_back``."""
+        """Return the number of a write whose answer is waited for until ``give_back``."""
         while self._outstanding and self._next - self.waits >= OUTSTANDING_MAX:
             await self._freed.wait()
         sequence = self._next

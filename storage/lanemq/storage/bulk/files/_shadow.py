@@ -136,7 +136,7 @@ class ResultFiles:
         }
 
     def queue(self, topic: str, queue_id: int) -> QueueFiles:
-        """Return one queue, without files where there is none."""
+        """Return one queue; one that does not exist has no files."""
         directory = self._files.place(self._files.directory / topic / str(queue_id))
         return open_queue(topic, queue_id, directory, self._file_bytes)
 

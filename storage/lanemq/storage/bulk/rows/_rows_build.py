@@ -90,7 +90,7 @@ class RowsBuild:
         return newest.queue_offset + 1, newest.log_position
 
     def run(self, *, from_log: bool, tables: MakeTables | None = None) -> None:
-        """Build; ``tables`` makes those of all the log, in place of this process."""
+        """Build the rows; ``tables`` makes those of all the log, in place of this process."""
         found, rows, conversion = self._survey, self._rows, self._conversion
         cover = self._known.found.rocksdb if self._known.found is not None else None
         may_be_late = cover is None or cover.begin > found.log_begin

@@ -62,7 +62,7 @@ class SharedUnits:
     """The work on a store's units, shared where there is enough of it."""
 
     def __init__(self, found: Survey, workers: Workers, directory: Path) -> None:
-        """``directory`` is for tables; it is made, and no other conversion may use it."""
+        """Keep tables in ``directory``: it is made, and no other conversion may use it."""
         self._store = found.store
         self._workers = workers
         self._directory = directory

@@ -57,7 +57,7 @@ class _Rows:
 
 @final
 class LogUnits:
-    """The reader of the log; ``expected`` is as for ``Sequences``, by the rows that there are."""
+    """The reader of the log; ``expected`` is as for ``Sequences``, by the existing rows."""
 
     def __init__(self, log: Pieces, demands: Demands, *, expected: Expected, log_end: int) -> None:
         self._log = log

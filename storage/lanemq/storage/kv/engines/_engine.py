@@ -28,7 +28,7 @@ class RowsView(Protocol):
         """
 
     def some(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate as ``items``, but not over any number of rows that are gone.
+        """Iterate as ``items`` does, but stop after many rows that are gone.
 
         Raises ``Unfinished``.
         """

@@ -131,7 +131,7 @@ def _encode(rows: Rows) -> bytes:
 def _decode(data: bytes, path: Path) -> Rows:
     content, found = data[:-SUM_BYTES], data[-SUM_BYTES:]
     if not content.startswith(MAGIC):
-        raise StoreCorrupted(path, "it is no file of keys, or of another version")
+        raise StoreCorrupted(path, "it is not a file of keys, or is one of another version")
     if blake2b(content, digest_size=SUM_BYTES).digest() != found:
         raise StoreCorrupted(path, "its checksum does not match")
     try:

@@ -21,7 +21,7 @@ from ._rows import (
 
 NOT_FOUND: Final = "key not found"  # the binding has no class of its own for it
 PASSED_MAX: Final = 500
-"""Keys that were no entries at the moment which a read passes over in one turn."""
+"""Keys that were not entries at the moment which a read passes over in one turn."""
 CHANGES_LOOKED_AT_MAX: Final = 10_000
 """Changes since the moment which a read looks at in one turn."""
 

@@ -41,7 +41,7 @@ class FileConsumeQueue:
         segments: Segments,
         unwritten: "dict[FileConsumeQueue, None] | None" = None,
     ) -> None:
-        """Take the files; ``unwritten`` is the set of a table's queues that have a tail."""
+        """Take the files; ``unwritten`` is the set of those queues of a table that have a tail."""
         self.topic = topic
         self.topic_data = topic.encode()
         self.queue_id = queue_id

@@ -42,7 +42,7 @@ unpack_bound: Final = BOUND_VALUE_FIELDS.unpack
 
 
 class QueueBounds(NamedTuple):
-    """A queue's rows in the family ``offset``. ``min`` is made when somebody asks for it."""
+    """A queue's rows in the family ``offset``. ``min`` is made when it is asked for."""
 
     topic: str
     queue_id: int
@@ -219,8 +219,7 @@ class QueueRows:
     # The database
 
     def watermark(self) -> int | None:
-        """Return the position behind the newest message that has rows; None where nobody wrote
-        one."""
+        """Return the position behind the newest message that has rows; None if none was written."""
         value = self._bounds.get(WATERMARK_KEY)
         return WATERMARK_FIELDS.unpack(value)[0] if value is not None else None
 

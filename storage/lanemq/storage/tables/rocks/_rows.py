@@ -60,7 +60,7 @@ def _config_row(
 def parse_offsets(value: object) -> dict[int, int]:
     """Parse queue id -> offset from JSON. Raises ``RemoteProtocolError``."""
     if not isinstance(value, Mapping):
-        raise RemoteProtocolError("the offsets of a group are no object")
+        raise RemoteProtocolError("the offsets of a group are not an object")
     try:
         return {int(queue_id): int(offset) for queue_id, offset in value.items()}
     except (TypeError, ValueError) as error:
@@ -74,7 +74,7 @@ def _offset_row(value: object) -> bytes:
 def _offset_entry(row: bytes) -> object:
     value = load_value(row)
     if not isinstance(value, dict):
-        raise RemoteProtocolError("it is no object")
+        raise RemoteProtocolError("it is not an object")
     return value.get(OFFSET_MEMBER) or {}
 
 
@@ -119,5 +119,5 @@ def plain_object(row: bytes) -> dict[str, Any]:
     """Parse the value of a row that is a plain object. Raises ``RemoteProtocolError``."""
     value = load_value(row)
     if not isinstance(value, dict):
-        raise RemoteProtocolError("it is no object")
+        raise RemoteProtocolError("it is not an object")
     return value

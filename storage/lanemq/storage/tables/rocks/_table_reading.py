@@ -104,7 +104,7 @@ def row_name(key: bytes, path: Path) -> str:
     try:
         return key.decode()
     except UnicodeDecodeError as error:
-        raise ConfigInvalid(f"{path}: the key {key!r} is no text") from error
+        raise ConfigInvalid(f"{path}: the key {key!r} is not text") from error
 
 
 def read_version(database: ConfigDatabase) -> DataVersion | None:

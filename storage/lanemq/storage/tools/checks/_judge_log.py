@@ -127,7 +127,7 @@ def damage_finding(store: StoreDirectory, damage: Damage, log_end: int) -> Findi
     elif damage.kind is DamageKind.GAP:
         what = f"{size_bytes} bytes of the log are missing from {where} on: {damage.why}"
     else:
-        what = f"{size_bytes} bytes of the log at {where} are no record: {damage.why}"
+        what = f"{size_bytes} bytes of the log at {where} are not a record: {damage.why}"
     if damage.kind is DamageKind.BODY and damage.end == log_end and not store.is_clean:
         return Finding(
             kind="torn-tail",

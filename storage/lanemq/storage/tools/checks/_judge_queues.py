@@ -266,7 +266,7 @@ class QueueJudge:
         self, name: tuple[str, int], part: Part, astray: Tally, ahead: Tally
     ) -> Iterator[Finding]:
         if astray:
-            what = "units lead to what is no message of the queue"
+            what = "units lead to what is not a message of the queue"
             yield self._finding(name, "units-astray", Severity.PROBLEM, part, astray, what)
         if ahead:
             what = f"units lead behind the end of the log, {self._log.end}"

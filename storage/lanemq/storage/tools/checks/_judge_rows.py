@@ -6,7 +6,7 @@ from ._findings import Finding, Part, Severity
 
 
 def judge_watermark(mark: int, log_end: int, *, has_rows: bool) -> Iterator[Finding]:
-    """Report a watermark of RocksDB that cannot be; both are positions of the log."""
+    """Report an impossible watermark of RocksDB; both arguments are positions of the log."""
     if mark > log_end:
         what = f"the watermark, {mark}, is behind the end of the log, {log_end}"
     elif has_rows and not mark:

@@ -79,7 +79,7 @@ class KeyIndexCheck:
                 check.behind.add(-1, position, key)
             else:
                 check.missing.add(-1, position, key)
-        # A redo indexes the same record twice: only what is no key of it is astray.
+        # A redo indexes the same record twice: only what is not a key of it is astray.
         astray = [hash_ for hash_ in found if hash_ not in hashes]
         if astray:
             check.stray.add(-1, position, count=len(astray))

@@ -96,7 +96,7 @@ class StoreDirectory:
             yield open_queue(topic, queue_id, directory, self.queue_file_bytes)
 
     def queue(self, topic: str, queue_id: int) -> QueueFiles:
-        """Return one queue, without files where there is none."""
+        """Return one queue; one that does not exist has no files."""
         directory = self.consume_queue / topic / str(queue_id)
         return open_queue(topic, queue_id, directory, self.queue_file_bytes)
 
@@ -165,7 +165,7 @@ def look_into(
     named = commit_log or settings.commit_log
     log_path = named or root / "commitlog"
     if named is not None and not named.is_dir():
-        what = "is no directory" if named.exists() else "there is no such directory"
+        what = "is not a directory" if named.exists() else "there is no such directory"
         raise NotAStore(named, f"{what}; {LOG_NAMED_BY}")
     if not log_path.is_dir():
         raise NotAStore(

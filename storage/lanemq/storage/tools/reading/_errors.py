@@ -8,7 +8,7 @@ from ..._errors import StoreError
 
 @final
 class NotAStore(StoreError):  # noqa: N818 - a property of the directory
-    """The directory is no store, or lacks what was asked for; the message says what to do."""
+    """The directory is not a store, or lacks what was asked for; the message says what to do."""
 
     def __init__(self, root: Path, why: str) -> None:
         super().__init__(f"{root}: {why}")
@@ -16,7 +16,7 @@ class NotAStore(StoreError):  # noqa: N818 - a property of the directory
 
 
 def no_directory(root: Path) -> NotAStore:
-    """Return the error for a store's path that is no directory."""
+    """Return the error for a store's path that is not a directory."""
     if root.exists():
         return NotAStore(root, "it is a file; a store is a broker's directory, storePathRootDir")
     return NotAStore(root, "there is no such directory")

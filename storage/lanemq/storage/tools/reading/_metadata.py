@@ -99,7 +99,7 @@ def read_rocks_table(config: Path, kind: TableKind) -> TableContents:
 
 
 def overwritten(kind: Kind, config: Path) -> tuple[list[str] | None, bool]:
-    """Return ``overwritten_names`` for a database that nobody has open, and whether lanemq has used
+    """Return ``overwritten_names`` for a database that is not open, and whether lanemq has used
     it."""
     path = config / kind.name
     with closing(ConfigDatabase(path, read_only=True, through_view=True)) as database:

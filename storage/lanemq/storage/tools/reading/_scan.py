@@ -32,7 +32,7 @@ class DamageKind(enum.Enum):
     OFFSET = "offset"
     """A whole record whose queue offset the messages around it contradict."""
     BYTES = "bytes"
-    """Bytes that are no record, with whole records behind them."""
+    """Bytes that are not a record, with whole records behind them."""
     GAP = "gap"
     """A log file is missing."""
 

@@ -88,5 +88,5 @@ def _number(path: Path, values: dict[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit()) or not int(text):
-        raise ConfigInvalid(f"{path}: {name} is {text!r}, which is no number above 0")
+        raise ConfigInvalid(f"{path}: {name} is {text!r}, which is not a number above 0")
     return int(text)

@@ -133,7 +133,7 @@ class ParkedPulls:
         return hold
 
     def forget(self, hold: Hold[Session]) -> None:
-        """Give up a parked pull whose answer nobody waits for; nothing where it has one."""
+        """Give up a parked pull whose answer is not wanted; do nothing where it has one."""
         if self._holds.forget(hold):
             hold.owner.account.add(-hold.size_bytes)
 

@@ -215,4 +215,6 @@ def _number(properties: dict[str, str], name: str) -> int:
     try:
         return int(properties.get(name, "0"))
     except ValueError:
-        raise RemoteProtocolError(f"property {name} is no number: {properties[name]!r}") from None
+        raise RemoteProtocolError(
+            f"property {name} is not a number: {properties[name]!r}"
+        ) from None

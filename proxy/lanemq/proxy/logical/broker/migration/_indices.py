@@ -39,7 +39,7 @@ class LogicalIndices:
         kept = self._topics.member(MEMBER) or {}
         try:
             if not isinstance(kept, dict):
-                raise RemoteProtocolError("it is no JSON object")
+                raise RemoteProtocolError("it is not a JSON object")
             self._claimed = {
                 topic: ClaimedLogicalIndices.from_json(value) for topic, value in kept.items()
             }
@@ -50,7 +50,7 @@ class LogicalIndices:
             self.forget(topic)  # a crash came between the two halves of its deletion
 
     def of(self, topic: str) -> ClaimedLogicalIndices | None:
-        """Return what is kept of a topic; None where nothing was ever claimed here."""
+        """Return what is kept of a topic; None before the first claim."""
         return self._claimed.get(topic)
 
     async def claim(self, asked: ClaimLogicalIndices) -> ClaimedLogicalIndices:

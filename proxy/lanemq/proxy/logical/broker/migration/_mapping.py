@@ -47,7 +47,7 @@ class MappingRequests(SealingRequests):
         require_ordinary(self._topics, topic)
         queues = config.queue_count
         if not 0 <= queue_id < queues:
-            raise refusal(f"message queue {queue_id} is none of the {queues} of the topic")
+            raise refusal(f"message queue {queue_id} is not one of the {queues} of the topic")
 
         def change(mapping: TopicMapping) -> TopicMapping:
             nonlocal remark

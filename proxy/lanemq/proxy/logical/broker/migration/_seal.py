@@ -84,7 +84,7 @@ class Seals:
             await self._store.flushed(self._store.max_position)
 
     async def _at_rest(self, segment: Segment) -> None:
-        """Wait until nobody writes to a closed queue, and its messages are durable."""
+        """Wait until a closed queue has no writers, and its messages are durable."""
         key = segment.topic, segment.queue_id
         timeout_s = self._config.logical_queue_seal_timeout / 1000
         with trio.move_on_after(timeout_s) as waiting:

@@ -71,7 +71,7 @@ class Sources:
         return (said and said.progress) or {}
 
     async def _ask(self, source: Segment, target: Segment) -> MigrateLogicalQueue | None:
-        """Have the source prepare the migration; what it has prepared it says again."""
+        """Let the source prepare the migration; if it has already, it answers as before."""
         code = RequestCode.MIGRATE_TOPIC_LOGICAL_QUEUE_PREPARE
         return await self._view.ask_step(code, source, MigrateLogicalQueue(source, target))
 

@@ -69,8 +69,10 @@ class SegmentTimes:
     def _note_ends(
         self, mapping: TopicMapping, before: Mapping[SegmentKey, SegmentState], now_ms: int
     ) -> None:
-        """Remember which own segments have been opened and sealed by a change, for who lends locks
-        and for readers; ``before`` are their states until now."""
+        """Remember which own segments a change has opened and sealed, for locks and for readers.
+
+        ``before`` are their states until now.
+        """
         open_now = {s.key: s for s in mapping.own() if s.state is SegmentState.NORMAL}
         open_before = {key for key, state in before.items() if state is SegmentState.NORMAL}
         self.closed_ms |= dict.fromkeys(open_before - open_now.keys(), now_ms)

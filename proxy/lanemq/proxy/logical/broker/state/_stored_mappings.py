@@ -56,7 +56,7 @@ class StoredMappings:
             raise refusal(f"the mapping cannot be written: {disk_problem(error)}") from error
 
     def _json_of(self, mapping: TopicMapping) -> object:
-        """The mapping of a topic as plain JSON, the same object for as long as it is unchanged."""
+        """Return a topic's mapping as plain JSON: the same object as long as it is unchanged."""
         known = self._as_json.get(mapping.topic)
         if known is None or known[0] is not mapping:
             text = LogicalQueues(mapping.chains.values()).encode()

@@ -45,7 +45,7 @@ class LogicalView:
         return queues
 
     async def listing_of(self, topic: str) -> tuple[LogicalQueues, bool]:
-        """Return the same, and whether name servers answer, and none of them has the topic.
+        """Return the same as ``of``, and whether name servers answer but none has the topic.
 
         They list no topic whose brokers are all away, whatever they keep of it.
         """

@@ -85,7 +85,7 @@ class LogicalLocks:
     async def tell(
         self, group: str, queue: MessageQueue, fields: Mapping[str, str]
     ) -> dict[str, str]:
-        """Return the holder and the age of a lock as ext fields; none where nobody holds it.
+        """Return the holder and the age of a lock as ext fields; none where it is free.
 
         ``fields`` name the segment that is meant. Raises ``Refused`` where it cannot be known.
         """

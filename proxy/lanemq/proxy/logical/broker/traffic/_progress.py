@@ -6,8 +6,8 @@ gone. What is committed at the old end afterwards is passed on, and never takes 
 What is committed at a destination before it opens waits for what the source knows.
 
 The old end keeps what it has. It is only ever looked at where nothing later is known, and then
-it counts up to the end of its segment: what a superseded broker gave out behind that is none of
-the logical queue's, whose messages there nobody has read yet.
+it counts up to the end of its segment: offsets that a superseded broker gave out behind it are
+not the logical queue's, whose messages there were not read yet.
 """
 
 import logging
@@ -74,7 +74,7 @@ class LogicalProgress:
     # Commits as they come
 
     def takes(self, group: str, name: str, index: int, offset: int, *, hops: int = 0) -> int | None:
-        """Return the offset to keep of a commit under a ``progress_topic``; None for nothing, now.
+        """Return the offset to keep of a commit under a ``progress_topic``; None for none yet.
 
         Where the queue has gone on elsewhere it is passed on as well.
         """
@@ -113,7 +113,7 @@ class LogicalProgress:
 
     @staticmethod
     def _worth(group: str, own: list[Segment], offset: int) -> int:
-        """Bound ``offset`` by the segment of ``own`` that reaches farthest; all begin at one."""
+        """Bound ``offset`` by the segment of ``own`` that ends last; all begin together."""
         if not own or is_stage_group(group):
             return offset
         return max(segment.clamp_progress(offset) for segment in own)

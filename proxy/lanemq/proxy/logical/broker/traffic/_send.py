@@ -142,7 +142,7 @@ class MovedSends:
         place = Segment.place_meant(meant)
         assert place is not None, "where no place is named, none is wrong"
         taken = send(replace(frame, fields={**frame.fields, SEGMENT_FIELD: segment.meant}), session)
-        if frame.is_oneway or is_half(frame):  # a half message's offset is none of the queue
+        if frame.is_oneway or is_half(frame):  # a half message's offset is not one of the queue
             return taken
         return Later(taken, self._placed(taken, segment, segment.with_delta(place)))
 

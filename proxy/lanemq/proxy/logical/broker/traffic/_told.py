@@ -5,7 +5,7 @@ lies behind that segment's end. Its pull does not show what it takes the queue f
 that it may not know it is redirected there first, as from the end of the one before; it puts what
 it is told into the view that it pulls by, and asks again at once. Of several such segments on a
 queue it is told one after another, since it may know any of them. Its next pull is known by its
-connection, its group and its place, once, and for a short time: a reader that is sent to another
+connection, group, queue and offset, once, and for a short time: a reader that is sent to another
 broker may not come back, and go by its route again later.
 
 Source: RocketMQ 5.0.0-PREVIEW, PullAPIWrapper.
@@ -31,7 +31,7 @@ counts."""
 
 _ATTRIBUTE: Final = "told readers"
 
-_Place = tuple[str, str, int, int]
+_PullKey = tuple[str, str, int, int]
 """Group, topic, queue id and offset of a pull."""
 
 
@@ -40,8 +40,8 @@ class ToldReaders:
     """The readers of one connection that were told of a segment, and are about to ask again."""
 
     def __init__(self) -> None:
-        self._notes: dict[_Place, tuple[float, Sequence[str]]] = {}
-        """Place -> time of the note, and the segments that the reader is told of by its next pulls
+        self._notes: dict[_PullKey, tuple[float, Sequence[str]]] = {}
+        """Pull -> time of the note, and the segments that the reader is told of by its next pulls
         (``Segment.meant``); the oldest come first."""
 
     @classmethod
@@ -58,28 +58,28 @@ class ToldReaders:
 
         If it took the queue for that one it comes back elsewhere, from the segments in between.
         """
-        self._put(_place(asked), [segment.meant for segment in told])
+        self._put(_key_of(asked), [segment.meant for segment in told])
         first = told[0]
         offset = first.to_physical(before.to_logical(asked.offset))
         if offset != asked.offset:
-            self._put(_place(replace(asked, offset=offset)), [first.meant])
+            self._put(_key_of(replace(asked, offset=offset)), [first.meant])
 
-    def _put(self, place: _Place, meant: Sequence[str]) -> None:
-        self._notes.pop(place, None)
+    def _put(self, key: _PullKey, meant: Sequence[str]) -> None:
+        self._notes.pop(key, None)
         if len(self._notes) >= TOLD_MAX:
             del self._notes[next(iter(self._notes))]
-        self._notes[place] = trio.current_time(), meant
+        self._notes[key] = trio.current_time(), meant
 
     def named(self, asked: PullRequest) -> PullRequest:
         """Return a pull with the name of the segment that its reader was just told of, if any."""
-        place = _place(asked)
-        noted_s, meant = self._notes.pop(place, (0, ()))
+        key = _key_of(asked)
+        noted_s, meant = self._notes.pop(key, (0, ()))
         if not meant or trio.current_time() - noted_s >= AGE_S:
             return asked
         if len(meant) > 1:
-            self._put(place, meant[1:])
+            self._put(key, meant[1:])
         return replace(asked, meant=meant[0])
 
 
-def _place(asked: PullRequest) -> _Place:
+def _key_of(asked: PullRequest) -> _PullKey:
     return asked.group, asked.topic, asked.queue_id, asked.offset

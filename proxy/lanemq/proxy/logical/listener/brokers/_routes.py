@@ -107,8 +107,7 @@ class LogicalRoutes:
         return self.get(topic)
 
     async def refresh(self, topic: str) -> TopicView | None:
-        """Ask now, unless that was just done in vain. Without an answer, everything stays as it
-        was."""
+        """Ask now, unless that has just failed. Without an answer, nothing changes."""
         under_way = self._asking.get(topic)
         if under_way is not None:
             await under_way.wait()

@@ -42,7 +42,7 @@ def is_in_doubt(reader: Reader, offset: int, chain: Chain, session: Session) -> 
 @final
 @define(eq=False, kw_only=True, repr=False)
 class Readers:
-    """Decides where readers go on whose places the listener does not remember."""
+    """Decides where a reader goes on if the listener does not remember its place."""
 
     _clients: ClientRegistry[Session]
     _progress: Progress
@@ -71,8 +71,8 @@ class Readers:
         """Return whether a commit counts: none of a consumer in doubt does, it will commit again.
 
         Those that know logical queues never read here, and know their places. Tools commit for
-        groups that they are no members of, and wait for the answer. What a staged consumer notes
-        of its stages is no place in the queue.
+        groups that they are not members of, and wait for the answer. What a staged consumer notes
+        of its stages is not a place in the queue.
         """
         if (
             not is_in_doubt(reader, offset, chain, session)

@@ -119,7 +119,7 @@ class Pulls:
         return self._seen(asked, answer, segment, chain, frame, session)
 
     async def _find(self, topic: str, frame: Frame, session: Session) -> Seen:
-        """Pull from a topic that is not known yet. Raises ``Refused`` where nobody knows it."""
+        """Pull from a topic that is not known yet. Raises ``Refused`` where it is unknown."""
         await self._queues.view(topic)
         answer = self.pull(frame, session)
         return await answer if isinstance(answer, Awaitable) else answer
@@ -228,7 +228,7 @@ class Pulls:
             case Frame():
                 return relayed(frame, answer)
             case _:
-                raise AssertionError(f"{type(answer).__name__} is no answer to a pull")
+                raise AssertionError(f"{type(answer).__name__} is not an answer to a pull")
         code, numbers = translate.pulled(code, told, segment, asked.offset)
         reader = asked.group, segment.topic, segment.logical_index
         places_of(session).note(reader, segment, numbers.next_offset)

@@ -244,7 +244,7 @@ class Sends:
         try:
             position = int(offset_id[-POSITION_DIGITS:], 16)
         except ValueError:
-            return offset_id  # whatever it is, it is no position
+            return offset_id  # whatever it is, it is not a position
         return self._records.offset_id(segment.broker_name, position)
 
 

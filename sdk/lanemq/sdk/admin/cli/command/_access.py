@@ -1,4 +1,4 @@
-"""Options that every command has for servers that want to know who asks, or speak TLS."""
+"""Options that every command has for servers with accounts or TLS."""
 
 import os
 import ssl
@@ -75,7 +75,7 @@ def access_options() -> list[click.Parameter]:
 
 
 def take_access(options: MutableMapping[str, Any]) -> Access:
-    """Take these options out of ``options``. Raises ``click.UsageError`` for what cannot be."""
+    """Take these options out of ``options``. Raises ``click.UsageError`` for a wrong use."""
     names = ("access_key", "secret_key", "security_token")
     account = {name: options.pop(name) for name in names}
     tls, authorities = options.pop("tls"), options.pop("tls_ca")

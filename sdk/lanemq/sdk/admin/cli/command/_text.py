@@ -46,7 +46,7 @@ def parse_moment(text: str) -> int:
     try:
         seconds = time.mktime(time.strptime(match[1], "%Y-%m-%d#%H:%M:%S"))
     except (ValueError, OverflowError):
-        raise ValueError(f"{text!r} is no time there is") from None
+        raise ValueError(f"{text!r} is not an existing time") from None
     return int(seconds) * 1000 + int(match[2])
 
 
@@ -88,7 +88,7 @@ def message_line(message: StoredMessage, broker_name: str, body: bytes) -> str:
 def pretty(value: object, depth: int = 0) -> str:
     """Write a JSON value over several lines, the members of an object by name.
 
-    Keys that are numbers stand bare, and on the line of their brace: it is no strict JSON.
+    Keys that are numbers stand bare, and on the line of their brace: it is not strict JSON.
     """
     inner, outer = "\n" + "\t" * (depth + 1), "\n" + "\t" * depth
     if isinstance(value, Body):

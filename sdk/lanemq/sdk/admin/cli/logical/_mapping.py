@@ -47,7 +47,7 @@ async def update_mapping(
         if queue_id is None or index is None:
             fail("logicalQueueIndex and queueId must be specified together.")
         remark = await admin.map_queue(broker.strip(), topic, queue_id, index, force=force)
-        what = f"logical queue {index}" if index >= 0 else "no logical queue"
+        what = f"logical queue {index}" if index >= 0 else "not a logical queue"
         out.line(f"queue {queue_id} at {broker} is {what}: {remark}")
         return {"broker": broker, "queueId": queue_id, "index": index, "remark": remark}
     if cluster is None:
@@ -59,7 +59,7 @@ async def update_mapping(
 
 
 async def map_cluster(admin: AdminClient, out: Output, topic: str, cluster: str) -> list[MapQueue]:
-    """Map every queue of the cluster that is not, and show all logical queues."""
+    """Map every unmapped queue of the cluster, and show all logical queues."""
     found = await _whole(admin, topic, cluster)
     if not any(broker.queues for broker in found.view.brokers):
         fail(f"topic {topic!r} is on no master of cluster {cluster!r}: `updateTopic` makes it")

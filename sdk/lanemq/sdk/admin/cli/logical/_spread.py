@@ -73,7 +73,7 @@ async def drain_broker(
 async def balance_logical_queues(
     admin: AdminClient, out: Output, *, cluster: str | None, topics: Sequence[str], applies: bool
 ) -> object:
-    """Even out over all brokers where the logical queues are written."""
+    """Spread the queues that take messages evenly over all brokers."""
     found = await survey_all(admin, cluster=cluster)
     if found.away:
         silent = ", ".join(sorted(found.away))
