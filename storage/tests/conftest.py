@@ -13,14 +13,8 @@ import trio
 
 from lanemq.storage import NewMessage, Store, StoreConfig, open_store
 from lanemq.testkit.storage.disk import SimulatedFiles
+from lanemq.testkit.storage.stores import HOST, ROOT, START_MS, STORES, MakeMessage, OpenSmall
 from lanemq.wire.message import encode_properties
-
-ROOT = Path("/store")
-HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
-START_MS = 1_700_000_000_000
-
-MakeMessage = Callable[..., NewMessage]
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
 
 
 @pytest.fixture
@@ -90,14 +84,11 @@ def make_message(clock_ms: Callable[[], int]) -> MakeMessage:
     return make
 
 
-RECORDED = Path(__file__).parents[2] / "compat_tests/vectors/stores"
-
-
 @pytest.fixture(scope="session")
 def unpacked_stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The stores that real brokers wrote, by name; not to be changed."""
     directory = tmp_path_factory.mktemp("stores")
-    for path in sorted(RECORDED.glob("*.tar.gz")):
+    for path in sorted(STORES.glob("*.tar.gz")):
         with tarfile.open(path) as archive:
             archive.extractall(directory, filter="data")
     return directory

@@ -1,21 +1,13 @@
 """A disk that is full or fails: nothing is half stored, reads go on, writing comes back."""
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from pathlib import Path
-
 import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.storage import GetStatus, NewMessage, Store, StoreUnwritable
+from lanemq.storage import GetStatus, StoreUnwritable
 from lanemq.testkit.storage.batches import batch_of
 from lanemq.testkit.storage.disk import SimulatedFiles
-
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
-
-ROOT = Path("/store")
+from lanemq.testkit.storage.stores import ROOT, MakeMessage, OpenSmall
 
 
 @pytest.mark.parametrize("space_bytes", [0, 1, 200, 500])

@@ -2,8 +2,6 @@
 
 import errno
 import struct
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -12,15 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from lanemq.storage import NewMessage, Store
 from lanemq.storage.index._index import TOGETHER, Index
 from lanemq.storage.index._index_file import key_hash
 from lanemq.storage.index._key_hashes import key_hashes
 from lanemq.testkit.storage.disk import SimulatedFiles
+from lanemq.testkit.storage.stores import MakeMessage, OpenSmall
 from lanemq.wire.message import encode_properties
 
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
 FOREVER_MS = 1 << 62
 
 

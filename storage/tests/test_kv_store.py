@@ -3,7 +3,6 @@
 import random
 import shutil
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,11 +32,8 @@ from lanemq.storage.kv._state import State
 from lanemq.storage.tools import verify_kv
 from lanemq.testkit.storage.disk import Crash, SimulatedFiles
 from lanemq.testkit.storage.stages import copy_store
+from lanemq.testkit.storage.stores import HOST, MakeMessage, OpenSmall
 from lanemq.wire.kv import Action, OpType, Step, encode_steps, kv_topic
-
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
-HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
 
 
 def operation(

@@ -1,7 +1,7 @@
 """Stores with very many queues: no turn of the event loop depends on how many there are."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,16 +11,13 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from lanemq.storage import NewMessage, Store, StoreConfig, open_store
+from lanemq.storage import Store, StoreConfig, open_store
 from lanemq.storage.disk._real_files import RealFile, RealFiles
 from lanemq.storage.queues.files._consume_queue import FileConsumeQueue
 from lanemq.storage.start._watermarks import WatermarkFile
 from lanemq.testkit.storage.disk import Crash, SimulatedFiles
+from lanemq.testkit.storage.stores import ROOT, MakeMessage, OpenSmall
 
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
-
-ROOT = Path("/store")
 TOPICS, QUEUES = 300, 10
 TURN_QUEUES = 1000
 """Queues that a turn may look at."""

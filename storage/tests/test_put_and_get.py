@@ -4,7 +4,6 @@ import itertools
 import logging
 import struct
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,7 @@ from lanemq.storage import (
 )
 from lanemq.testkit.storage.batches import batch_of, puts_of
 from lanemq.testkit.storage.disk import SimulatedFiles
+from lanemq.testkit.storage.stores import MakeMessage, OpenSmall
 from lanemq.wire import HostAddress, SysFlag, tags_code
 from lanemq.wire.message import (
     MAGIC_BLANK,
@@ -34,9 +34,6 @@ from lanemq.wire.message import (
     decode_messages,
     encode_properties,
 )
-
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
 
 
 async def test_the_first_start_of_a_store_says_that_it_makes_one(

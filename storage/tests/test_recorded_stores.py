@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from lanemq.storage import GetStatus, Store, StoreConfig, open_store
+from lanemq.testkit.storage.stores import NAMES, STORES
 from lanemq.wire import SysFlag
 from lanemq.wire.message import decode_messages
 
-STORES = Path(__file__).parents[2] / "compat_tests/vectors/stores"
-NAMES = sorted(path.name.removesuffix(".tar.gz") for path in STORES.glob("*.tar.gz"))
 ROCKSDB = "rocksdb-5.3.3-clean"
 # What this broker kept in RocksDB only, after the change of storeType: topics, groups and
 # offsets made from then on cannot come from the JSON files.

@@ -1,8 +1,6 @@
 """The start of a store: the end of its log, the work redone, the files kept aside."""
 
 import logging
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,6 @@ from trio.testing import MockClock
 
 from lanemq.storage import (
     GetStatus,
-    NewMessage,
     Put,
     Store,
     StoreConfig,
@@ -21,13 +18,10 @@ from lanemq.storage import (
 from lanemq.storage._config import Stage
 from lanemq.testkit.storage.disk import Crash, SimulatedFiles
 from lanemq.testkit.storage.stages import Stand, new_message
+from lanemq.testkit.storage.stores import ROOT, MakeMessage, OpenSmall
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.message import decode_messages
 
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
-
-ROOT = Path("/store")
 LOG = ROOT / "commitlog"
 QUEUE = ROOT / "consumequeue/T/0"
 BLANK_SIZE = 2147483647

@@ -2,21 +2,16 @@
 
 import errno
 import os
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.storage import ConfigInvalid, GetStatus, NewMessage, Store, StoreConfig
+from lanemq.storage import ConfigInvalid, GetStatus, Store, StoreConfig
 from lanemq.testkit.storage.disk import SimulatedFiles
+from lanemq.testkit.storage.stores import ROOT, MakeMessage, OpenSmall
 
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
-
-ROOT = Path("/store")
 LOG = ROOT / "commitlog"
 ALL_HOURS = ";".join(str(hour) for hour in range(24))
 RESERVED_S = 360  # kept short: the store's tasks run many times a second

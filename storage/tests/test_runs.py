@@ -1,21 +1,15 @@
 """Records that lie together in the log are read together, and are the same as one by one."""
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from lanemq.storage import NewMessage, Store
 from lanemq.storage._layouts import BLANK_SIZE
 from lanemq.storage.messages._runs import GAP_BYTES, QueueRuns
 from lanemq.testkit.storage.disk import SimulatedFile, SimulatedFiles
+from lanemq.testkit.storage.stores import MakeMessage, OpenSmall
 from lanemq.wire import tags_code
-
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
 
 
 class Log:

@@ -1,20 +1,15 @@
 """Offsets by store time, and store times by offset."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from lanemq.storage import Boundary, NewMessage, Store, StoreConfig, open_store
+from lanemq.storage import Boundary, NewMessage, StoreConfig, open_store
 from lanemq.testkit.storage.disk import SimulatedFiles
-
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
-HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
+from lanemq.testkit.storage.stores import HOST, MakeMessage, OpenSmall
 
 
 def expected(times: list[int], wanted: int, boundary: Boundary) -> int:

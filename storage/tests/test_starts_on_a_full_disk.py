@@ -1,16 +1,11 @@
 """A start on a full disk ends with one line, and the next one with free space goes on."""
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-
 import pytest
 from trio.testing import MockClock
 
-from lanemq.storage import NewMessage, Store, StoreError
+from lanemq.storage import StoreError
 from lanemq.testkit.storage.disk import SimulatedFiles
-
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
+from lanemq.testkit.storage.stores import MakeMessage, OpenSmall
 
 MESSAGES = 20
 

@@ -1,18 +1,15 @@
 """A failed task costs its turn, not the store and not the other tasks."""
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.storage import Store, Supervisor
+from lanemq.storage import Supervisor
 from lanemq.testkit.storage.disk import SimulatedFiles
+from lanemq.testkit.storage.stores import OpenSmall
 from lanemq.wire.bodies import SubscriptionGroupConfig
-
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
 
 
 async def test_a_task_that_fails_is_counted_and_goes_on(

@@ -1,7 +1,7 @@
 """Tables are written while they change: in short turns, and without losing a change."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from lanemq.storage import ConfigTables, Store, StoreConfig, StoreType
+from lanemq.storage import ConfigTables, StoreConfig, StoreType
 from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.tables import _table
 from lanemq.storage.tables._table import Table
 from lanemq.storage.tables.rocks._backend import RocksBackend
 from lanemq.testkit.storage.disk import SimulatedFiles
+from lanemq.testkit.storage.stores import ROOT, OpenSmall
 from lanemq.wire import fastjson
 from lanemq.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from lanemq.wire.fastjson import _writer
 
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-
-ROOT = Path("/store")
 CONFIG = ROOT / "config"
 TOPICS = CONFIG / "topics.json"
 GROUPS = CONFIG / "subscriptionGroup.json"

@@ -1,8 +1,6 @@
 """The files under ``config``: what is kept, what a broken one costs, and their looks."""
 
 import re
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +8,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.storage import ConfigInvalid, NewMessage, Store
+from lanemq.storage import ConfigInvalid
 from lanemq.testkit.storage.disk import SimulatedFiles
+from lanemq.testkit.storage.stores import OpenSmall
 from lanemq.wire import fastjson
 from lanemq.wire.bodies import SubscriptionGroupConfig, TopicConfig
-
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
 
 CONFIG = Path("/store/config")
 TOPICS = CONFIG / "topics.json"

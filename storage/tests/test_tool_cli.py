@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,7 @@ from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.queues.rocks._queue_rows import QueueRows
 from lanemq.storage.rocks import QueueDatabase
 from lanemq.storage.tools import read_store
-
-Recorded = Callable[[str], Path]
+from lanemq.testkit.storage.stores import Recorded
 
 FILE_STORE = "file-4.9.7-clean"
 BOTH_STORE = "dualwrite-5.3.3-clean"

@@ -2,19 +2,15 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lanemq.storage.tools import Lost, NotAStore, Selection, open_dump
+from lanemq.testkit.storage.stores import NAMES, STORES, Recorded
 from lanemq.wire.message import StoredMessage
 
-Recorded = Callable[[str], Path]
-
-STORES = Path(__file__).parents[2] / "compat_tests/vectors/stores"
-NAMES = sorted(path.name.removesuffix(".tar.gz") for path in STORES.glob("*.tar.gz"))
 FILE_STORE = "file-4.9.7-clean"
 ROCKSDB_STORE = "rocksdb-5.3.3-clean"
 

@@ -17,8 +17,7 @@ from lanemq.storage.queues.rocks._queue_rows import QueueRows
 from lanemq.storage.rocks import QueueDatabase
 from lanemq.storage.tools import look_into, repair_store, verify_store
 from lanemq.storage.tools.reading._scan import LogScan
-
-Recorded = Callable[[str], Path]
+from lanemq.testkit.storage.stores import Recorded
 
 PAGE = Path(__file__).parents[2] / "docs/store.md"
 FILE_STORE = "file-4.9.7-clean"

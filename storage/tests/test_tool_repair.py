@@ -12,8 +12,7 @@ from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.queues.rocks._queue_rows import QueueRows
 from lanemq.storage.rocks import QueueDatabase
 from lanemq.storage.tools import NotAStore, RepairReport, repair_store, verify_store
-
-Recorded = Callable[[str], Path]
+from lanemq.testkit.storage.stores import Recorded
 
 pytestmark = pytest.mark.slow  # a store is taken apart and made anew each time
 

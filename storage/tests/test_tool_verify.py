@@ -36,13 +36,10 @@ from lanemq.storage.tools.checks._keys_check import keys_in
 from lanemq.storage.tools.checks._rows import RowScan, row_of
 from lanemq.storage.tools.reading._scan import LogScan
 from lanemq.testkit.storage.stages import Stand
+from lanemq.testkit.storage.stores import NAMES, STORES, Recorded
 from lanemq.wire import LocalProtocolError
 from lanemq.wire.message import encode_properties
 
-Recorded = Callable[[str], Path]
-
-STORES = Path(__file__).parents[2] / "compat_tests/vectors/stores"
-NAMES = sorted(path.name.removesuffix(".tar.gz") for path in STORES.glob("*.tar.gz"))
 FILE_STORE = "file-4.9.7-clean"
 TOPIC = "sa_orders"
 BOTH_STORE = "dualwrite-5.3.3-clean"
