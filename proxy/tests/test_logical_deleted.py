@@ -1,13 +1,12 @@
 """A topic that was deleted while a broker was down: nothing of it comes to life with the broker."""
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.sdk.admin import AdminClient, open_admin
+from lanemq.testkit.proxy.logical import tools
 from lanemq.testkit.simulation._logical import (
     TOPIC,
     LogicalCluster,
@@ -19,11 +18,6 @@ from lanemq.wire.bodies import TopicConfig
 
 NAMES = ("broker1", "broker2", "broker3")
 DOWN = "broker3"
-
-
-def tools(cluster: LogicalCluster) -> AbstractAsyncContextManager[AdminClient]:
-    address, dial = cluster.name_server.address, cluster.network.dialer("10.0.9.8")
-    return open_admin(name_servers=address, dial=dial)
 
 
 async def make(cluster: LogicalCluster, queues: int = 1) -> None:

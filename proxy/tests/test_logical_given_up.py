@@ -21,12 +21,12 @@ from lanemq.testkit.proxy.brokers import (
     open_test_broker,
     pull_header,
 )
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._logical import (
     CLIENT_HOST,
     TOPIC,
     LogicalCluster,
-    open_logical_cluster,
 )
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
 from lanemq.wire import Refused, RequestCode, ResponseCode
@@ -103,8 +103,7 @@ async def test_a_pull_that_is_given_up_is_not_left_parked(tmp_path: Path) -> Non
 @pytest.fixture
 async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
     """One broker with a listener, and one logical queue without messages."""
-    async with open_logical_cluster("broker1") as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster("broker1") as cluster:
         yield cluster
 
 

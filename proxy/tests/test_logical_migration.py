@@ -8,6 +8,7 @@ from trio.testing import MockClock
 
 from lanemq.proxy.broker._context import BrokerContext
 from lanemq.storage import NewMessage
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.simulation._logical import (
     TOPIC,
     LogicalCluster,
@@ -32,8 +33,7 @@ WRITE_ONLY, EXPIRED = SegmentState.WRITE_ONLY, SegmentState.EXPIRED
 @pytest.fixture
 async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
     """Table A: two brokers with two queues each."""
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=2)
+    async with mapped_cluster(queues=2) as cluster:
         yield cluster
 
 
@@ -169,8 +169,7 @@ async def test_a_reader_that_waits_at_the_end_is_sent_on_at_once(
 async def test_cleaned_segments_expire_and_their_queue_is_used_again(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster(logical_queue_expired_keep_millis=100_000) as cluster:
-        await cluster.map_all(queues=2)
+    async with mapped_cluster(logical_queue_expired_keep_millis=100_000, queues=2) as cluster:
         source = await cluster.normal(0)
         await cluster.fill(source, 101)
         source, target = await cluster.migrate(0, "broker2")
@@ -253,9 +252,7 @@ async def read_all(cluster: LogicalCluster, chain: Chain, **changes: object) -> 
 async def test_a_queue_that_a_tool_of_preview_used_again_gives_each_message_once(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster(logical_queue_reuse_readable=True) as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 40)
+    async with mapped_cluster(logical_queue_reuse_readable=True, messages=40) as cluster:
         _, second = await cluster.migrate(0, "broker2")
         await cluster.fill(second, 40, first=40)
         _, third = await cluster.migrate(0, "broker1", reuse=0)
@@ -270,8 +267,7 @@ async def test_a_queue_that_a_tool_of_preview_used_again_gives_each_message_once
 async def test_a_filter_never_looks_past_the_end_of_a_segment(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster(logical_queue_reuse_readable=True) as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster(logical_queue_reuse_readable=True) as cluster:
         tags = {True: {"TAGS": "wanted"}, False: {"TAGS": "other"}}
         source, number = await cluster.normal(0), 0
         for reuse, to in ((None, "broker2"), (0, "broker1"), (None, "")):
@@ -329,9 +325,7 @@ async def test_a_queue_with_one_message_is_not_empty(
 async def test_an_empty_segment_on_a_used_queue_is_expired_with_its_own_begin(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster(logical_queue_reuse_readable=True) as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 5)
+    async with mapped_cluster(logical_queue_reuse_readable=True, messages=5) as cluster:
         _, second = await cluster.migrate(0, "broker2")
         await cluster.fill(second, 5)
         await cluster.migrate(0, "broker1", reuse=0)
@@ -364,9 +358,7 @@ async def test_a_broker_without_the_topic_gets_it_with_the_queues_it_needs(
 async def test_a_third_host_hears_of_the_move_by_itself(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 3)
+    async with mapped_cluster("broker1", "broker2", "broker3", messages=3) as cluster:
         first, second = await cluster.migrate(0, "broker3")
         await cluster.fill(second, 3)
         # broker1 is not told that the queue goes on from broker3 to broker2.

@@ -7,6 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster, open_logical_cluster
 from lanemq.wire.logical import MigrateLogicalQueue, Segment, SegmentState
 
@@ -110,9 +111,7 @@ async def test_a_commit_without_a_number_waits_for_a_source_that_does_not_answer
 async def test_a_third_broker_finds_out_that_a_migration_it_heard_of_was_called_off(
     autojump_clock: MockClock, count: int
 ) -> None:
-    async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 10)
+    async with mapped_cluster("broker1", "broker2", "broker3", messages=10) as cluster:
         _, end = await cluster.migrate(0, "broker2")
         await cluster.fill(end, count)
         source, target = await prepared(cluster)
@@ -157,8 +156,7 @@ async def test_a_copy_stays_while_the_broker_of_its_segment_does_not_answer(
 async def test_an_idle_queue_comes_back_to_a_message_queue_of_its_own_broker(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster("broker1") as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster("broker1") as cluster:
         numbers = []
         for reuse in (None, 0, 1, 0, 1):
             _, opened = await cluster.migrate(0, "broker1", reuse=reuse)

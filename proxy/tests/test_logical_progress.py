@@ -1,7 +1,6 @@
 """Groups' progress goes with a logical queue, and outlives every broker that it was at."""
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
 from typing import Any, final
 
 import pytest
@@ -10,8 +9,8 @@ from trio.testing import MockClock
 
 from lanemq.proxy.broker._framed import GroupOffset
 from lanemq.proxy.logical.listener.offsets._progress import Progress
-from lanemq.sdk.admin import AdminClient, open_admin
-from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster, open_logical_cluster
+from lanemq.testkit.proxy.logical import mapped_cluster, tools
+from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.headers import QueryConsumerOffset
@@ -29,15 +28,8 @@ GROUP = "readers"
 @pytest.fixture
 async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
     """One queue each; logical queue 0 has 10 messages."""
-    async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 10)
+    async with mapped_cluster("broker1", "broker2", "broker3", messages=10) as cluster:
         yield cluster
-
-
-def tools(cluster: LogicalCluster) -> AbstractAsyncContextManager[AdminClient]:
-    address, dial = cluster.name_server.address, cluster.network.dialer("10.0.9.8")
-    return open_admin(name_servers=address, dial=dial)
 
 
 async def commit(

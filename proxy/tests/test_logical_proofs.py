@@ -1,39 +1,21 @@
 """Proof that a migration took place: its number, and nothing that others may have told."""
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
-
 import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.sdk.admin import AdminClient, open_admin
 from lanemq.storage import NewMessage
+from lanemq.testkit.proxy.logical import mapped_cluster, tools
 from lanemq.testkit.simulation._logical import (
     TOPIC,
     LogicalCluster,
     messages_of,
-    open_logical_cluster,
 )
 from lanemq.wire.logical import MigrateLogicalQueue, Segment, SegmentState
 
 NORMAL, WRITE_ONLY = SegmentState.NORMAL, SegmentState.WRITE_ONLY
 QUIET_S = 10.0
 """A queue has one open end again after so much quiet."""
-
-
-@pytest.fixture
-async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
-    """One queue each; logical queue 0 has 10 messages."""
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 10)
-        yield cluster
-
-
-def tools(cluster: LogicalCluster) -> AbstractAsyncContextManager[AdminClient]:
-    address, dial = cluster.name_server.address, cluster.network.dialer("10.0.9.8")
-    return open_admin(name_servers=address, dial=dial)
 
 
 async def begun(cluster: LogicalCluster, index: int, name: str) -> tuple[Segment, Segment]:
@@ -197,8 +179,7 @@ async def test_the_empty_open_end_of_a_queue_with_a_history_cannot_be_taken_out(
 async def test_an_idle_queue_moves_for_ever_without_using_up_physical_queues(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster() as cluster:
         async with tools(cluster) as admin:
             for number in range(12):
                 done = await admin.migrate_logical_queue(TOPIC, 0, f"broker{2 - number % 2}")
@@ -216,8 +197,7 @@ async def test_an_idle_queue_moves_for_ever_without_using_up_physical_queues(
 async def test_an_empty_segment_that_clients_may_know_is_not_replaced_yet(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster() as cluster:
         source, _ = await cluster.migrate(0, "broker2")
         refused = await cluster.reuse("broker1", source.queue_id, 0)
         assert "may be known to clients" in (refused.remark or "")

@@ -9,6 +9,7 @@ from trio.testing import MockClock
 from lanemq.storage._layouts import BLANK_UNIT
 from lanemq.storage.queues.files._consume_queue import FileConsumeQueue
 from lanemq.testkit.proxy.brokers import pull_header
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.simulation._logical import (
     TOPIC,
     LogicalCluster,
@@ -26,8 +27,7 @@ SEARCH = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
 
 @pytest.fixture
 async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster() as cluster:
         yield cluster
 
 
@@ -103,9 +103,7 @@ async def test_the_queue_before_its_first_segment_leads_to_it(
 async def test_a_hole_in_the_middle_is_passed_over(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 10)
+    async with mapped_cluster("broker1", "broker2", "broker3", messages=10) as cluster:
         _, second = await cluster.migrate(0, "broker2")
         await cluster.fill(second, 10, first=10)
         second, third = await cluster.migrate(0, "broker3", others=["broker1"])
@@ -131,8 +129,7 @@ async def test_a_hole_in_the_middle_is_passed_over(
 async def test_the_first_message_of_a_log_is_not_taken_for_a_cleaned_one(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster() as cluster:
         segment = await cluster.normal(0)
         await cluster.fill(segment, 1)
         context = cluster.brokers["broker1"].running.context
@@ -170,9 +167,7 @@ async def test_a_damaged_last_message_takes_no_other_message_of_its_segment_with
 async def test_who_reads_message_queues_themselves_notices_nothing(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster(logical_queue_reuse_readable=True) as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 5)
+    async with mapped_cluster(logical_queue_reuse_readable=True, messages=5) as cluster:
         _, second = await cluster.migrate(0, "broker2")
         old = await cluster.connect("broker1", version=407)
         began_s = trio.current_time()
@@ -260,8 +255,7 @@ async def test_a_broker_without_logical_queues_has_no_word_of_them(
 async def test_a_broker_is_emptied_and_leaves(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=2)
+    async with mapped_cluster(queues=2) as cluster:
         for index in (2, 3):
             await cluster.fill(await cluster.normal(index), 101)
             await cluster.migrate(index, "broker1")
@@ -298,8 +292,7 @@ async def test_a_source_that_missed_the_outcome_of_its_migration_sends_no_reader
 ) -> None:
     """It hears of the last migration first, and of the messages in between from nobody."""
     names = "broker1", "broker2", "broker3"
-    async with open_logical_cluster(*names, logical_queue_reconcile_interval=30_000) as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster(*names, logical_queue_reconcile_interval=30_000) as cluster:
         source = await cluster.normal(0)
         await cluster.fill(source, 3)
         target = await cluster.destination(0, "broker2")

@@ -1,6 +1,5 @@
 """Migrations that go wrong: late writers, crashes, lost answers, tools that race, brokers away."""
 
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
@@ -10,12 +9,12 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.testkit.proxy.brokers import Client
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._logical import (
     TOPIC,
     LogicalCluster,
     messages_of,
-    open_logical_cluster,
     redirect_of,
     until,
     without_number,
@@ -35,15 +34,6 @@ from lanemq.wire.logical import (
 NORMAL, READ_ONLY = SegmentState.NORMAL, SegmentState.READ_ONLY
 WRITE_ONLY, EXPIRED = SegmentState.WRITE_ONLY, SegmentState.EXPIRED
 PREPARE = RequestCode.MIGRATE_TOPIC_LOGICAL_QUEUE_PREPARE
-
-
-@pytest.fixture
-async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
-    """One queue each; logical queue 0 has 10 messages."""
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 10)
-        yield cluster
 
 
 def moved(answer: Frame) -> tuple[Segment, Segment]:
@@ -83,8 +73,7 @@ async def test_a_stuck_writer_ends_the_seal_and_leaves_the_queue_open(
 async def test_a_disk_that_hangs_ends_the_seal_and_leaves_the_queue_open(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster() as cluster:
         source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
         store = cluster.brokers["broker1"].running.context.store
         hangs = trio.Event()
@@ -272,8 +261,7 @@ async def test_the_same_step_twice_at_once_is_taken_once(
 
 
 async def test_of_two_tools_one_wins(autojump_clock: MockClock) -> None:
-    async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster("broker1", "broker2", "broker3") as cluster:
         source = await cluster.normal(0)
         await cluster.fill(source, 5)
         targets = [await cluster.destination(0, name) for name in ("broker2", "broker3")]
@@ -351,8 +339,7 @@ def reindex(segment: Segment, index: int) -> Segment:
 async def test_a_crash_after_any_step_is_put_right(
     autojump_clock: MockClock, step: int, victim: str, how: Literal["kill", "power"]
 ) -> None:
-    async with open_logical_cluster(seed=step) as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster(seed=step) as cluster:
         source = await cluster.normal(0)
         await cluster.fill(source, 10)
         target = await cluster.destination(0, "broker2")
@@ -430,8 +417,7 @@ async def test_a_source_that_returns_before_its_destination_is_as_open_as_it_was
 async def test_a_source_that_dies_in_the_middle_of_a_step_is_sealed_when_it_is_back(
     autojump_clock: MockClock, operations: int
 ) -> None:
-    async with open_logical_cluster(seed=operations) as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster(seed=operations) as cluster:
         source = await cluster.normal(0)
         await cluster.fill(source, 10)
         target = await cluster.destination(0, "broker2")
@@ -510,8 +496,7 @@ async def test_a_destination_with_messages_cannot_be_called_off(
 async def test_an_empty_queue_whose_migration_was_called_off_is_open_as_before(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster() as cluster:
         source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
         moved(await cluster.prepare(source, target))
         await cluster.map("broker2", target.queue_id, -1)
@@ -525,8 +510,7 @@ async def test_an_empty_queue_whose_migration_was_called_off_is_open_as_before(
 async def test_a_lost_source_is_gone_past_and_gives_way_when_it_returns(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster() as cluster:
         source = await cluster.normal(0)
         await cluster.fill(source, 150)
         await cluster.brokers["broker1"].kill()
@@ -553,8 +537,7 @@ async def test_a_lost_source_is_gone_past_and_gives_way_when_it_returns(
 async def test_a_source_that_returns_with_more_is_clipped_and_says_so(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster() as cluster:
         source = await cluster.normal(0)
         await cluster.fill(source, 40)
         await cluster.brokers["broker1"].kill()
@@ -610,8 +593,7 @@ async def test_a_further_segment_begins_where_the_queue_ended(
 
 
 async def test_old_clients_see_a_new_queue_at_once(autojump_clock: MockClock) -> None:
-    async with open_logical_cluster(logical_queue_physical_topics=TOPIC) as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster(logical_queue_physical_topics=TOPIC) as cluster:
         await cluster.migrate(0, "broker2")
         stream = await cluster.network.dialer("10.0.9.9")(cluster.name_server.host, 9876)
         client = Client(Peer(stream))
@@ -640,8 +622,7 @@ async def test_remarks_of_growth(autojump_clock: MockClock, cluster: LogicalClus
 async def test_offsets_that_a_crash_took_are_not_given_out_again_under_a_sealed_end(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster() as cluster:
         source = await cluster.normal(0)
         await cluster.fill(source, 10)
         source, _ = await cluster.migrate(0, "broker2")

@@ -1,7 +1,7 @@
 """Sends to queues that were sealed: redirected, or passed on and answered as if nothing were."""
 
 import gc
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -16,13 +16,13 @@ from lanemq.proxy.logical.rules._forwarding import born_host_of, forwarded
 from lanemq.proxy.logical.rules._mapping import TopicMapping
 from lanemq.storage import NewMessage, Put, StoreUnwritable
 from lanemq.testkit.proxy.brokers import Client, send_header
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._logical import (
     CLIENT_HOST,
     TOPIC,
     LogicalCluster,
     messages_of,
-    open_logical_cluster,
     redirect_of,
     until,
     without_number,
@@ -42,15 +42,6 @@ from lanemq.wire.message import BatchEntry, decode_offset_id, encode_batch
 
 FORWARD = "PROPERTY_FORWARD_QUEUE_ID"
 HALF = {"TRAN_MSG": "true", "PGROUP": "pg", "UNIQ_KEY": "key-1"}
-
-
-@pytest.fixture
-async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
-    """One queue each; logical queue 0 has 10 messages."""
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 10)
-        yield cluster
 
 
 async def bodies(cluster: LogicalCluster, segment: Segment) -> list[bytes]:
@@ -201,8 +192,7 @@ async def test_views_that_point_at_each_other_end_in_a_refusal(
 async def test_a_target_that_was_sealed_meanwhile_is_followed_once(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster("broker1", "broker2", "broker3") as cluster:
         await cluster.migrate(0, "broker2")
         await cluster.migrate(0, "broker3")  # broker1 has not heard of it
         old = await cluster.connect("broker1", version=407)
@@ -308,8 +298,7 @@ async def test_the_flag_is_of_the_request_and_is_never_stored(
 async def test_a_broker_that_may_choose_takes_a_queue_that_is_open(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=3)
+    async with mapped_cluster(queues=3) as cluster:
         await cluster.migrate(0, "broker2")
         await cluster.seal("broker1", 2, 2)
         client = await cluster.at("broker1")
@@ -432,8 +421,7 @@ async def meant(
 async def test_a_sender_whose_view_is_a_whole_reuse_behind_is_sent_on(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster(logical_queue_reuse_readable=True) as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster(logical_queue_reuse_readable=True) as cluster:
         first = await cluster.normal(0)
         await cluster.fill(first, 10)
         sealed, _ = await cluster.migrate(0, "broker2")
@@ -602,8 +590,7 @@ async def test_a_half_message_for_a_sealed_queue_is_redirected_and_never_passed_
 async def test_what_waits_for_the_disk_is_given_up_where_it_cannot_be_written(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_logical_cluster("broker1") as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster("broker1") as cluster:
         _, target = await cluster.migrate(0, "broker1")
         old = await cluster.connect("broker1", version=407)
         context = cluster.brokers["broker1"].running.context

@@ -7,11 +7,11 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.sdk.admin import open_admin
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.simulation._logical import (
     CLIENT_HOST,
     TOPIC,
     LogicalCluster,
-    open_logical_cluster,
     redirect_of,
 )
 from lanemq.wire import ResponseCode
@@ -23,8 +23,7 @@ OTHER = "other"
 @pytest.fixture
 async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
     """Two brokers with two queues of one topic each, and one queue of another topic each."""
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=2)
+    async with mapped_cluster(queues=2) as cluster:
         await cluster.map_all(queues=1, topic=OTHER)
         yield cluster
 
@@ -112,8 +111,7 @@ async def test_a_topic_that_is_deleted_keeps_nothing_withheld(
 
 
 async def test_without_a_name_server_a_broker_starts_at_once(autojump_clock: MockClock) -> None:
-    async with open_logical_cluster("broker1") as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster("broker1") as cluster:
         source = await cluster.normal(0)
         await cluster.brokers["broker1"].kill()
         await cluster.name_server.kill()

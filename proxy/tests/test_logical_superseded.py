@@ -1,7 +1,6 @@
 """A source that was gone past while it was alive: it hears of it, and what it took is not lost."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
 
 import pytest
 import trio
@@ -18,16 +17,16 @@ from lanemq.sdk import (
     open_lite_pull_consumer,
     open_push_consumer,
 )
-from lanemq.sdk.admin import AdminClient, MigrationRefused, open_admin
+from lanemq.sdk.admin import MigrationRefused
 from lanemq.sdk.admin._logical_progress import carry_progress
 from lanemq.sdk.admin.logical._survey import survey_all
 from lanemq.testkit.proxy.brokers import Client
+from lanemq.testkit.proxy.logical import mapped_cluster, tools
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._logical import (
     TOPIC,
     LogicalCluster,
     messages_of,
-    open_logical_cluster,
     redirect_of,
     until,
 )
@@ -48,16 +47,9 @@ TAKEN = 70
 @pytest.fixture
 async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
     """Logical queue 0 has 10 messages at broker1, which broker2 cannot reach."""
-    async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 10)
+    async with mapped_cluster("broker1", "broker2", "broker3", messages=10) as cluster:
         cluster.network.part(cluster.brokers["broker1"].host, cluster.brokers["broker2"].host)
         yield cluster
-
-
-def tools(cluster: LogicalCluster) -> AbstractAsyncContextManager[AdminClient]:
-    address, dial = cluster.name_server.address, cluster.network.dialer(TOOLS)
-    return open_admin(name_servers=address, dial=dial)
 
 
 async def gone_past(cluster: LogicalCluster) -> Segment:
