@@ -13,6 +13,7 @@ import trio
 
 from lanemq.storage import NewMessage, Store, StoreConfig, open_store
 from lanemq.testkit.storage.disk import SimulatedFiles
+from lanemq.testkit.storage.stages import Stand
 from lanemq.testkit.storage.stores import HOST, ROOT, START_MS, STORES, MakeMessage, OpenSmall
 from lanemq.wire.message import encode_properties
 
@@ -131,3 +132,9 @@ def filled(tmp_path: Path, make_message: MakeMessage) -> Callable[..., Awaitable
         return config.root
 
     return fill
+
+
+@pytest.fixture
+def stand(tmp_path: Path) -> Stand:
+    """A store on the real disk, not opened yet, for each of the three stages."""
+    return Stand(tmp_path / "store")

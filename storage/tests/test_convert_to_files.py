@@ -16,11 +16,6 @@ from lanemq.testkit.storage.stores import NAMES, STORES
 FILES, BOTH, ROCKSDB = 1, 2, 3
 
 
-@pytest.fixture
-def stand(tmp_path: Path) -> Stand:
-    return Stand(tmp_path / "store")
-
-
 def unpack(name: str, target: Path) -> StoreConfig:
     with tarfile.open(STORES / f"{name}.tar.gz") as archive:
         archive.extractall(target, filter="data")

@@ -23,11 +23,6 @@ from lanemq.testkit.storage.stores import NAMES, STORES
 FILES, BOTH, ROCKSDB = 1, 2, 3
 
 
-@pytest.fixture
-def stand(tmp_path: Path) -> Stand:
-    return Stand(tmp_path / "store")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recorded_store_of_apache_gets_all_rows(name: str, tmp_path: Path) -> None:

@@ -1,23 +1,16 @@
 """``lanemq store dump``: messages by any index and by none, and what should be one and is not."""
 
-import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lanemq.storage.tools import Lost, NotAStore, Selection, open_dump
-from lanemq.testkit.storage.stores import NAMES, STORES, Recorded
+from lanemq.testkit.storage.stores import NAMES, Recorded, expected_of
 from lanemq.wire.message import StoredMessage
 
 FILE_STORE = "file-4.9.7-clean"
 ROCKSDB_STORE = "rocksdb-5.3.3-clean"
-
-
-def expected_of(name: str) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads((STORES / f"{name}.expected.json").read_text())
-    return value
 
 
 def dumped(root: Path, selection: Selection, source: str | None = None) -> list[StoredMessage]:

@@ -1,9 +1,10 @@
-"""What tests of stores share: types of their fixtures, where stores lie, the recorded ones."""
+"""Names that tests of stores share: types of their fixtures, paths, the recorded stores."""
 
+import json
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from lanemq.storage import NewMessage, Store
 
@@ -19,3 +20,9 @@ NAMES: Final = sorted(path.name.removesuffix(".tar.gz") for path in STORES.glob(
 MakeMessage = Callable[..., NewMessage]
 OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
 Recorded = Callable[[str], Path]
+
+
+def expected_of(name: str) -> dict[str, Any]:
+    """Return what the broker that wrote a recorded store said of it."""
+    value: dict[str, Any] = json.loads((STORES / f"{name}.expected.json").read_text())
+    return value
