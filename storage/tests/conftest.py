@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from lanemq.storage import NewMessage, Store, StoreConfig, open_store
 from lanemq.testkit.storage.disk import SimulatedFiles
@@ -43,9 +44,15 @@ def files(clock_ms: Callable[[], int]) -> SimulatedFiles:
 
 @pytest.fixture
 def open_small(
-    small_config: StoreConfig, files: SimulatedFiles, clock_ms: Callable[[], int]
+    small_config: StoreConfig,
+    files: SimulatedFiles,
+    clock_ms: Callable[[], int],
+    autojump_clock: MockClock,
 ) -> OpenSmall:
-    """Open a small store on ``files``, or on the disk given; keywords change its settings."""
+    """Open a small store on ``files``, or on the disk given; keywords change its settings.
+
+    Its tests wait in simulated time.
+    """
 
     def open_it(
         disk: SimulatedFiles = files,

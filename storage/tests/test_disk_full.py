@@ -2,7 +2,6 @@
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from lanemq.storage import GetStatus, StoreUnwritable
 from lanemq.testkit.storage.batches import batch_of
@@ -12,11 +11,7 @@ from lanemq.testkit.storage.stores import ROOT, MakeMessage, OpenSmall
 
 @pytest.mark.parametrize("space_bytes", [0, 1, 200, 500])
 async def test_a_full_disk_takes_back_the_whole_commit(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
-    space_bytes: int,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles, space_bytes: int
 ) -> None:
     async with open_small() as store:
         kept = store.put(make_message())
@@ -50,10 +45,7 @@ async def test_a_full_disk_takes_back_the_whole_commit(
 
 
 async def test_a_commit_over_two_files_is_taken_back_in_both(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     async with open_small() as store:
         first = store.put(make_message())
@@ -73,10 +65,7 @@ async def test_a_commit_over_two_files_is_taken_back_in_both(
 
 
 async def test_queues_that_cannot_be_written_keep_their_units_in_memory(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     async with open_small() as store:
         for _ in range(20):
@@ -94,10 +83,7 @@ async def test_queues_that_cannot_be_written_keep_their_units_in_memory(
 
 
 async def test_a_disk_above_its_limit_takes_no_messages_until_it_is_below(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     async with open_small() as store:
         files.used_ratio = 0.95
@@ -111,10 +97,7 @@ async def test_a_disk_above_its_limit_takes_no_messages_until_it_is_below(
 
 
 async def test_after_a_failed_sync_nothing_is_promised_and_the_next_start_is_one_after_a_crash(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     async with open_small() as store:
         put = store.put(make_message())
@@ -137,10 +120,7 @@ async def test_after_a_failed_sync_nothing_is_promised_and_the_next_start_is_one
 
 
 async def test_a_store_that_cannot_be_closed_keeps_its_abort_file(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     async with open_small() as store:
         store.put(make_message())

@@ -158,7 +158,7 @@ async def test_copies_of_a_running_store_are_whole_at_any_moment(
 
 
 async def test_keys_survive_when_all_their_log_files_are_cleaned(
-    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small(kv_engine=KvEngine.MEMORY, file_reserved_hours=0) as store:
         await put(store, b"k", b"kept")
@@ -196,10 +196,7 @@ async def test_a_deleted_or_damaged_state_is_made_anew_from_the_log(
 
 
 async def test_a_state_that_neither_disk_nor_log_have_is_not_served_as_if_it_were_empty(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     async with open_small(kv_engine=KvEngine.MEMORY, file_reserved_hours=0) as store:
         await put(store, b"k", b"v")
@@ -409,7 +406,7 @@ def _entries_of(history: list[tuple[bytes, bytes | None]]) -> dict[bytes, bytes]
 
 
 async def test_a_full_disk_refuses_writes_and_goes_on_reading(
-    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+    open_small: OpenSmall, files: SimulatedFiles
 ) -> None:
     async with open_small(kv_engine=KvEngine.MEMORY) as store:
         await put(store, b"k", b"1")

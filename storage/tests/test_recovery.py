@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from lanemq.storage import (
     GetStatus,
@@ -60,10 +59,7 @@ def bodies(store: Store, topic: str = "T", queue_id: int = 0) -> list[int]:
 
 
 async def test_a_clean_stop_leaves_no_spare_file_and_no_abort_file(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     async with open_small() as store:
         assert (files.read_all(ROOT / "abort") or b"").isdigit()
@@ -80,10 +76,7 @@ async def test_a_clean_stop_leaves_no_spare_file_and_no_abort_file(
 
 
 async def test_a_checkpoint_keeps_the_fields_it_does_not_know(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     await fill(open_small, make_message, 1)
     change(files, ROOT / "checkpoint", 24, bytes(range(1, 17)))
@@ -93,11 +86,7 @@ async def test_a_checkpoint_keeps_the_fields_it_does_not_know(
 
 @pytest.mark.parametrize("content", [None, b"", b"short"])
 async def test_a_lost_checkpoint_costs_time_but_nothing_else(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
-    content: bytes | None,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles, content: bytes | None
 ) -> None:
     await fill(open_small, make_message, 20)
     files.remove(ROOT / "checkpoint")
@@ -110,7 +99,6 @@ async def test_a_lost_checkpoint_costs_time_but_nothing_else(
 
 @pytest.mark.parametrize("crashed", [False, True])
 async def test_one_flipped_byte_of_a_body_damages_one_message(
-    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,
@@ -145,11 +133,7 @@ async def test_one_flipped_byte_of_a_body_damages_one_message(
 
 @pytest.mark.parametrize("crashed", [False, True])
 async def test_queues_made_anew_after_damage_have_the_damaged_message_s_place(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
-    crashed: bool,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles, crashed: bool
 ) -> None:
     puts = await fill(open_small, make_message, 30)
     bad = puts[14]
@@ -167,10 +151,7 @@ async def test_queues_made_anew_after_damage_have_the_damaged_message_s_place(
 
 
 async def test_damage_at_the_end_of_a_store_is_told_from_a_torn_write(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     """A queue's unit proves that the message was whole, where the store was closed cleanly."""
     puts = await fill(open_small, make_message, 5)
@@ -184,10 +165,7 @@ async def test_damage_at_the_end_of_a_store_is_told_from_a_torn_write(
 
 
 async def test_remains_of_an_older_log_do_not_make_a_torn_write_a_damaged_message(
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
-    autojump_clock: MockClock,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     """Apache leaves what it cuts off in the file; records of one size lie at the same places."""
     puts = await fill(open_small, make_message, 6)
@@ -213,7 +191,6 @@ async def test_remains_of_an_older_log_do_not_make_a_torn_write_a_damaged_messag
 
 @pytest.mark.parametrize("at", [0, 4, 28, 84])
 async def test_behind_bytes_that_are_no_record_a_clean_store_is_served_on(
-    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,
@@ -264,10 +241,7 @@ async def test_a_kill_does_not_make_a_destroyed_head_the_end_of_the_log(
 
 
 async def test_several_destroyed_pieces_of_a_killed_store_cost_only_themselves(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     """A flipped body right before a destroyed head, and the mark at a file's end, among them."""
     puts = await fill(open_small, make_message, 60)
@@ -291,7 +265,6 @@ async def test_remains_of_an_older_log_are_not_taken_for_its_continuation(
     make_message: MakeMessage,
     files: SimulatedFiles,
     small_config: StoreConfig,
-    autojump_clock: MockClock,
     later_s: int,
 ) -> None:
     """Behind a torn head lie records that a broker gave up: older ones, or of offsets that others
@@ -320,10 +293,7 @@ async def test_remains_of_an_older_log_are_not_taken_for_its_continuation(
 
 
 async def test_a_missing_log_file_costs_what_was_in_it(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     puts = await fill(open_small, make_message, 30)
     files.remove(segment(LOG, 4096))
@@ -334,7 +304,6 @@ async def test_a_missing_log_file_costs_what_was_in_it(
 
 
 async def test_the_log_is_cut_at_the_first_bad_record_and_what_follows_is_saved(
-    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,
@@ -381,7 +350,6 @@ async def test_the_log_is_cut_at_the_first_bad_record_and_what_follows_is_saved(
     ],
 )
 async def test_the_log_says_what_was_wrong_at_its_end(
-    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,
@@ -401,10 +369,7 @@ async def test_the_log_says_what_was_wrong_at_its_end(
 
 
 async def test_queues_behind_the_log_are_redone_from_the_record_at_their_end(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     # The trap of 5.3.3: the record that begins where the last unit ends is the first to redo.
     await fill(open_small, make_message, 30)
@@ -419,7 +384,6 @@ async def test_queues_behind_the_log_are_redone_from_the_record_at_their_end(
 
 
 async def test_messages_missing_in_a_queue_are_found_when_a_later_one_is_redone(
-    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,
@@ -442,10 +406,7 @@ async def test_messages_missing_in_a_queue_are_found_when_a_later_one_is_redone(
 
 
 async def test_what_is_gone_from_the_log_leaves_blank_units_that_nobody_reads(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     await fill(open_small, make_message, 35)
     files.remove(segment(LOG, 0))
@@ -467,10 +428,7 @@ async def test_what_is_gone_from_the_log_leaves_blank_units_that_nobody_reads(
 
 
 async def test_queues_ahead_of_the_log_are_cut(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     puts = await fill(open_small, make_message, 30)
     files.remove(segment(LOG, 8192))
@@ -481,7 +439,6 @@ async def test_queues_ahead_of_the_log_are_cut(
 
 
 async def test_without_a_log_queues_and_index_are_moved_aside(
-    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,
@@ -504,11 +461,7 @@ async def test_without_a_log_queues_and_index_are_moved_aside(
 
 @pytest.mark.parametrize("directory", [LOG, QUEUE])
 async def test_an_empty_last_file_is_what_a_crash_left_and_goes(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
-    directory: Path,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles, directory: Path
 ) -> None:
     await fill(open_small, make_message, 5)
     start = 4096 if directory == LOG else 200
@@ -519,10 +472,7 @@ async def test_an_empty_last_file_is_what_a_crash_left_and_goes(
 
 
 async def test_a_short_last_file_behind_a_whole_one_is_filled_up(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     await fill(open_small, make_message, 5)
     files.create(segment(LOG, 4096), 100)
@@ -535,11 +485,7 @@ async def test_a_short_last_file_behind_a_whole_one_is_filled_up(
     "name", ["commitlog/00000000000000000000", "consumequeue/T/0/00000000000000000000", "index/*"]
 )
 async def test_a_file_of_a_wrong_size_stops_the_start_and_is_named(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
-    name: str,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles, name: str
 ) -> None:
     await fill(open_small, make_message, 30)
     path = ROOT / name
@@ -555,7 +501,7 @@ async def test_a_file_of_a_wrong_size_stops_the_start_and_is_named(
 
 
 async def test_another_file_size_in_the_settings_is_told_from_damage(
-    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     await fill(open_small, make_message, 3)
     with pytest.raises(
@@ -568,10 +514,7 @@ async def test_another_file_size_in_the_settings_is_told_from_damage(
 
 
 async def test_names_that_are_not_the_stores_are_left_alone(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     strangers = [
         LOG / "notes.txt",
@@ -590,10 +533,7 @@ async def test_names_that_are_not_the_stores_are_left_alone(
 
 
 async def test_a_crash_in_the_middle_of_a_recovery_is_a_crash(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     await fill(open_small, make_message, 30)
     change(files, segment(LOG, 4096), 0, bytes(LOST))
@@ -611,7 +551,6 @@ async def test_a_crash_in_the_middle_of_a_recovery_is_a_crash(
 
 
 async def test_only_the_newest_part_of_a_long_log_is_checked_after_a_clean_stop(
-    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,

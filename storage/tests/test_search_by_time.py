@@ -67,7 +67,7 @@ def test_every_time_finds_the_message_its_boundary_names(
 
 
 async def test_where_nothing_is_a_search_gives_the_end(
-    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         assert store.offset_by_time("none", 0, 5) == 0

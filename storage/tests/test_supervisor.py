@@ -38,7 +38,7 @@ async def test_a_task_can_be_cancelled(autojump_clock: MockClock) -> None:
 
 
 async def test_a_table_that_cannot_be_written_keeps_no_other_from_it(
-    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+    open_small: OpenSmall, files: SimulatedFiles
 ) -> None:
     ring: dict[str, object] = {"more": 1}
     ring["ring"] = ring  # no request can bring it; whatever else cannot be written is alike

@@ -10,7 +10,6 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
-from trio.testing import MockClock
 
 from lanemq.storage import ConfigTables, StoreConfig, StoreType
 from lanemq.storage.disk._real_files import RealFiles
@@ -81,10 +80,7 @@ def put_one_of_each(tables: ConfigTables, number: int) -> None:
 
 
 async def test_no_turn_of_the_loop_encodes_a_whole_table(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    files: SimulatedFiles,
-    monkeypatch: pytest.MonkeyPatch,
+    open_small: OpenSmall, files: SimulatedFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files.write_all(OFFSETS, b'{"groupTopicMap":{"g":[]},"offsetTable":{"no group":{0:1}}}')
     with counted_turns(monkeypatch) as turns:
