@@ -61,7 +61,7 @@ async def back(cluster: LogicalCluster, name: str = DOWN) -> None:
 
 
 async def test_a_topic_that_was_deleted_meanwhile_does_not_come_back_with_a_broker(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     await delete(cluster)
     await back(cluster)
@@ -72,7 +72,7 @@ async def test_a_topic_that_was_deleted_meanwhile_does_not_come_back_with_a_brok
 
 
 async def test_a_topic_that_was_made_again_meanwhile_has_nothing_of_the_old_one(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     await delete(cluster)
     await make(cluster)
@@ -88,9 +88,7 @@ async def test_a_topic_that_was_made_again_meanwhile_has_nothing_of_the_old_one(
     assert [int(message.body) for message in messages_of(answer)] == [100, 101, 102]
 
 
-async def test_it_is_found_out_when_others_can_be_reached_at_last(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_it_is_found_out_when_others_can_be_reached_at_last(cluster: LogicalCluster) -> None:
     await delete(cluster)
     for name in NAMES[:2]:
         cluster.network.part(cluster.brokers[DOWN].host, cluster.brokers[name].host)
@@ -103,7 +101,7 @@ async def test_it_is_found_out_when_others_can_be_reached_at_last(
 
 
 async def test_a_broker_that_was_down_has_a_part_of_the_new_topic_afterwards(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     await delete(cluster)
     await make(cluster)
@@ -120,7 +118,7 @@ async def test_a_broker_that_was_down_has_a_part_of_the_new_topic_afterwards(
 
 
 async def test_a_topic_that_was_deleted_at_one_broker_alone_lives_on(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     """That is no deletion of the topic: brokers that were away go on with it."""
     async with tools(cluster) as admin:
@@ -133,9 +131,7 @@ async def test_a_topic_that_was_deleted_at_one_broker_alone_lives_on(
     assert len(messages_of(answer)) == 5
 
 
-async def test_a_deletion_outlives_the_brokers_that_know_of_it(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_deletion_outlives_the_brokers_that_know_of_it(cluster: LogicalCluster) -> None:
     await delete(cluster)
     for name in NAMES[:2]:
         await cluster.brokers[name].kill()

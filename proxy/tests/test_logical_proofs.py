@@ -31,7 +31,7 @@ async def begun(cluster: LogicalCluster, index: int, name: str) -> tuple[Segment
 
 
 async def test_a_migration_that_is_called_off_while_its_source_is_down_leaves_an_open_end(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, _ = await begun(cluster, 0, "broker2")
     await cluster.brokers["broker1"].kill()
@@ -50,7 +50,7 @@ async def test_a_migration_that_is_called_off_while_its_source_is_down_leaves_an
 
 
 async def test_a_migration_back_that_is_called_off_leaves_an_open_end(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     # The destination knows the source: from the migration that came from it.
     await cluster.migrate(0, "broker2")
@@ -65,7 +65,7 @@ async def test_a_migration_back_that_is_called_off_leaves_an_open_end(
 
 
 async def test_a_destination_that_was_opened_and_left_empty_is_no_reason_to_go_on(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, target = await begun(cluster, 0, "broker2")
     await cluster.brokers["broker1"].kill()
@@ -79,7 +79,7 @@ async def test_a_destination_that_was_opened_and_left_empty_is_no_reason_to_go_o
 
 
 async def test_a_commit_of_a_migration_that_others_followed_is_refused(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     first, second = await begun(cluster, 0, "broker2")
     assert (await cluster.commit(first, second)).code == 0
@@ -95,7 +95,7 @@ async def test_a_commit_of_a_migration_that_others_followed_is_refused(
 
 
 async def test_each_migration_of_a_queue_has_a_greater_number_than_all_before(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     numbers = []
     for number in range(6):
@@ -109,9 +109,7 @@ async def test_each_migration_of_a_queue_has_a_greater_number_than_all_before(
     assert numbers == [1, 2, 3, 4, 5, 6]
 
 
-async def test_clients_of_preview_are_shown_no_numbers(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_clients_of_preview_are_shown_no_numbers(cluster: LogicalCluster) -> None:
     source, target = await cluster.migrate(0, "broker2")
     redirected = await cluster.send(source)
     assert b"lanemqMigration" not in redirected.body
@@ -122,9 +120,7 @@ async def test_clients_of_preview_are_shown_no_numbers(
 # Closing a queue while a destination waits
 
 
-async def test_a_destination_that_waits_is_not_sealed(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_destination_that_waits_is_not_sealed(cluster: LogicalCluster) -> None:
     target = await cluster.destination(0, "broker2")
     refused = await cluster.seal("broker2", target.queue_id, 0)
     assert refused.code == 1
@@ -137,7 +133,7 @@ async def test_a_destination_that_waits_is_not_sealed(
 
 
 async def test_a_queue_that_was_closed_while_a_destination_took_messages_goes_on_there(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     target = await cluster.destination(0, "broker2")
     assert (await cluster.send(target, b"early")).code == 0
@@ -151,7 +147,7 @@ async def test_a_queue_that_was_closed_while_a_destination_took_messages_goes_on
 
 
 async def test_a_queue_that_goes_on_elsewhere_is_not_prepared_again(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, _ = await cluster.migrate(0, "broker2")
     target = await cluster.destination(0, "broker1")
@@ -163,7 +159,7 @@ async def test_a_queue_that_goes_on_elsewhere_is_not_prepared_again(
 
 
 async def test_the_empty_open_end_of_a_queue_with_a_history_cannot_be_taken_out(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, end = await cluster.migrate(0, "broker2")
     for force in (False, True):
@@ -206,7 +202,7 @@ async def test_an_empty_segment_that_clients_may_know_is_not_replaced_yet(
 
 
 async def test_a_destination_is_not_called_off_while_somebody_writes_to_it(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     _, target = await begun(cluster, 0, "broker2")
     context = cluster.brokers["broker2"].running.context

@@ -50,9 +50,7 @@ async def clean(cluster: LogicalCluster, name: str) -> None:
     cluster.forget()
 
 
-async def test_offsets_of_a_used_queue_are_those_of_its_segments(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_offsets_of_a_used_queue_are_those_of_its_segments(cluster: LogicalCluster) -> None:
     await cluster.fill(await cluster.normal(0), 10)
     first, second = await cluster.migrate(0, "broker2")
     await cluster.fill(second, 5)
@@ -81,9 +79,7 @@ async def test_offsets_of_a_used_queue_are_those_of_its_segments(
     assert first.offset_max == 10
 
 
-async def test_the_queue_before_its_first_segment_leads_to_it(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_the_queue_before_its_first_segment_leads_to_it(cluster: LogicalCluster) -> None:
     await cluster.create_topic(queues=2)
     client = await cluster.at("broker1")
     for number in range(5):
@@ -142,7 +138,7 @@ async def test_the_first_message_of_a_log_is_not_taken_for_a_cleaned_one(
 
 
 async def test_a_damaged_last_message_takes_no_other_message_of_its_segment_with_it(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     """The index has a blank unit of it, which looks as old as what the log has lost."""
     source = await cluster.normal(0)
@@ -183,7 +179,7 @@ async def test_who_reads_message_queues_themselves_notices_nothing(
 
 
 async def test_a_logical_offset_is_never_kept_as_that_of_a_message_queue(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     await cluster.fill(await cluster.normal(0), 3)
     offsets = cluster.brokers["broker1"].running.context.store.tables.consumer_offsets
@@ -194,7 +190,7 @@ async def test_a_logical_offset_is_never_kept_as_that_of_a_message_queue(
 
 
 async def test_a_group_that_reads_both_ways_is_warned_of(
-    autojump_clock: MockClock, cluster: LogicalCluster, caplog: pytest.LogCaptureFixture
+    cluster: LogicalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     for version in (413, 413, 407, 407, 413):
         await (await cluster.at("broker1", version=version)).pull(TOPIC, 0, 0)
@@ -203,7 +199,7 @@ async def test_a_group_that_reads_both_ways_is_warned_of(
 
 
 async def test_clients_of_later_versions_are_not_taken_for_those_of_preview(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source = await cluster.normal(0)
     await cluster.fill(source, 3)
@@ -219,7 +215,7 @@ async def test_clients_of_later_versions_are_not_taken_for_those_of_preview(
 
 
 async def test_the_runtime_information_tells_of_segments_and_migrations(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     def info(name: str) -> dict[str, str]:
         found = cluster.info(name)

@@ -53,7 +53,7 @@ def states(chain: Chain) -> list[tuple[str, int, int, str]]:
 
 
 async def test_a_stuck_writer_ends_the_seal_and_leaves_the_queue_open(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source = await cluster.normal(0)
     target = await cluster.destination(0, "broker2")
@@ -90,9 +90,7 @@ async def test_a_disk_that_hangs_ends_the_seal_and_leaves_the_queue_open(
 
 
 @pytest.mark.slow
-async def test_no_writer_slips_in_behind_a_seal(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_no_writer_slips_in_behind_a_seal(cluster: LogicalCluster) -> None:
     source = await cluster.normal(0)
     target = await cluster.destination(0, "broker2")
     accepted: list[int] = []
@@ -118,9 +116,7 @@ async def test_no_writer_slips_in_behind_a_seal(
     assert store.bounds(TOPIC, 0)[1] == sealed.offset_max
 
 
-async def test_readers_go_on_while_a_queue_is_sealed(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_readers_go_on_while_a_queue_is_sealed(cluster: LogicalCluster) -> None:
     source = await cluster.normal(0)
     target = await cluster.destination(0, "broker2")
     logical = cluster.brokers["broker1"].running.context.logical
@@ -140,7 +136,7 @@ async def cluster_prepare(cluster: LogicalCluster, source: Segment, target: Segm
 
 
 async def test_a_tool_that_hangs_up_while_it_waits_leaves_the_queue_open(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source = await cluster.normal(0)
     target = await cluster.destination(0, "broker2")
@@ -161,7 +157,7 @@ async def test_a_tool_that_hangs_up_while_it_waits_leaves_the_queue_open(
 
 
 async def test_between_prepare_and_commit_readers_wait_and_never_spin(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
     source, target = moved(await cluster.prepare(source, target))
@@ -209,9 +205,7 @@ async def test_between_prepare_and_commit_readers_wait_and_never_spin(
     assert (answer.fields["offset"], answer.fields.get("REDIRECT")) == ("10", "1")
 
 
-async def test_a_pull_that_waited_in_vain_ends_with_nothing_new(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_pull_that_waited_in_vain_ends_with_nothing_new(cluster: LogicalCluster) -> None:
     await cluster.seal("broker1", 0, 0)
     client = await cluster.connect("broker1")
     began_s = trio.current_time()
@@ -223,9 +217,7 @@ async def test_a_pull_that_waited_in_vain_ends_with_nothing_new(
 # Repetition and races
 
 
-async def test_every_step_may_be_repeated(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_every_step_may_be_repeated(cluster: LogicalCluster) -> None:
     source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
     again = await cluster.create("broker2", 0)
     assert (again.code, again.remark) == (1, "multiple WriteOnly queue")
@@ -243,9 +235,7 @@ async def test_every_step_may_be_repeated(
     assert (await cluster.chain("broker2", 0))[-1].delta == 10
 
 
-async def test_the_same_step_twice_at_once_is_taken_once(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_the_same_step_twice_at_once_is_taken_once(cluster: LogicalCluster) -> None:
     source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
     answers: list[tuple[Segment, Segment]] = []
 
@@ -292,9 +282,7 @@ async def test_of_two_tools_one_wins(autojump_clock: MockClock) -> None:
         assert remark == "message queue 0 not normal state"
 
 
-async def test_prepare_names_what_is_wrong(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_prepare_names_what_is_wrong(cluster: LogicalCluster) -> None:
     source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
     client = await cluster.at("broker1")
     for code in (PREPARE, 418, 419, 414, 415, 416):
@@ -373,7 +361,7 @@ async def test_a_crash_after_any_step_is_put_right(
 
 
 async def test_a_source_that_returns_takes_nothing_behind_what_a_destination_took(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
     await cluster.brokers["broker1"].kill()
@@ -397,7 +385,7 @@ async def test_a_source_that_returns_takes_nothing_behind_what_a_destination_too
 
 
 async def test_a_source_that_returns_before_its_destination_is_as_open_as_it_was(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
     for name in ("broker1", "broker2"):
@@ -437,7 +425,7 @@ async def test_a_source_that_dies_in_the_middle_of_a_step_is_sealed_when_it_is_b
 
 
 async def test_a_migration_that_was_called_off_leaves_the_source_open_and_loses_nothing(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
     _, placed = moved(await cluster.prepare(source, target))
@@ -483,9 +471,7 @@ async def test_a_tool_that_calls_a_migration_off_finds_the_source_open(
     assert not broker1.running.context.logical.journal.all()
 
 
-async def test_a_destination_with_messages_cannot_be_called_off(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_destination_with_messages_cannot_be_called_off(cluster: LogicalCluster) -> None:
     target = await cluster.destination(0, "broker2")
     assert (await cluster.send(target)).code == 0
     answer = await cluster.map("broker2", target.queue_id, -1)
@@ -555,9 +541,7 @@ async def test_a_source_that_returns_with_more_is_clipped_and_says_so(
         assert len(await old.messages(TOPIC, 0, 20)) == 20
 
 
-async def test_a_source_that_is_up_cannot_be_gone_past(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_source_that_is_up_cannot_be_gone_past(cluster: LogicalCluster) -> None:
     source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
     answer = await cluster.commit(source, target.with_delta(200))
     assert answer.code == 1
@@ -571,9 +555,7 @@ async def test_a_source_that_is_up_cannot_be_gone_past(
     assert (moved_source, opened.delta) == (sealed, 10)
 
 
-async def test_a_further_segment_begins_where_the_queue_ended(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_further_segment_begins_where_the_queue_ended(cluster: LogicalCluster) -> None:
     await cluster.seal("broker1", 0, 0)
     for name, index in (("broker1", 0), ("broker2", 0)):
         answer = await cluster.create(name, index, NORMAL)
@@ -603,7 +585,7 @@ async def test_old_clients_see_a_new_queue_at_once(autojump_clock: MockClock) ->
         assert queues == {"broker1": 1, "broker2": 2}
 
 
-async def test_remarks_of_growth(autojump_clock: MockClock, cluster: LogicalCluster) -> None:
+async def test_remarks_of_growth(cluster: LogicalCluster) -> None:
     await cluster.create_topic("plain", queues=1)
     answer = await cluster.create("broker1", 0, topic="plain")
     assert (answer.code, answer.remark) == (1, "topic not enable logical queue")

@@ -58,7 +58,7 @@ async def assert_withheld(cluster: LogicalCluster, segment: Segment) -> None:
 
 @pytest.mark.parametrize("away", ["down", "parted"])
 async def test_a_queue_waits_for_the_word_of_the_broker_that_may_have_it_and_no_other_does(
-    autojump_clock: MockClock, cluster: LogicalCluster, away: str
+    cluster: LogicalCluster, away: str
 ) -> None:
     untouched = await cluster.normal(1)
     (of_other,) = await cluster.chain("broker1", 0, OTHER)
@@ -85,9 +85,7 @@ async def test_a_queue_waits_for_the_word_of_the_broker_that_may_have_it_and_no_
     assert (await cluster.send(await cluster.normal(0))).code == 0
 
 
-async def test_a_broker_that_is_forgotten_keeps_no_queue_closed(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_broker_that_is_forgotten_keeps_no_queue_closed(cluster: LogicalCluster) -> None:
     source = await gone_past(cluster)
     await cluster.brokers["broker2"].kill()
     await restart(cluster)
@@ -97,9 +95,7 @@ async def test_a_broker_that_is_forgotten_keeps_no_queue_closed(
     assert (await cluster.send(source)).code == 0
 
 
-async def test_a_topic_that_is_deleted_keeps_nothing_withheld(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_topic_that_is_deleted_keeps_nothing_withheld(cluster: LogicalCluster) -> None:
     await gone_past(cluster)
     await cluster.brokers["broker2"].kill()
     await restart(cluster)
