@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import memory_stream_pair
+from trio.testing import MockClock, memory_stream_pair
 
+from lanemq.proxy.broker._context import wall_clock_ms
 from lanemq.proxy.net._server import Server
-from lanemq.testkit.clocks import StandingClock
 from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Connect, Dial, Peer, Recorded
 from lanemq.testkit.proxy.turns import Turns, turns_measured_by
+from lanemq.testkit.simulation._logical import LogicalCluster
 from lanemq.wire import HostAddress
 
 FRAMES = Path(__file__).parents[2] / "compat_tests" / "vectors" / "frames"
@@ -32,14 +34,14 @@ def turns() -> Iterator[Turns]:
 
 
 @pytest.fixture
-def clock() -> StandingClock:
-    """The time of day of ``broker``."""
-    return StandingClock()
+def clock() -> Callable[[], int]:
+    """The time of day of ``broker``; files whose tests move it have a clock of their own."""
+    return wall_clock_ms
 
 
 @pytest.fixture
-async def broker(tmp_path: Path, clock: StandingClock) -> AsyncIterator[TestBroker]:
-    """A broker whose time of day only the test moves."""
+async def broker(tmp_path: Path, clock: Callable[[], int]) -> AsyncIterator[TestBroker]:
+    """A broker with the settings it has by itself."""
     async with open_test_broker(tmp_path, now_ms=clock) as opened:
         yield opened
 
@@ -48,6 +50,13 @@ async def broker(tmp_path: Path, clock: StandingClock) -> AsyncIterator[TestBrok
 def client(broker: TestBroker) -> Client:
     """A connection to ``broker``."""
     return broker.connect()
+
+
+@pytest.fixture
+async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
+    """Two brokers with one queue each; logical queue 0 has 10 messages."""
+    async with mapped_cluster(messages=10) as opened:
+        yield opened
 
 
 @pytest.fixture

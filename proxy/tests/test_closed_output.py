@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from lanemq.testkit.storage.stores import STORES
+
 pytestmark = pytest.mark.slow  # every test starts Python anew
 
 RUN = [sys.executable, "-c", "from lanemq.proxy.cli import main; main()"]
-STORES = Path(__file__).parents[2] / "compat_tests/vectors/stores"
 STORE = "file-4.9.7-killed"
 END_S = 60.0
 

@@ -40,11 +40,6 @@ async def broker(
             yield opened
 
 
-@pytest.fixture
-def client(broker: TestBroker) -> Client:
-    return broker.connect()
-
-
 async def test_the_answer_waits_until_the_message_is_on_the_disk(
     broker: TestBroker, client: Client, disk: Disk
 ) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -26,17 +25,6 @@ from lanemq.wire.message import StageRecord, Stages, decode_messages, stage_grou
 SUSPEND, SUBSCRIPTION, COMMIT = 2, 4, 1
 PULL = RequestCode.PULL_MESSAGE
 NOT_FOUND = ResponseCode.PULL_NOT_FOUND
-
-
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[TestBroker]:
-    async with open_test_broker(tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture
-def client(broker: TestBroker) -> Client:
-    return broker.connect()
 
 
 async def set_stages(client: Client, stages: object, group: str = "g") -> Frame:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from lanemq.proxy.nameserver.logical._listeners import Listeners
 from lanemq.testkit.proxy.brokers import Client
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Peer
-from lanemq.testkit.simulation._logical import CLIENT_HOST, LogicalCluster, open_logical_cluster
+from lanemq.testkit.simulation._logical import CLIENT_HOST, LogicalCluster
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import (
     ConsumeStats,
@@ -91,8 +92,7 @@ def test_listeners_divide_the_brokers_among_them_and_one_with_too_few_ports_gets
 @pytest.fixture
 async def cluster(autojump_clock: object) -> AsyncIterator[LogicalCluster]:
     """Two brokers, whose six logical queues older clients see at four."""
-    async with open_logical_cluster(logical_queue_brokers=BROKERS) as cluster:
-        await cluster.map_all(queues=QUEUES // 2)
+    async with mapped_cluster(logical_queue_brokers=BROKERS, queues=QUEUES // 2) as cluster:
         yield cluster
 
 
@@ -211,8 +211,7 @@ async def test_what_a_topic_got_it_keeps_whatever_brokers_are_set_to_later(
 async def test_a_broker_that_only_gets_a_queue_says_what_the_others_do(
     autojump_clock: object,
 ) -> None:
-    async with open_logical_cluster("broker1", logical_queue_brokers=2) as cluster:
-        await cluster.map_all(queues=2)
+    async with mapped_cluster("broker1", logical_queue_brokers=2, queues=2) as cluster:
         before = (await route_of(cluster)).queue_datas
         await cluster.add("broker2", logical_queue_brokers=8)
         await cluster.migrate(0, "broker2")

@@ -1,13 +1,12 @@
 """A topic that was deleted while a broker was down: nothing of it comes to life with the broker."""
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.sdk.admin import AdminClient, open_admin
+from lanemq.testkit.proxy.logical import tools
 from lanemq.testkit.simulation._logical import (
     TOPIC,
     LogicalCluster,
@@ -19,11 +18,6 @@ from lanemq.wire.bodies import TopicConfig
 
 NAMES = ("broker1", "broker2", "broker3")
 DOWN = "broker3"
-
-
-def tools(cluster: LogicalCluster) -> AbstractAsyncContextManager[AdminClient]:
-    address, dial = cluster.name_server.address, cluster.network.dialer("10.0.9.8")
-    return open_admin(name_servers=address, dial=dial)
 
 
 async def make(cluster: LogicalCluster, queues: int = 1) -> None:
@@ -67,7 +61,7 @@ async def back(cluster: LogicalCluster, name: str = DOWN) -> None:
 
 
 async def test_a_topic_that_was_deleted_meanwhile_does_not_come_back_with_a_broker(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     await delete(cluster)
     await back(cluster)
@@ -78,7 +72,7 @@ async def test_a_topic_that_was_deleted_meanwhile_does_not_come_back_with_a_brok
 
 
 async def test_a_topic_that_was_made_again_meanwhile_has_nothing_of_the_old_one(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     await delete(cluster)
     await make(cluster)
@@ -94,9 +88,7 @@ async def test_a_topic_that_was_made_again_meanwhile_has_nothing_of_the_old_one(
     assert [int(message.body) for message in messages_of(answer)] == [100, 101, 102]
 
 
-async def test_it_is_found_out_when_others_can_be_reached_at_last(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_it_is_found_out_when_others_can_be_reached_at_last(cluster: LogicalCluster) -> None:
     await delete(cluster)
     for name in NAMES[:2]:
         cluster.network.part(cluster.brokers[DOWN].host, cluster.brokers[name].host)
@@ -109,7 +101,7 @@ async def test_it_is_found_out_when_others_can_be_reached_at_last(
 
 
 async def test_a_broker_that_was_down_has_a_part_of_the_new_topic_afterwards(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     await delete(cluster)
     await make(cluster)
@@ -126,7 +118,7 @@ async def test_a_broker_that_was_down_has_a_part_of_the_new_topic_afterwards(
 
 
 async def test_a_topic_that_was_deleted_at_one_broker_alone_lives_on(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     """That is not a deletion of the topic: brokers that were away go on with it."""
     async with tools(cluster) as admin:
@@ -139,9 +131,7 @@ async def test_a_topic_that_was_deleted_at_one_broker_alone_lives_on(
     assert len(messages_of(answer)) == 5
 
 
-async def test_a_deletion_outlives_the_brokers_that_know_of_it(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_deletion_outlives_the_brokers_that_know_of_it(cluster: LogicalCluster) -> None:
     await delete(cluster)
     for name in NAMES[:2]:
         await cluster.brokers[name].kill()

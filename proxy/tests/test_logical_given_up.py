@@ -14,19 +14,19 @@ from trio.testing import MockClock
 from lanemq.proxy.logical.listener.brokers._brokers import Brokers
 from lanemq.proxy.logical.listener.brokers._questions import Question
 from lanemq.proxy.net._answers import drop
-from lanemq.proxy.net._session import Session
 from lanemq.testkit.proxy.brokers import (
     Client,
     TestBroker,
     open_test_broker,
     pull_header,
+    session_of,
 )
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._logical import (
     CLIENT_HOST,
     TOPIC,
     LogicalCluster,
-    open_logical_cluster,
 )
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
 from lanemq.wire import Refused, RequestCode, ResponseCode
@@ -40,13 +40,6 @@ WAITS = 6
 def pull(offset: int, topic: str = "T") -> Frame:
     header = pull_header(topic, 0, offset, sys_flag=WAITS, suspend_timeout_millis=15_000)
     return request(RequestCode.PULL_MESSAGE, header.to_fields())
-
-
-async def session_of(broker: TestBroker) -> Session:
-    """The session of a connection that has sent one message."""
-    await broker.connect().send("T", b"first")
-    (connection,) = broker.broker.server.connections
-    return connection.session
 
 
 def brokers_of(broker: TestBroker, *, is_full: bool = False) -> Brokers:
@@ -103,8 +96,7 @@ async def test_a_pull_that_is_given_up_is_not_left_parked(tmp_path: Path) -> Non
 @pytest.fixture
 async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
     """One broker with a listener, and one logical queue without messages."""
-    async with open_logical_cluster("broker1") as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster("broker1") as cluster:
         yield cluster
 
 

@@ -1,6 +1,5 @@
 """An index of a logical queue is given out once, whoever is away and however many tools ask."""
 
-from contextlib import AbstractAsyncContextManager
 from random import Random
 
 import pytest
@@ -8,10 +7,10 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.sdk import LanemqError
-from lanemq.sdk.admin import AdminClient, open_admin
 from lanemq.sdk.admin.logical._indices import Claims, IndicesUnknown, choose, claim_indices
 from lanemq.sdk.admin.logical._survey import survey
 from lanemq.sdk.admin.logical._view import TopicView
+from lanemq.testkit.proxy.logical import tools
 from lanemq.testkit.simulation._clients import TOPIC as SIMULATED
 from lanemq.testkit.simulation._deeds import Deeds
 from lanemq.testkit.simulation._logical import LogicalCluster, open_logical_cluster
@@ -19,13 +18,6 @@ from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.logical import ClaimLogicalIndices
 
 NAMES = ("broker1", "broker2", "broker3")
-
-
-def tools(
-    cluster: LogicalCluster, host: str = "10.0.9.8"
-) -> AbstractAsyncContextManager[AdminClient]:
-    address, dial = cluster.name_server.address, cluster.network.dialer(host)
-    return open_admin(name_servers=address, dial=dial)
 
 
 async def put_topic(cluster: LogicalCluster, queues: int) -> None:

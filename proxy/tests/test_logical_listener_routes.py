@@ -5,8 +5,9 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.testkit.proxy.brokers import Client
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Peer
-from lanemq.testkit.simulation._logical import CLIENT_HOST, messages_of, open_logical_cluster
+from lanemq.testkit.simulation._logical import CLIENT_HOST, messages_of
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
 
 pytestmark = pytest.mark.slow  # a cluster of its own
@@ -16,8 +17,7 @@ async def test_a_broker_that_goes_as_soon_as_its_queue_has_hinders_nobody(
     autojump_clock: MockClock,
 ) -> None:
     """All within a second: what the listener asked before it all is no use any more."""
-    async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster("broker1", "broker2", "broker3") as cluster:
         dial = cluster.network.dialer(CLIENT_HOST)
         client = Client(Peer(await dial(cluster.brokers["broker1"].host, LOGICAL_PORT)))
         begun_s = trio.current_time()
@@ -35,9 +35,7 @@ async def test_the_places_of_messages_are_known_as_soon_as_name_servers_know_the
     autojump_clock: MockClock,
 ) -> None:
     """A destination takes messages while its source is away; at its own listener, and another."""
-    async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 10)
+    async with mapped_cluster("broker1", "broker2", "broker3", messages=10) as cluster:
         target = await cluster.destination(0, "broker2")
         assert (await cluster.prepare(await cluster.normal(0), target)).code == 0
         await cluster.brokers["broker1"].kill()
@@ -64,8 +62,7 @@ async def test_a_reader_is_sent_over_no_offsets_because_a_sender_was(
     autojump_clock: MockClock,
 ) -> None:
     """A sender's redirect names the open end, and nothing of the segments before it."""
-    async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster("broker1", "broker2", "broker3") as cluster:
         dial, listener = cluster.network.dialer(CLIENT_HOST), cluster.brokers["broker3"].host
         client = Client(Peer(await dial(listener, LOGICAL_PORT)))
         for _ in range(3):

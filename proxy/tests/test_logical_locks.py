@@ -5,8 +5,9 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.testkit.proxy.brokers import Client
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Peer
-from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster, open_logical_cluster
+from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import LockBatch, LockBatchResult, MessageQueue
@@ -33,8 +34,7 @@ async def test_a_lock_outlives_moves_that_nobody_renewed_it_between(
     autojump_clock: MockClock, messages: int
 ) -> None:
     """The brokers in the middle have lent nothing, and know of nothing by themselves."""
-    async with open_logical_cluster(*NAMES) as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster(*NAMES) as cluster:
         assert await gets_lock(cluster, "first", "broker1")
         for name in NAMES[1:]:
             await cluster.fill(await cluster.normal(0), messages)
@@ -47,8 +47,7 @@ async def test_a_lock_outlives_moves_that_nobody_renewed_it_between(
 async def test_a_broker_in_the_middle_that_does_not_answer_keeps_the_lock_for_as_long_as_it_counts(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster(*NAMES) as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster(*NAMES) as cluster:
         assert await gets_lock(cluster, "first", "broker1")
         lent_s = trio.current_time()
         for name in NAMES[1:]:
@@ -62,8 +61,7 @@ async def test_a_broker_in_the_middle_that_does_not_answer_keeps_the_lock_for_as
 async def test_a_queue_that_was_at_a_broker_twice_is_asked_for_at_the_right_one(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster(*NAMES) as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster(*NAMES) as cluster:
         assert await gets_lock(cluster, "first", "broker1")
         for name in ("broker2", "broker1", "broker2", "broker3"):
             await cluster.fill(await cluster.normal(0), 1)
@@ -76,8 +74,7 @@ async def test_a_broker_that_was_restarted_asks_for_what_was_lent_before_its_own
     autojump_clock: MockClock,
 ) -> None:
     """It does not remember when these were sealed: that may have been a moment ago."""
-    async with open_logical_cluster(*NAMES) as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster(*NAMES) as cluster:
         assert await gets_lock(cluster, "first", "broker1")
         await cluster.fill(await cluster.normal(0), 1)
         _, opened = await cluster.migrate(0, "broker2")

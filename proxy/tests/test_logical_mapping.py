@@ -43,9 +43,7 @@ def begun(broker: str, address: str, queue_id: int, index: int) -> Segment:
     )
 
 
-async def test_two_brokers_with_two_queues_each(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_two_brokers_with_two_queues_each(cluster: LogicalCluster) -> None:
     await cluster.map_all(queues=2)
     seen: list[Segment] = []
     for name, broker in cluster.brokers.items():
@@ -60,9 +58,7 @@ async def test_two_brokers_with_two_queues_each(
     assert len(seen) == 4
 
 
-async def test_remarks_are_those_that_tools_match(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_remarks_are_those_that_tools_match(cluster: LogicalCluster) -> None:
     await cluster.create_topic(queues=2)
     client = await cluster.at("broker1")
     code = RequestCode.UPDATE_TOPIC_LOGICAL_QUEUE_MAPPING
@@ -101,7 +97,6 @@ async def test_remarks_are_those_that_tools_match(
 
 
 async def test_a_topic_without_logical_queues_is_told_as_the_text_null(
-    autojump_clock: MockClock,
     cluster: LogicalCluster,
 ) -> None:
     await cluster.create_topic(queues=1)
@@ -112,9 +107,7 @@ async def test_a_topic_without_logical_queues_is_told_as_the_text_null(
         assert (answer.code, answer.body) == (0, b"null")
 
 
-async def test_topics_of_the_brokers_own_have_no_logical_queues(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_topics_of_the_brokers_own_have_no_logical_queues(cluster: LogicalCluster) -> None:
     client = await cluster.at("broker1")
     await client.heartbeat(consumers={"g": {TOPIC: "*"}})
     for topic in ("%RETRY%g", "SELF_TEST_TOPIC", "SCHEDULE_TOPIC_XXXX"):
@@ -123,17 +116,13 @@ async def test_topics_of_the_brokers_own_have_no_logical_queues(
         assert await cluster.query("broker1", topic) is None
 
 
-async def test_a_queue_that_the_topic_does_not_have_is_refused(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_queue_that_the_topic_does_not_have_is_refused(cluster: LogicalCluster) -> None:
     await cluster.create_topic(queues=2)
     assert (await cluster.map("broker1", 2, 0)).code == 1
     assert await cluster.query("broker1") is None
 
 
-async def test_a_taken_place_is_refused_and_nothing_changes(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_taken_place_is_refused_and_nothing_changes(cluster: LogicalCluster) -> None:
     await cluster.create_topic(queues=2)
     await cluster.map("broker1", 0, 0)
     before = await cluster.query("broker1")
@@ -141,10 +130,7 @@ async def test_a_taken_place_is_refused_and_nothing_changes(
     assert await cluster.query("broker1") == before
 
 
-async def test_a_queue_that_is_taken_out_is_an_ordinary_one_again(
-    autojump_clock: MockClock,
-    cluster: LogicalCluster,
-) -> None:
+async def test_a_queue_that_is_taken_out_is_an_ordinary_one_again(cluster: LogicalCluster) -> None:
     await cluster.create_topic(queues=1)
     await cluster.map("broker1", 0, 0)
     await cluster.map("broker1", 0, -1)
@@ -165,7 +151,6 @@ async def test_a_queue_that_is_taken_out_is_an_ordinary_one_again(
 
 
 async def test_a_queue_moves_to_another_logical_queue_while_neither_has_a_history(
-    autojump_clock: MockClock,
     cluster: LogicalCluster,
 ) -> None:
     await cluster.create_topic(queues=2)
@@ -177,7 +162,6 @@ async def test_a_queue_moves_to_another_logical_queue_while_neither_has_a_histor
 
 
 async def test_an_unmapped_queue_of_the_topic_takes_messages_as_ever(
-    autojump_clock: MockClock,
     cluster: LogicalCluster,
 ) -> None:
     await cluster.create_topic(queues=2)
@@ -190,9 +174,7 @@ async def test_an_unmapped_queue_of_the_topic_takes_messages_as_ever(
     assert len(await cluster.chain("broker1", 0)) == 1
 
 
-async def test_a_restart_brings_the_mapping_back(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_restart_brings_the_mapping_back(cluster: LogicalCluster) -> None:
     await cluster.map_all(queues=2)
     for how in ("kill", "power"):
         for name, broker in cluster.brokers.items():
@@ -204,9 +186,7 @@ async def test_a_restart_brings_the_mapping_back(
             assert before is not None
 
 
-async def test_both_forms_of_the_kept_mapping_are_read(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_both_forms_of_the_kept_mapping_are_read(cluster: LogicalCluster) -> None:
     await cluster.map_all(queues=1)
     broker = cluster.brokers["broker1"]
     before = await cluster.query("broker1")
@@ -222,7 +202,6 @@ async def test_both_forms_of_the_kept_mapping_are_read(
 
 
 async def test_the_address_is_that_of_today_after_a_restart_elsewhere(
-    autojump_clock: MockClock,
     cluster: LogicalCluster,
 ) -> None:
     await cluster.map_all(queues=1)
@@ -234,9 +213,7 @@ async def test_the_address_is_that_of_today_after_a_restart_elsewhere(
     assert (await cluster.chain("broker1", 0))[0].broker_address == "10.0.1.77:10911"
 
 
-async def test_a_disk_that_fails_changes_nothing(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_disk_that_fails_changes_nothing(cluster: LogicalCluster) -> None:
     await cluster.create_topic(queues=1)
     files = cluster.brokers["broker1"].files
     files.space_bytes = 0
@@ -248,7 +225,6 @@ async def test_a_disk_that_fails_changes_nothing(
 
 
 async def test_only_own_segments_are_registered_and_all_are_handed_to_slaves(
-    autojump_clock: MockClock,
     cluster: LogicalCluster,
 ) -> None:
     await cluster.map_all(queues=1)
@@ -282,9 +258,7 @@ async def test_a_broker_with_logical_queues_never_registers_in_the_compressed_fo
         assert all(registered.mapped == {TOPIC: [0]} for registered in seen[1:])
 
 
-async def test_what_a_name_server_missed_is_told_again(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_what_a_name_server_missed_is_told_again(cluster: LogicalCluster) -> None:
     seen = watch_registrations(cluster)
     await cluster.create_topic(queues=3)
     await cluster.map("broker1", 0, 0)
@@ -298,9 +272,7 @@ async def test_what_a_name_server_missed_is_told_again(
     assert told[0].mapped == {TOPIC: [0, 1, 2]}
 
 
-async def test_giving_up_logical_queues_is_told_explicitly(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_giving_up_logical_queues_is_told_explicitly(cluster: LogicalCluster) -> None:
     await cluster.create_topic(queues=1)
     await cluster.map("broker1", 0, 0)
     seen = watch_registrations(cluster)
@@ -312,9 +284,7 @@ async def test_giving_up_logical_queues_is_told_explicitly(
     assert await cluster.query("broker1") is None
 
 
-async def test_a_deleted_topic_leaves_no_mapping_behind(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_deleted_topic_leaves_no_mapping_behind(cluster: LogicalCluster) -> None:
     await cluster.create_topic(queues=1)
     await cluster.map("broker1", 0, 0)
     seen = watch_registrations(cluster)
@@ -331,9 +301,7 @@ async def test_a_deleted_topic_leaves_no_mapping_behind(
     assert await cluster.query("broker1") is None
 
 
-async def test_a_topic_keeps_the_queues_that_are_mapped(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_topic_keeps_the_queues_that_are_mapped(cluster: LogicalCluster) -> None:
     await cluster.create_topic(queues=3)
     await cluster.map("broker1", 1, 0)
     client = await cluster.at("broker1")
@@ -385,7 +353,7 @@ def watch_registrations(cluster: LogicalCluster) -> list[Registered]:
 
 
 async def test_a_change_of_one_mapping_leaves_the_kept_ones_of_other_topics_as_they_are(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     for topic in (TOPIC, "other"):
         await cluster.map_all(queues=1, topic=topic)

@@ -8,6 +8,7 @@ from trio.testing import MockClock
 
 from lanemq.proxy.broker._context import BrokerContext
 from lanemq.storage import NewMessage
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.simulation._logical import (
     TOPIC,
     LogicalCluster,
@@ -32,8 +33,7 @@ WRITE_ONLY, EXPIRED = SegmentState.WRITE_ONLY, SegmentState.EXPIRED
 @pytest.fixture
 async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
     """Table A: two brokers with two queues each."""
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=2)
+    async with mapped_cluster(queues=2) as cluster:
         yield cluster
 
 
@@ -50,7 +50,7 @@ def row(segment: Segment) -> tuple[str, int, int, int, int, str]:
 
 
 async def test_an_empty_queue_migrates_and_its_old_segment_is_expired(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, target = await cluster.migrate(0, "broker2")
     assert row(source) == ("broker1", 0, 0, 0, 0, "Expired")
@@ -61,9 +61,7 @@ async def test_an_empty_queue_migrates_and_its_old_segment_is_expired(
     assert target.to_logical(int(answer.fields["offset"])) == 0
 
 
-async def test_offsets_go_on_where_they_were(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_offsets_go_on_where_they_were(cluster: LogicalCluster) -> None:
     await cluster.fill(await cluster.normal(0), 101)
     source, target = await cluster.migrate(0, "broker2")
     assert row(source) == ("broker1", 0, 0, 0, 101, "ReadOnly")
@@ -96,9 +94,7 @@ async def test_offsets_go_on_where_they_were(
     assert [message.body for message in messages_of(await cluster.pull(target, 0))] == [b"101"]
 
 
-async def test_the_intermediate_forms_of_both_segments(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_the_intermediate_forms_of_both_segments(cluster: LogicalCluster) -> None:
     source = await cluster.normal(0)
     await cluster.fill(source, 101)
     target = await cluster.destination(0, "broker2")
@@ -118,9 +114,7 @@ async def test_the_intermediate_forms_of_both_segments(
     assert row((await cluster.chain("broker1", 0))[-1])[2:] == (101, 0, -1, "Normal")
 
 
-async def test_an_old_route_costs_one_redirect(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_an_old_route_costs_one_redirect(cluster: LogicalCluster) -> None:
     old = await cluster.normal(0)
     await cluster.fill(old, 101)
     await cluster.migrate(0, "broker2")
@@ -133,9 +127,7 @@ async def test_an_old_route_costs_one_redirect(
     assert redirect.following.to_logical(int(answer.fields["queueOffset"])) == 101
 
 
-async def test_a_reader_that_waits_at_the_end_is_sent_on_at_once(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_reader_that_waits_at_the_end_is_sent_on_at_once(cluster: LogicalCluster) -> None:
     source = await cluster.normal(0)
     await cluster.fill(source, 101)
     got: list[tuple[int, float]] = []
@@ -169,8 +161,7 @@ async def test_a_reader_that_waits_at_the_end_is_sent_on_at_once(
 async def test_cleaned_segments_expire_and_their_queue_is_used_again(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster(logical_queue_expired_keep_millis=100_000) as cluster:
-        await cluster.map_all(queues=2)
+    async with mapped_cluster(logical_queue_expired_keep_millis=100_000, queues=2) as cluster:
         source = await cluster.normal(0)
         await cluster.fill(source, 101)
         source, target = await cluster.migrate(0, "broker2")
@@ -215,9 +206,7 @@ async def clean(cluster: LogicalCluster, name: str) -> None:
     cluster.forget()
 
 
-async def test_a_queue_with_messages_gets_a_new_message_queue(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_queue_with_messages_gets_a_new_message_queue(cluster: LogicalCluster) -> None:
     await cluster.fill(await cluster.normal(0), 101)
     _, second = await cluster.migrate(0, "broker2")
     await cluster.fill(second, 100, first=101)
@@ -253,9 +242,7 @@ async def read_all(cluster: LogicalCluster, chain: Chain, **changes: object) -> 
 async def test_a_queue_that_a_tool_of_preview_used_again_gives_each_message_once(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster(logical_queue_reuse_readable=True) as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 40)
+    async with mapped_cluster(logical_queue_reuse_readable=True, messages=40) as cluster:
         _, second = await cluster.migrate(0, "broker2")
         await cluster.fill(second, 40, first=40)
         _, third = await cluster.migrate(0, "broker1", reuse=0)
@@ -270,8 +257,7 @@ async def test_a_queue_that_a_tool_of_preview_used_again_gives_each_message_once
 async def test_a_filter_never_looks_past_the_end_of_a_segment(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster(logical_queue_reuse_readable=True) as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster(logical_queue_reuse_readable=True) as cluster:
         tags = {True: {"TAGS": "wanted"}, False: {"TAGS": "other"}}
         source, number = await cluster.normal(0), 0
         for reuse, to in ((None, "broker2"), (0, "broker1"), (None, "")):
@@ -286,7 +272,7 @@ async def test_a_filter_never_looks_past_the_end_of_a_segment(
 
 
 async def test_a_filter_that_finds_nothing_in_an_old_segment_goes_through_it_in_one_answer(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source = await cluster.normal(0)
     await cluster.fill(source, 30)
@@ -315,9 +301,7 @@ def message_for(context: BrokerContext) -> NewMessage:
     )
 
 
-async def test_a_queue_with_one_message_is_not_empty(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_queue_with_one_message_is_not_empty(cluster: LogicalCluster) -> None:
     await cluster.fill(await cluster.normal(0), 1)
     source, target = await cluster.migrate(0, "broker2")
     assert row(source) == ("broker1", 0, 0, 0, 1, "ReadOnly")
@@ -329,9 +313,7 @@ async def test_a_queue_with_one_message_is_not_empty(
 async def test_an_empty_segment_on_a_used_queue_is_expired_with_its_own_begin(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster(logical_queue_reuse_readable=True) as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 5)
+    async with mapped_cluster(logical_queue_reuse_readable=True, messages=5) as cluster:
         _, second = await cluster.migrate(0, "broker2")
         await cluster.fill(second, 5)
         await cluster.migrate(0, "broker1", reuse=0)
@@ -364,9 +346,7 @@ async def test_a_broker_without_the_topic_gets_it_with_the_queues_it_needs(
 async def test_a_third_host_hears_of_the_move_by_itself(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 3)
+    async with mapped_cluster("broker1", "broker2", "broker3", messages=3) as cluster:
         first, second = await cluster.migrate(0, "broker3")
         await cluster.fill(second, 3)
         # broker1 is not told that the queue goes on from broker3 to broker2.
@@ -384,7 +364,7 @@ async def test_a_third_host_hears_of_the_move_by_itself(
 
 
 async def test_a_queue_may_go_on_at_another_queue_of_its_own_broker(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     await cluster.fill(await cluster.normal(0), 5)
     source, target = await cluster.migrate(0, "broker1")
@@ -402,9 +382,7 @@ async def test_a_queue_may_go_on_at_another_queue_of_its_own_broker(
     assert not journal.all()
 
 
-async def test_a_source_opens_the_destination_if_its_tool_does_not(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_source_opens_the_destination_if_its_tool_does_not(cluster: LogicalCluster) -> None:
     for to in ("broker2", "broker1"):
         source = await cluster.normal(0)
         await cluster.fill(source, 3)

@@ -7,6 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster, open_logical_cluster
 from lanemq.wire.logical import MigrateLogicalQueue, Segment, SegmentState
 
@@ -50,7 +51,7 @@ async def known(cluster: LogicalCluster, name: str, segment: Segment) -> Segment
 
 
 async def test_a_destination_that_finds_its_place_opens_under_the_number_of_its_migration(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     _, target = await prepared(cluster)
     await trio.sleep(QUIET_S)
@@ -60,7 +61,7 @@ async def test_a_destination_that_finds_its_place_opens_under_the_number_of_its_
 
 
 async def test_a_broker_that_knew_a_destination_before_it_found_its_place_knows_it_open(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, target = await prepared(cluster)
     await cluster.brokers["broker1"].kill()  # it is told again by what it asks
@@ -72,7 +73,7 @@ async def test_a_broker_that_knew_a_destination_before_it_found_its_place_knows_
 
 
 async def test_a_destination_opens_under_that_number_while_its_source_is_away(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, target = await prepared(cluster)
     assert (await cluster.notify("broker1", source, target)).code == 0  # which tells the place
@@ -84,7 +85,7 @@ async def test_a_destination_opens_under_that_number_while_its_source_is_away(
 
 
 async def test_a_commit_without_a_number_opens_under_the_one_that_the_source_gave(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, target = await prepared(cluster)
     # As the tool of 5.0.0-PREVIEW does: it carries no numbers.
@@ -94,7 +95,7 @@ async def test_a_commit_without_a_number_opens_under_the_one_that_the_source_gav
 
 
 async def test_a_commit_without_a_number_waits_for_a_source_that_does_not_answer(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, target = await prepared(cluster)
     cluster.network.part(*(cluster.brokers[name].host for name in ("broker2", "broker3")))
@@ -110,9 +111,7 @@ async def test_a_commit_without_a_number_waits_for_a_source_that_does_not_answer
 async def test_a_third_broker_finds_out_that_a_migration_it_heard_of_was_called_off(
     autojump_clock: MockClock, count: int
 ) -> None:
-    async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 10)
+    async with mapped_cluster("broker1", "broker2", "broker3", messages=10) as cluster:
         _, end = await cluster.migrate(0, "broker2")
         await cluster.fill(end, count)
         source, target = await prepared(cluster)
@@ -128,7 +127,7 @@ async def test_a_third_broker_finds_out_that_a_migration_it_heard_of_was_called_
 
 
 async def test_a_third_broker_knows_a_destination_open_whatever_number_it_was_opened_under(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     """As brokers of old opened them: below the number of their migration."""
     source, target = await prepared(cluster)
@@ -140,7 +139,7 @@ async def test_a_third_broker_knows_a_destination_open_whatever_number_it_was_op
 
 
 async def test_a_copy_stays_while_the_broker_of_its_segment_does_not_answer(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, target = await prepared(cluster)
     hosts = [broker.host for broker in cluster.brokers.values()]
@@ -157,8 +156,7 @@ async def test_a_copy_stays_while_the_broker_of_its_segment_does_not_answer(
 async def test_an_idle_queue_comes_back_to_a_message_queue_of_its_own_broker(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster("broker1") as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster("broker1") as cluster:
         numbers = []
         for reuse in (None, 0, 1, 0, 1):
             _, opened = await cluster.migrate(0, "broker1", reuse=reuse)

@@ -1,7 +1,6 @@
 """Groups' progress goes with a logical queue, and outlives every broker that it was at."""
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
 from typing import Any, final
 
 import pytest
@@ -10,8 +9,8 @@ from trio.testing import MockClock
 
 from lanemq.proxy.broker._framed import GroupOffset
 from lanemq.proxy.logical.listener.offsets._progress import Progress
-from lanemq.sdk.admin import AdminClient, open_admin
-from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster, open_logical_cluster
+from lanemq.testkit.proxy.logical import mapped_cluster, tools
+from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.headers import QueryConsumerOffset
@@ -29,15 +28,8 @@ GROUP = "readers"
 @pytest.fixture
 async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
     """One queue each; logical queue 0 has 10 messages."""
-    async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 10)
+    async with mapped_cluster("broker1", "broker2", "broker3", messages=10) as cluster:
         yield cluster
-
-
-def tools(cluster: LogicalCluster) -> AbstractAsyncContextManager[AdminClient]:
-    address, dial = cluster.name_server.address, cluster.network.dialer("10.0.9.8")
-    return open_admin(name_servers=address, dial=dial)
 
 
 async def commit(
@@ -58,7 +50,7 @@ def kept(cluster: LogicalCluster, segment: Segment, group: str = GROUP) -> int |
 
 
 async def test_a_migration_carries_the_progress_of_groups_that_are_offline(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     first = await cluster.normal(0)
     await commit(cluster, first, 10)
@@ -78,7 +70,7 @@ async def test_a_migration_carries_the_progress_of_groups_that_are_offline(
 
 
 async def test_progress_in_the_physical_queue_goes_along_when_it_has_become_a_logical_one(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     first = await cluster.normal(0)
     async with tools(cluster) as admin:
@@ -88,9 +80,7 @@ async def test_progress_in_the_physical_queue_goes_along_when_it_has_become_a_lo
     assert kept(cluster, second) == 7
 
 
-async def test_a_tool_that_carries_no_progress_is_made_up_for(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_tool_that_carries_no_progress_is_made_up_for(cluster: LogicalCluster) -> None:
     source = await cluster.normal(0)
     await commit(cluster, source, 10)
     target = await cluster.destination(0, "broker2")
@@ -105,7 +95,7 @@ async def test_a_tool_that_carries_no_progress_is_made_up_for(
 
 
 async def test_what_is_committed_at_the_old_end_is_passed_on_and_never_takes_progress_back(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source = await cluster.normal(0)
     await commit(cluster, source, 3)
@@ -128,7 +118,7 @@ async def test_what_is_committed_at_the_old_end_is_passed_on_and_never_takes_pro
 
 
 async def test_what_is_committed_at_a_destination_before_it_opens_is_not_taken_back(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source = await cluster.normal(0)
     await commit(cluster, source, 3)
@@ -143,7 +133,7 @@ async def test_what_is_committed_at_a_destination_before_it_opens_is_not_taken_b
 
 
 async def test_brokers_that_complete_a_migration_carry_progress_too(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source = await cluster.normal(0)
     await commit(cluster, source, 10)
@@ -165,7 +155,7 @@ def test_a_progress_topic_can_be_taken_apart() -> None:
 
 
 async def test_a_commit_for_a_queue_that_is_unknown_is_kept_as_it_is(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     client = await cluster.at("broker1")
     for name in ("%LQ%", "%LQ%5%nothing"):

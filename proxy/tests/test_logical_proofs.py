@@ -1,39 +1,21 @@
 """Proof that a migration took place: its number, and nothing that others may have told."""
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
-
 import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.sdk.admin import AdminClient, open_admin
 from lanemq.storage import NewMessage
+from lanemq.testkit.proxy.logical import mapped_cluster, tools
 from lanemq.testkit.simulation._logical import (
     TOPIC,
     LogicalCluster,
     messages_of,
-    open_logical_cluster,
 )
 from lanemq.wire.logical import MigrateLogicalQueue, Segment, SegmentState
 
 NORMAL, WRITE_ONLY = SegmentState.NORMAL, SegmentState.WRITE_ONLY
 QUIET_S = 10.0
 """A queue has one open end again after so much quiet."""
-
-
-@pytest.fixture
-async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
-    """One queue each; logical queue 0 has 10 messages."""
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 10)
-        yield cluster
-
-
-def tools(cluster: LogicalCluster) -> AbstractAsyncContextManager[AdminClient]:
-    address, dial = cluster.name_server.address, cluster.network.dialer("10.0.9.8")
-    return open_admin(name_servers=address, dial=dial)
 
 
 async def begun(cluster: LogicalCluster, index: int, name: str) -> tuple[Segment, Segment]:
@@ -49,7 +31,7 @@ async def begun(cluster: LogicalCluster, index: int, name: str) -> tuple[Segment
 
 
 async def test_a_migration_that_is_called_off_while_its_source_is_down_leaves_an_open_end(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, _ = await begun(cluster, 0, "broker2")
     await cluster.brokers["broker1"].kill()
@@ -68,7 +50,7 @@ async def test_a_migration_that_is_called_off_while_its_source_is_down_leaves_an
 
 
 async def test_a_migration_back_that_is_called_off_leaves_an_open_end(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     # The destination knows the source: from the migration that came from it.
     await cluster.migrate(0, "broker2")
@@ -83,7 +65,7 @@ async def test_a_migration_back_that_is_called_off_leaves_an_open_end(
 
 
 async def test_a_destination_that_was_opened_and_left_empty_is_no_reason_to_go_on(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, target = await begun(cluster, 0, "broker2")
     await cluster.brokers["broker1"].kill()
@@ -97,7 +79,7 @@ async def test_a_destination_that_was_opened_and_left_empty_is_no_reason_to_go_o
 
 
 async def test_a_commit_of_a_migration_that_others_followed_is_refused(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     first, second = await begun(cluster, 0, "broker2")
     assert (await cluster.commit(first, second)).code == 0
@@ -113,7 +95,7 @@ async def test_a_commit_of_a_migration_that_others_followed_is_refused(
 
 
 async def test_each_migration_of_a_queue_has_a_greater_number_than_all_before(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     numbers = []
     for number in range(6):
@@ -127,9 +109,7 @@ async def test_each_migration_of_a_queue_has_a_greater_number_than_all_before(
     assert numbers == [1, 2, 3, 4, 5, 6]
 
 
-async def test_clients_of_preview_are_shown_no_numbers(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_clients_of_preview_are_shown_no_numbers(cluster: LogicalCluster) -> None:
     source, target = await cluster.migrate(0, "broker2")
     redirected = await cluster.send(source)
     assert b"lanemqMigration" not in redirected.body
@@ -140,9 +120,7 @@ async def test_clients_of_preview_are_shown_no_numbers(
 # Closing a queue while a destination waits
 
 
-async def test_a_destination_that_waits_is_not_sealed(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_destination_that_waits_is_not_sealed(cluster: LogicalCluster) -> None:
     target = await cluster.destination(0, "broker2")
     refused = await cluster.seal("broker2", target.queue_id, 0)
     assert refused.code == 1
@@ -155,7 +133,7 @@ async def test_a_destination_that_waits_is_not_sealed(
 
 
 async def test_a_queue_that_was_closed_while_a_destination_took_messages_goes_on_there(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     target = await cluster.destination(0, "broker2")
     assert (await cluster.send(target, b"early")).code == 0
@@ -169,7 +147,7 @@ async def test_a_queue_that_was_closed_while_a_destination_took_messages_goes_on
 
 
 async def test_a_queue_that_goes_on_elsewhere_is_not_prepared_again(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, _ = await cluster.migrate(0, "broker2")
     target = await cluster.destination(0, "broker1")
@@ -181,7 +159,7 @@ async def test_a_queue_that_goes_on_elsewhere_is_not_prepared_again(
 
 
 async def test_the_empty_open_end_of_a_queue_with_a_history_cannot_be_taken_out(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, end = await cluster.migrate(0, "broker2")
     for force in (False, True):
@@ -197,8 +175,7 @@ async def test_the_empty_open_end_of_a_queue_with_a_history_cannot_be_taken_out(
 async def test_an_idle_queue_moves_for_ever_without_using_up_physical_queues(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster() as cluster:
         async with tools(cluster) as admin:
             for number in range(12):
                 done = await admin.migrate_logical_queue(TOPIC, 0, f"broker{2 - number % 2}")
@@ -216,8 +193,7 @@ async def test_an_idle_queue_moves_for_ever_without_using_up_physical_queues(
 async def test_an_empty_segment_that_clients_may_know_is_not_replaced_yet(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster() as cluster:
         source, _ = await cluster.migrate(0, "broker2")
         refused = await cluster.reuse("broker1", source.queue_id, 0)
         assert "may be known to clients" in (refused.remark or "")
@@ -226,7 +202,7 @@ async def test_an_empty_segment_that_clients_may_know_is_not_replaced_yet(
 
 
 async def test_a_destination_is_not_called_off_while_somebody_writes_to_it(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     _, target = await begun(cluster, 0, "broker2")
     context = cluster.brokers["broker2"].running.context

@@ -9,6 +9,7 @@ from trio.testing import MockClock
 from lanemq.storage._layouts import BLANK_UNIT
 from lanemq.storage.queues.files._consume_queue import FileConsumeQueue
 from lanemq.testkit.proxy.brokers import pull_header
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.simulation._logical import (
     TOPIC,
     LogicalCluster,
@@ -26,8 +27,7 @@ SEARCH = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
 
 @pytest.fixture
 async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster() as cluster:
         yield cluster
 
 
@@ -50,9 +50,7 @@ async def clean(cluster: LogicalCluster, name: str) -> None:
     cluster.forget()
 
 
-async def test_offsets_of_a_used_queue_are_those_of_its_segments(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_offsets_of_a_used_queue_are_those_of_its_segments(cluster: LogicalCluster) -> None:
     await cluster.fill(await cluster.normal(0), 10)
     first, second = await cluster.migrate(0, "broker2")
     await cluster.fill(second, 5)
@@ -81,9 +79,7 @@ async def test_offsets_of_a_used_queue_are_those_of_its_segments(
     assert first.offset_max == 10
 
 
-async def test_the_queue_before_its_first_segment_leads_to_it(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_the_queue_before_its_first_segment_leads_to_it(cluster: LogicalCluster) -> None:
     await cluster.create_topic(queues=2)
     client = await cluster.at("broker1")
     for number in range(5):
@@ -103,9 +99,7 @@ async def test_the_queue_before_its_first_segment_leads_to_it(
 async def test_a_hole_in_the_middle_is_passed_over(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 10)
+    async with mapped_cluster("broker1", "broker2", "broker3", messages=10) as cluster:
         _, second = await cluster.migrate(0, "broker2")
         await cluster.fill(second, 10, first=10)
         second, third = await cluster.migrate(0, "broker3", others=["broker1"])
@@ -131,8 +125,7 @@ async def test_a_hole_in_the_middle_is_passed_over(
 async def test_the_first_message_of_a_log_is_not_taken_for_a_cleaned_one(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster() as cluster:
         segment = await cluster.normal(0)
         await cluster.fill(segment, 1)
         context = cluster.brokers["broker1"].running.context
@@ -145,7 +138,7 @@ async def test_the_first_message_of_a_log_is_not_taken_for_a_cleaned_one(
 
 
 async def test_a_damaged_last_message_takes_no_other_message_of_its_segment_with_it(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     """The index has a blank unit of it, which looks as old as what the log has lost."""
     source = await cluster.normal(0)
@@ -170,9 +163,7 @@ async def test_a_damaged_last_message_takes_no_other_message_of_its_segment_with
 async def test_who_reads_message_queues_themselves_notices_nothing(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster(logical_queue_reuse_readable=True) as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 5)
+    async with mapped_cluster(logical_queue_reuse_readable=True, messages=5) as cluster:
         _, second = await cluster.migrate(0, "broker2")
         old = await cluster.connect("broker1", version=407)
         began_s = trio.current_time()
@@ -188,7 +179,7 @@ async def test_who_reads_message_queues_themselves_notices_nothing(
 
 
 async def test_a_logical_offset_is_never_kept_as_that_of_a_message_queue(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     await cluster.fill(await cluster.normal(0), 3)
     offsets = cluster.brokers["broker1"].running.context.store.tables.consumer_offsets
@@ -199,7 +190,7 @@ async def test_a_logical_offset_is_never_kept_as_that_of_a_message_queue(
 
 
 async def test_a_group_that_reads_both_ways_is_warned_of(
-    autojump_clock: MockClock, cluster: LogicalCluster, caplog: pytest.LogCaptureFixture
+    cluster: LogicalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     for version in (413, 413, 407, 407, 413):
         await (await cluster.at("broker1", version=version)).pull(TOPIC, 0, 0)
@@ -208,7 +199,7 @@ async def test_a_group_that_reads_both_ways_is_warned_of(
 
 
 async def test_clients_of_later_versions_are_not_taken_for_those_of_preview(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source = await cluster.normal(0)
     await cluster.fill(source, 3)
@@ -224,7 +215,7 @@ async def test_clients_of_later_versions_are_not_taken_for_those_of_preview(
 
 
 async def test_the_runtime_information_tells_of_segments_and_migrations(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     def info(name: str) -> dict[str, str]:
         found = cluster.info(name)
@@ -260,8 +251,7 @@ async def test_a_broker_without_logical_queues_has_no_word_of_them(
 async def test_a_broker_is_emptied_and_leaves(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=2)
+    async with mapped_cluster(queues=2) as cluster:
         for index in (2, 3):
             await cluster.fill(await cluster.normal(index), 101)
             await cluster.migrate(index, "broker1")
@@ -298,8 +288,7 @@ async def test_a_source_that_missed_the_outcome_of_its_migration_sends_no_reader
 ) -> None:
     """It hears of the last migration first, and of the messages in between from nobody."""
     names = "broker1", "broker2", "broker3"
-    async with open_logical_cluster(*names, logical_queue_reconcile_interval=30_000) as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster(*names, logical_queue_reconcile_interval=30_000) as cluster:
         source = await cluster.normal(0)
         await cluster.fill(source, 3)
         target = await cluster.destination(0, "broker2")

@@ -1,6 +1,5 @@
 """Migrations that go wrong: late writers, crashes, lost answers, tools that race, brokers away."""
 
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
@@ -10,12 +9,12 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.testkit.proxy.brokers import Client
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._logical import (
     TOPIC,
     LogicalCluster,
     messages_of,
-    open_logical_cluster,
     redirect_of,
     until,
     without_number,
@@ -37,15 +36,6 @@ WRITE_ONLY, EXPIRED = SegmentState.WRITE_ONLY, SegmentState.EXPIRED
 PREPARE = RequestCode.MIGRATE_TOPIC_LOGICAL_QUEUE_PREPARE
 
 
-@pytest.fixture
-async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
-    """One queue each; logical queue 0 has 10 messages."""
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 10)
-        yield cluster
-
-
 def moved(answer: Frame) -> tuple[Segment, Segment]:
     """The two segments in an answer."""
     assert answer.code == 0, answer.remark
@@ -63,7 +53,7 @@ def states(chain: Chain) -> list[tuple[str, int, int, str]]:
 
 
 async def test_a_stuck_writer_ends_the_seal_and_leaves_the_queue_open(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source = await cluster.normal(0)
     target = await cluster.destination(0, "broker2")
@@ -83,8 +73,7 @@ async def test_a_stuck_writer_ends_the_seal_and_leaves_the_queue_open(
 async def test_a_disk_that_hangs_ends_the_seal_and_leaves_the_queue_open(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster() as cluster:
         source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
         store = cluster.brokers["broker1"].running.context.store
         hangs = trio.Event()
@@ -101,9 +90,7 @@ async def test_a_disk_that_hangs_ends_the_seal_and_leaves_the_queue_open(
 
 
 @pytest.mark.slow
-async def test_no_writer_slips_in_behind_a_seal(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_no_writer_slips_in_behind_a_seal(cluster: LogicalCluster) -> None:
     source = await cluster.normal(0)
     target = await cluster.destination(0, "broker2")
     accepted: list[int] = []
@@ -129,9 +116,7 @@ async def test_no_writer_slips_in_behind_a_seal(
     assert store.bounds(TOPIC, 0)[1] == sealed.offset_max
 
 
-async def test_readers_go_on_while_a_queue_is_sealed(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_readers_go_on_while_a_queue_is_sealed(cluster: LogicalCluster) -> None:
     source = await cluster.normal(0)
     target = await cluster.destination(0, "broker2")
     logical = cluster.brokers["broker1"].running.context.logical
@@ -151,7 +136,7 @@ async def cluster_prepare(cluster: LogicalCluster, source: Segment, target: Segm
 
 
 async def test_a_tool_that_hangs_up_while_it_waits_leaves_the_queue_open(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source = await cluster.normal(0)
     target = await cluster.destination(0, "broker2")
@@ -172,7 +157,7 @@ async def test_a_tool_that_hangs_up_while_it_waits_leaves_the_queue_open(
 
 
 async def test_between_prepare_and_commit_readers_wait_and_never_spin(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
     source, target = moved(await cluster.prepare(source, target))
@@ -220,9 +205,7 @@ async def test_between_prepare_and_commit_readers_wait_and_never_spin(
     assert (answer.fields["offset"], answer.fields.get("REDIRECT")) == ("10", "1")
 
 
-async def test_a_pull_that_waited_in_vain_ends_with_nothing_new(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_pull_that_waited_in_vain_ends_with_nothing_new(cluster: LogicalCluster) -> None:
     await cluster.seal("broker1", 0, 0)
     client = await cluster.connect("broker1")
     began_s = trio.current_time()
@@ -234,9 +217,7 @@ async def test_a_pull_that_waited_in_vain_ends_with_nothing_new(
 # Repetition and races
 
 
-async def test_every_step_may_be_repeated(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_every_step_may_be_repeated(cluster: LogicalCluster) -> None:
     source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
     again = await cluster.create("broker2", 0)
     assert (again.code, again.remark) == (1, "multiple WriteOnly queue")
@@ -254,9 +235,7 @@ async def test_every_step_may_be_repeated(
     assert (await cluster.chain("broker2", 0))[-1].delta == 10
 
 
-async def test_the_same_step_twice_at_once_is_taken_once(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_the_same_step_twice_at_once_is_taken_once(cluster: LogicalCluster) -> None:
     source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
     answers: list[tuple[Segment, Segment]] = []
 
@@ -272,8 +251,7 @@ async def test_the_same_step_twice_at_once_is_taken_once(
 
 
 async def test_of_two_tools_one_wins(autojump_clock: MockClock) -> None:
-    async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster("broker1", "broker2", "broker3") as cluster:
         source = await cluster.normal(0)
         await cluster.fill(source, 5)
         targets = [await cluster.destination(0, name) for name in ("broker2", "broker3")]
@@ -304,9 +282,7 @@ async def test_of_two_tools_one_wins(autojump_clock: MockClock) -> None:
         assert remark == "message queue 0 not normal state"
 
 
-async def test_prepare_names_what_is_wrong(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_prepare_names_what_is_wrong(cluster: LogicalCluster) -> None:
     source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
     client = await cluster.at("broker1")
     for code in (PREPARE, 418, 419, 414, 415, 416):
@@ -351,8 +327,7 @@ def reindex(segment: Segment, index: int) -> Segment:
 async def test_a_crash_after_any_step_is_put_right(
     autojump_clock: MockClock, step: int, victim: str, how: Literal["kill", "power"]
 ) -> None:
-    async with open_logical_cluster(seed=step) as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster(seed=step) as cluster:
         source = await cluster.normal(0)
         await cluster.fill(source, 10)
         target = await cluster.destination(0, "broker2")
@@ -386,7 +361,7 @@ async def test_a_crash_after_any_step_is_put_right(
 
 
 async def test_a_source_that_returns_takes_nothing_behind_what_a_destination_took(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
     await cluster.brokers["broker1"].kill()
@@ -410,7 +385,7 @@ async def test_a_source_that_returns_takes_nothing_behind_what_a_destination_too
 
 
 async def test_a_source_that_returns_before_its_destination_is_as_open_as_it_was(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
     for name in ("broker1", "broker2"):
@@ -430,8 +405,7 @@ async def test_a_source_that_returns_before_its_destination_is_as_open_as_it_was
 async def test_a_source_that_dies_in_the_middle_of_a_step_is_sealed_when_it_is_back(
     autojump_clock: MockClock, operations: int
 ) -> None:
-    async with open_logical_cluster(seed=operations) as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster(seed=operations) as cluster:
         source = await cluster.normal(0)
         await cluster.fill(source, 10)
         target = await cluster.destination(0, "broker2")
@@ -451,7 +425,7 @@ async def test_a_source_that_dies_in_the_middle_of_a_step_is_sealed_when_it_is_b
 
 
 async def test_a_migration_that_was_called_off_leaves_the_source_open_and_loses_nothing(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
     _, placed = moved(await cluster.prepare(source, target))
@@ -497,9 +471,7 @@ async def test_a_tool_that_calls_a_migration_off_finds_the_source_open(
     assert not broker1.running.context.logical.journal.all()
 
 
-async def test_a_destination_with_messages_cannot_be_called_off(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_destination_with_messages_cannot_be_called_off(cluster: LogicalCluster) -> None:
     target = await cluster.destination(0, "broker2")
     assert (await cluster.send(target)).code == 0
     answer = await cluster.map("broker2", target.queue_id, -1)
@@ -510,8 +482,7 @@ async def test_a_destination_with_messages_cannot_be_called_off(
 async def test_an_empty_queue_whose_migration_was_called_off_is_open_as_before(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster() as cluster:
         source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
         moved(await cluster.prepare(source, target))
         await cluster.map("broker2", target.queue_id, -1)
@@ -525,8 +496,7 @@ async def test_an_empty_queue_whose_migration_was_called_off_is_open_as_before(
 async def test_a_lost_source_is_gone_past_and_gives_way_when_it_returns(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster() as cluster:
         source = await cluster.normal(0)
         await cluster.fill(source, 150)
         await cluster.brokers["broker1"].kill()
@@ -553,8 +523,7 @@ async def test_a_lost_source_is_gone_past_and_gives_way_when_it_returns(
 async def test_a_source_that_returns_with_more_is_clipped_and_says_so(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster() as cluster:
         source = await cluster.normal(0)
         await cluster.fill(source, 40)
         await cluster.brokers["broker1"].kill()
@@ -572,9 +541,7 @@ async def test_a_source_that_returns_with_more_is_clipped_and_says_so(
         assert len(await old.messages(TOPIC, 0, 20)) == 20
 
 
-async def test_a_source_that_is_up_cannot_be_gone_past(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_source_that_is_up_cannot_be_gone_past(cluster: LogicalCluster) -> None:
     source, target = await cluster.normal(0), await cluster.destination(0, "broker2")
     answer = await cluster.commit(source, target.with_delta(200))
     assert answer.code == 1
@@ -588,9 +555,7 @@ async def test_a_source_that_is_up_cannot_be_gone_past(
     assert (moved_source, opened.delta) == (sealed, 10)
 
 
-async def test_a_further_segment_begins_where_the_queue_ended(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_further_segment_begins_where_the_queue_ended(cluster: LogicalCluster) -> None:
     await cluster.seal("broker1", 0, 0)
     for name, index in (("broker1", 0), ("broker2", 0)):
         answer = await cluster.create(name, index, NORMAL)
@@ -610,8 +575,7 @@ async def test_a_further_segment_begins_where_the_queue_ended(
 
 
 async def test_old_clients_see_a_new_queue_at_once(autojump_clock: MockClock) -> None:
-    async with open_logical_cluster(logical_queue_physical_topics=TOPIC) as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster(logical_queue_physical_topics=TOPIC) as cluster:
         await cluster.migrate(0, "broker2")
         stream = await cluster.network.dialer("10.0.9.9")(cluster.name_server.host, 9876)
         client = Client(Peer(stream))
@@ -621,7 +585,7 @@ async def test_old_clients_see_a_new_queue_at_once(autojump_clock: MockClock) ->
         assert queues == {"broker1": 1, "broker2": 2}
 
 
-async def test_remarks_of_growth(autojump_clock: MockClock, cluster: LogicalCluster) -> None:
+async def test_remarks_of_growth(cluster: LogicalCluster) -> None:
     await cluster.create_topic("plain", queues=1)
     answer = await cluster.create("broker1", 0, topic="plain")
     assert (answer.code, answer.remark) == (1, "topic not enable logical queue")
@@ -640,8 +604,7 @@ async def test_remarks_of_growth(autojump_clock: MockClock, cluster: LogicalClus
 async def test_offsets_that_a_crash_took_are_not_given_out_again_under_a_sealed_end(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster() as cluster:
         source = await cluster.normal(0)
         await cluster.fill(source, 10)
         source, _ = await cluster.migrate(0, "broker2")

@@ -6,7 +6,8 @@ from trio.testing import MockClock
 from lanemq.sdk.admin import open_admin
 from lanemq.sdk.admin._remains import Remainder, remainders
 from lanemq.sdk.admin.logical._survey import survey_all
-from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster, open_logical_cluster
+from lanemq.testkit.proxy.logical import mapped_cluster
+from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import MessageQueue, TopicConfig
 from lanemq.wire.headers import EndTransaction
@@ -26,8 +27,7 @@ async def left_at(cluster: LogicalCluster, name: str) -> dict[str, Remainder]:
 async def test_what_waits_on_a_drained_broker_is_named_with_its_number(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster() as cluster:
         source = await cluster.normal(0)
         await cluster.fill(source, 10)
         for _ in range(3):
@@ -72,8 +72,7 @@ async def test_what_waits_on_a_drained_broker_is_named_with_its_number(
 async def test_half_messages_are_named_until_their_transactions_end(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster() as cluster:
         source = await cluster.normal(0)
         properties = {"TRAN_MSG": "true", "PGROUP": "pg"}
         halves = [

@@ -13,6 +13,7 @@ from lanemq.sdk import (
     open_push_consumer,
 )
 from lanemq.testkit.proxy.brokers import Client
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._logical import CLIENT_HOST, LogicalCluster, open_logical_cluster
 from lanemq.testkit.simulation._processes import BROKER_PORT, LOGICAL_PORT, clock_ms
@@ -33,8 +34,7 @@ Targets = dict[tuple[str, int], int]
 @pytest.fixture
 async def cluster(autojump_clock: object) -> AsyncIterator[LogicalCluster]:
     """Two brokers, whose six logical queues older clients see at three."""
-    async with open_logical_cluster(logical_queue_brokers=BROKERS) as cluster:
-        await cluster.map_all(queues=QUEUES // 2)
+    async with mapped_cluster(logical_queue_brokers=BROKERS, queues=QUEUES // 2) as cluster:
         yield cluster
 
 

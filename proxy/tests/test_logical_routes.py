@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from lanemq.proxy.nameserver import Registration, RouteTable
 from lanemq.proxy.nameserver.logical._routes import Asker, LogicalRegistration, LogicalRoutes
 from lanemq.proxy.nameserver.logical._view import Status
-from lanemq.wire.bodies import DataVersion, MessageQueue, RouteData, TopicConfig
+from lanemq.testkit.segments import at
+from lanemq.wire.bodies import DataVersion, RouteData, TopicConfig
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_BROKER,
     LOGICAL_QUEUES_MEMBER,
@@ -136,20 +137,6 @@ class Cluster:
         for name in ("broker1", "broker2"):
             self.register(name)
         return self
-
-
-def at(
-    place: str,
-    delta: int,
-    begin: int = 0,
-    end: int = -1,
-    state: SegmentState | None = None,
-    *,
-    index: int = 0,
-) -> Segment:
-    broker, queue_id = place.split("/")
-    state = state or (NORMAL if end < 0 else READ_ONLY)
-    return Segment(MessageQueue("T", broker, int(queue_id)), index, delta, state, begin, end)
 
 
 ON_1 = (at("broker1/0", 0), at("broker1/1", 0, index=1))

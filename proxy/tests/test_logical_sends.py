@@ -1,7 +1,7 @@
 """Sends to queues that were sealed: redirected, or passed on and answered as if nothing were."""
 
 import gc
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -16,13 +16,13 @@ from lanemq.proxy.logical.rules._forwarding import born_host_of, forwarded
 from lanemq.proxy.logical.rules._mapping import TopicMapping
 from lanemq.storage import NewMessage, Put, StoreUnwritable
 from lanemq.testkit.proxy.brokers import Client, send_header
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._logical import (
     CLIENT_HOST,
     TOPIC,
     LogicalCluster,
     messages_of,
-    open_logical_cluster,
     redirect_of,
     until,
     without_number,
@@ -42,15 +42,6 @@ from lanemq.wire.message import BatchEntry, decode_offset_id, encode_batch
 
 FORWARD = "PROPERTY_FORWARD_QUEUE_ID"
 HALF = {"TRAN_MSG": "true", "PGROUP": "pg", "UNIQ_KEY": "key-1"}
-
-
-@pytest.fixture
-async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
-    """One queue each; logical queue 0 has 10 messages."""
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 10)
-        yield cluster
 
 
 async def bodies(cluster: LogicalCluster, segment: Segment) -> list[bytes]:
@@ -74,9 +65,7 @@ def replace_batch(letters: dict[str, str]) -> dict[str, str]:
     return letters | {"m": "true"}
 
 
-async def test_old_clients_are_passed_on_once_and_answered_once(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_old_clients_are_passed_on_once_and_answered_once(cluster: LogicalCluster) -> None:
     source, target = await cluster.migrate(0, "broker2")
     old = await cluster.connect("broker1", version=253)
     expected: list[bytes] = []
@@ -96,9 +85,7 @@ async def test_old_clients_are_passed_on_once_and_answered_once(
         raise AssertionError(extra)
 
 
-async def test_oneway_sends_are_passed_on(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_oneway_sends_are_passed_on(cluster: LogicalCluster) -> None:
     _, target = await cluster.migrate(0, "broker2")
     old = await cluster.connect("broker1", version=407)
     for code, fields, body in sends(b"w"):
@@ -113,9 +100,7 @@ async def test_oneway_sends_are_passed_on(
     assert counters.forwards_failed == 1
 
 
-async def test_many_forwards_at_once_keep_their_answers_apart(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_many_forwards_at_once_keep_their_answers_apart(cluster: LogicalCluster) -> None:
     _, target = await cluster.migrate(0, "broker2")
     offsets: dict[bytes, int] = {}
 
@@ -136,18 +121,14 @@ async def test_many_forwards_at_once_keep_their_answers_apart(
     assert {body: stored.index(body) for body in offsets} == offsets
 
 
-async def test_a_binary_header_is_passed_on_and_answered_in_kind(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_binary_header_is_passed_on_and_answered_in_kind(cluster: LogicalCluster) -> None:
     await cluster.migrate(0, "broker2")
     old = await cluster.connect("broker1", version=407)
     answer = await old.call(*sends(b"m")[1], serialize=SerializeType.ROCKETMQ)
     assert (answer.code, answer.serialize) == (0, SerializeType.ROCKETMQ)
 
 
-async def test_a_broker_that_is_down_is_named_in_the_refusal(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_broker_that_is_down_is_named_in_the_refusal(cluster: LogicalCluster) -> None:
     await cluster.migrate(0, "broker2")
     broker2 = cluster.brokers["broker2"]
     old = await cluster.connect("broker1", version=407)
@@ -164,9 +145,7 @@ async def test_a_broker_that_is_down_is_named_in_the_refusal(
     assert trio.current_time() - began_s < 4
 
 
-async def test_a_message_is_not_passed_on_for_ever(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_message_is_not_passed_on_for_ever(cluster: LogicalCluster) -> None:
     await cluster.migrate(0, "broker2")
     old = await cluster.connect("broker1", version=407)
     code, fields, body = sends(b"m")[1]
@@ -179,9 +158,7 @@ def with_segments(mapping: TopicMapping, *, segments: list[Segment]) -> TopicMap
     return mapping.put(*segments)
 
 
-async def test_views_that_point_at_each_other_end_in_a_refusal(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_views_that_point_at_each_other_end_in_a_refusal(cluster: LogicalCluster) -> None:
     source, target = await cluster.migrate(0, "broker2")
     for name in cluster.brokers:  # neither is open, each holds the other for open
         logical = cluster.brokers[name].running.context.logical
@@ -201,8 +178,7 @@ async def test_views_that_point_at_each_other_end_in_a_refusal(
 async def test_a_target_that_was_sealed_meanwhile_is_followed_once(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster("broker1", "broker2", "broker3") as cluster:
         await cluster.migrate(0, "broker2")
         await cluster.migrate(0, "broker3")  # broker1 has not heard of it
         old = await cluster.connect("broker1", version=407)
@@ -212,9 +188,7 @@ async def test_a_target_that_was_sealed_meanwhile_is_followed_once(
         assert (await cluster.chain("broker1", 0))[-1].broker_name == "broker3"
 
 
-async def test_flagged_clients_get_the_redirect_and_only_they(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_flagged_clients_get_the_redirect_and_only_they(cluster: LogicalCluster) -> None:
     source, target = await cluster.migrate(0, "broker2")
     flagged, plain = await cluster.send(source), await cluster.send(source, flagged=False)
     assert flagged.code == 16
@@ -228,7 +202,7 @@ async def test_flagged_clients_get_the_redirect_and_only_they(
 
 
 async def test_java_clients_that_are_not_told_of_the_queues_are_passed_on(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, _ = await cluster.migrate(0, "broker2")
     stream = await cluster.network.dialer("10.0.9.9")(cluster.name_server.host, 9876)
@@ -263,9 +237,7 @@ def python(frame: Frame) -> Frame:
     )
 
 
-async def test_without_an_open_segment_nobody_is_sent_anywhere(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_without_an_open_segment_nobody_is_sent_anywhere(cluster: LogicalCluster) -> None:
     source = await cluster.normal(0)
     answer = await cluster.seal("broker1", 0, 0)
     sealed = Segment.decode(answer.body)
@@ -289,9 +261,7 @@ async def test_without_an_open_segment_nobody_is_sent_anywhere(
     assert len(messages_of(await cluster.pull(source, 0))) == 10
 
 
-async def test_the_flag_is_of_the_request_and_is_never_stored(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_the_flag_is_of_the_request_and_is_never_stored(cluster: LogicalCluster) -> None:
     segment = await cluster.normal(0)
     await cluster.send(segment, b"a", properties={"DELAY": "1"})
     client = await cluster.at("broker1")
@@ -308,8 +278,7 @@ async def test_the_flag_is_of_the_request_and_is_never_stored(
 async def test_a_broker_that_may_choose_takes_a_queue_that_is_open(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=3)
+    async with mapped_cluster(queues=3) as cluster:
         await cluster.migrate(0, "broker2")
         await cluster.seal("broker1", 2, 2)
         client = await cluster.at("broker1")
@@ -320,7 +289,7 @@ async def test_a_broker_that_may_choose_takes_a_queue_that_is_open(
 
 @pytest.mark.parametrize("wait", [{"DELAY": "3"}, {"TIMER_DELAY_SEC": "10"}])
 async def test_a_delayed_message_reaches_the_queue_where_it_goes_on(
-    autojump_clock: MockClock, cluster: LogicalCluster, wait: dict[str, str]
+    cluster: LogicalCluster, wait: dict[str, str]
 ) -> None:
     source = await cluster.normal(0)
     properties = {**wait, "UNIQ_KEY": "key-1", "KEYS": "k"}
@@ -337,7 +306,7 @@ async def test_a_delayed_message_reaches_the_queue_where_it_goes_on(
     "wait", [{"DELAY": "2"}, pytest.param({"TIMER_DELAY_SEC": "5"}, marks=pytest.mark.slow)]
 )
 async def test_a_delayed_message_waits_for_a_broker_that_is_down(
-    autojump_clock: MockClock, cluster: LogicalCluster, wait: dict[str, str]
+    cluster: LogicalCluster, wait: dict[str, str]
 ) -> None:
     source = await cluster.normal(0)
     properties = {**wait, "UNIQ_KEY": "key-1"}
@@ -359,9 +328,7 @@ async def test_a_delayed_message_waits_for_a_broker_that_is_down(
     assert len(await bodies(cluster, source)) == 10
 
 
-async def test_a_delayed_send_to_a_sealed_queue_is_sent_on_at_once(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_delayed_send_to_a_sealed_queue_is_sent_on_at_once(cluster: LogicalCluster) -> None:
     source, target = await cluster.migrate(0, "broker2")
     for wait in ({"DELAY": "1"}, {"TIMER_DELAY_SEC": "1"}):
         answer = await cluster.send(source, properties=wait)
@@ -369,7 +336,7 @@ async def test_a_delayed_send_to_a_sealed_queue_is_sent_on_at_once(
 
 
 async def test_senders_wait_while_a_queue_is_sealed_and_hear_where_it_goes_on(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source = await cluster.normal(0)
     target = await cluster.destination(0, "broker2")
@@ -432,8 +399,7 @@ async def meant(
 async def test_a_sender_whose_view_is_a_whole_reuse_behind_is_sent_on(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster(logical_queue_reuse_readable=True) as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster(logical_queue_reuse_readable=True) as cluster:
         first = await cluster.normal(0)
         await cluster.fill(first, 10)
         sealed, _ = await cluster.migrate(0, "broker2")
@@ -453,7 +419,7 @@ async def test_a_sender_whose_view_is_a_whole_reuse_behind_is_sent_on(
 
 
 async def test_a_sender_that_takes_a_segment_for_one_at_another_place_is_told_to_ask(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     """As one does that heard of a migration which was called off, before the queue moved there."""
     await cluster.migrate(0, "broker2")
@@ -467,7 +433,7 @@ async def test_a_sender_that_takes_a_segment_for_one_at_another_place_is_told_to
 
 
 async def test_the_place_that_a_sender_names_is_not_taken_for_the_one_of_the_next_migration(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     """The destination does not know its place when it is written to, and its queue is the one of a
     migration that was called off: the offset that is answered is right, or none is."""
@@ -506,7 +472,7 @@ async def test_the_place_that_a_sender_names_is_not_taken_for_the_one_of_the_nex
 
 @pytest.mark.parametrize("value", ["7:0", "1:3", "", "x", "0:0:1", "0:0:x", "0:0:0:0"])
 async def test_a_sender_that_means_an_unknown_segment_is_told_to_ask(
-    autojump_clock: MockClock, cluster: LogicalCluster, value: str
+    cluster: LogicalCluster, value: str
 ) -> None:
     segment = await cluster.normal(0)
     answer = await meant(cluster, segment, value, b"lost")
@@ -514,9 +480,7 @@ async def test_a_sender_that_means_an_unknown_segment_is_told_to_ask(
     assert len(await bodies(cluster, segment)) == 10
 
 
-async def test_a_message_that_is_passed_on_says_what_it_is_for(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_message_that_is_passed_on_says_what_it_is_for(cluster: LogicalCluster) -> None:
     _, target = await cluster.migrate(0, "broker2")
     frame = Frame(code=RequestCode.SEND_MESSAGE_V2, fields=send_header(TOPIC).to_letters())
     sent = forwarded(frame, target, HostAddress("10.0.9.9", 1))
@@ -571,9 +535,7 @@ async def test_a_half_message_is_committed_where_its_queue_goes_on(
     assert len(await bodies(cluster, source)) == 11  # nothing behind the end
 
 
-async def test_a_committed_message_waits_for_a_broker_that_is_down(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_committed_message_waits_for_a_broker_that_is_down(cluster: LogicalCluster) -> None:
     source = await cluster.normal(0)
     half = await cluster.send(source, b"later", properties=HALF)
     source, target = await cluster.migrate(0, "broker2")
@@ -602,8 +564,7 @@ async def test_a_half_message_for_a_sealed_queue_is_redirected_and_never_passed_
 async def test_what_waits_for_the_disk_is_given_up_where_it_cannot_be_written(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_logical_cluster("broker1") as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster("broker1") as cluster:
         _, target = await cluster.migrate(0, "broker1")
         old = await cluster.connect("broker1", version=407)
         context = cluster.brokers["broker1"].running.context
@@ -627,7 +588,7 @@ async def test_what_waits_for_the_disk_is_given_up_where_it_cannot_be_written(
 
 
 async def test_a_send_that_waits_for_its_place_and_for_the_disk_is_given_up_as_a_whole(
-    autojump_clock: MockClock, cluster: LogicalCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: LogicalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail() -> None:
         raise StoreUnwritable("disk full")

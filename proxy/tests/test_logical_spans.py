@@ -4,8 +4,9 @@ import pytest
 import trio
 
 from lanemq.testkit.proxy.brokers import Client
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Peer
-from lanemq.testkit.simulation._logical import CLIENT_HOST, TOPIC, open_logical_cluster
+from lanemq.testkit.simulation._logical import CLIENT_HOST, TOPIC
 from lanemq.wire.bodies import QueryConsumeTimeSpanBody
 from lanemq.wire.headers import UpdateConsumerOffset
 from lanemq.wire.logical import LOGICAL_QUEUE_BROKER
@@ -14,8 +15,7 @@ pytestmark = pytest.mark.slow  # a cluster of its own
 
 
 async def test_time_spans_go_across_segments(autojump_clock: object) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster() as cluster:
         stream = await cluster.network.dialer(CLIENT_HOST)(cluster.brokers["broker1"].host, 10921)
         client = Client(Peer(stream))
         for number in range(4):

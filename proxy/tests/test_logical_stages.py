@@ -6,8 +6,9 @@ import pytest
 import trio
 
 from lanemq.testkit.proxy.brokers import Client
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Peer
-from lanemq.testkit.simulation._logical import CLIENT_HOST, LogicalCluster, open_logical_cluster
+from lanemq.testkit.simulation._logical import CLIENT_HOST, LogicalCluster
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import SubscriptionGroupConfig
@@ -22,8 +23,7 @@ NOT_FOUND = 19
 @pytest.fixture
 async def cluster(autojump_clock: object) -> AsyncIterator[LogicalCluster]:
     """Two brokers, each with a listener; logical queues 0 and 1 are on the first, 2 and 3 not."""
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=2)
+    async with mapped_cluster(queues=2) as cluster:
         yield cluster
 
 

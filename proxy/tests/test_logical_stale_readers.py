@@ -93,7 +93,7 @@ def numbered(*numbers: int) -> list[bytes]:
 
 
 async def test_a_preview_client_that_saw_a_migration_that_was_called_off_passes_over_nothing(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     reader = PreviewReader(cluster)
     target = await prepared(cluster)
@@ -106,7 +106,7 @@ async def test_a_preview_client_that_saw_a_migration_that_was_called_off_passes_
 
 
 async def test_a_preview_client_that_waits_while_a_migration_is_called_off_goes_on_at_once(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     reader = PreviewReader(cluster)
     await reader.refresh()
@@ -125,7 +125,7 @@ async def test_a_preview_client_that_waits_while_a_migration_is_called_off_goes_
 
 @pytest.mark.parametrize("offset", [BEFORE, BEFORE + 7])
 async def test_a_preview_client_with_an_old_view_that_takes_over_a_queue_passes_over_nothing(
-    offset: int, autojump_clock: MockClock, cluster: LogicalCluster
+    offset: int, cluster: LogicalCluster
 ) -> None:
     """Wherever in the new segment the group's progress is."""
     reader = PreviewReader(cluster, offset=offset)
@@ -137,7 +137,7 @@ async def test_a_preview_client_with_an_old_view_that_takes_over_a_queue_passes_
 
 
 async def test_a_preview_client_that_is_told_an_old_route_in_between_passes_over_nothing(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     """A name server may hear of the new segment later than the client."""
     reader = PreviewReader(cluster)
@@ -154,7 +154,7 @@ async def test_a_preview_client_that_is_told_an_old_route_in_between_passes_over
 
 
 async def test_preview_clients_of_one_connection_do_not_take_each_others_answers(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     """Every group is told for itself, and a place for which one was told is another's no more."""
     target = await prepared(cluster)
@@ -168,9 +168,7 @@ async def test_preview_clients_of_one_connection_do_not_take_each_others_answers
         assert reader.seen == numbered(BEFORE, BEFORE + 3)
 
 
-async def test_a_preview_client_with_a_fresh_view_is_not_delayed(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_preview_client_with_a_fresh_view_is_not_delayed(cluster: LogicalCluster) -> None:
     """It is asked to ask again, for as long as others may not know the segment."""
     target = await prepared(cluster)
     again = await call_off(cluster, target)
@@ -198,7 +196,7 @@ async def test_a_preview_client_with_a_fresh_view_is_not_delayed(
 
 @pytest.mark.parametrize("jump_s", [-3600, 3600])
 async def test_a_segment_is_as_new_as_it_is_whatever_the_time_of_day(
-    jump_s: int, autojump_clock: MockClock, cluster: LogicalCluster
+    jump_s: int, cluster: LogicalCluster
 ) -> None:
     await trio.sleep(100)
     reader = PreviewReader(cluster, offset=BEFORE)
@@ -217,7 +215,7 @@ async def test_a_segment_is_as_new_as_it_is_whatever_the_time_of_day(
 
 
 async def test_a_preview_client_of_two_migrations_ago_reads_what_lies_between(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     """The queue has come back to a message queue that still has messages of it."""
     reader = PreviewReader(cluster)
@@ -241,7 +239,7 @@ async def came_back(cluster: LogicalCluster, count: int = AFTER) -> None:
 
 
 async def test_a_preview_client_whose_route_stays_old_when_a_queue_came_back_passes_over_nothing(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     """A redirect told for one pull does not count for the next one at the same place."""
     reader = PreviewReader(cluster, offset=BEFORE)
@@ -257,7 +255,7 @@ async def test_a_preview_client_whose_route_stays_old_when_a_queue_came_back_pas
 
 
 async def test_a_preview_client_that_cannot_follow_its_redirect_passes_over_nothing(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     """It comes back by its old route."""
     reader = PreviewReader(cluster, offset=BEFORE)
@@ -276,7 +274,7 @@ async def test_a_preview_client_that_cannot_follow_its_redirect_passes_over_noth
 
 
 async def test_a_preview_client_that_knows_none_of_two_new_segments_passes_over_nothing(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     """It is where the last of them is, with messages to read in between."""
     reader = PreviewReader(cluster, offset=BEFORE + 2)
@@ -288,7 +286,7 @@ async def test_a_preview_client_that_knows_none_of_two_new_segments_passes_over_
 
 
 async def test_a_preview_client_that_knows_the_first_of_two_new_segments_passes_over_nothing(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     reader = PreviewReader(cluster, offset=BEFORE + BETWEEN + 2)
     await came_back(cluster, 2)
@@ -305,7 +303,7 @@ async def test_a_preview_client_that_knows_the_first_of_two_new_segments_passes_
 
 
 async def test_the_oldest_of_many_readers_that_were_told_are_forgotten_first(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source, again = await cluster.normal(0), await call_off(cluster, await prepared(cluster))
     told = ToldReaders()
@@ -318,7 +316,7 @@ async def test_the_oldest_of_many_readers_that_were_told_are_forgotten_first(
 
 
 async def test_a_reader_that_names_a_segment_is_never_given_another(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source = await cluster.normal(0)
     again = await call_off(cluster, await prepared(cluster))
@@ -348,7 +346,7 @@ async def test_a_reader_that_names_a_segment_is_never_given_another(
 
 @pytest.mark.parametrize("number", [1, 2])
 async def test_an_older_client_behind_a_listener_with_an_old_view_reads_each_message_once(
-    number: int, autojump_clock: MockClock, cluster: LogicalCluster
+    number: int, cluster: LogicalCluster
 ) -> None:
     """Of the listener beside the broker, and of another one."""
     dial = cluster.network.dialer(CLIENT_HOST)
@@ -368,7 +366,7 @@ async def test_an_older_client_behind_a_listener_with_an_old_view_reads_each_mes
 
 
 async def test_a_consumer_of_the_sdk_with_an_old_view_goes_on_at_once(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     target = await prepared(cluster)
     address, dial = cluster.name_server.address, cluster.network.dialer(CLIENT_HOST)
@@ -388,7 +386,7 @@ async def test_a_consumer_of_the_sdk_with_an_old_view_goes_on_at_once(
 
 
 async def test_a_listener_tells_the_time_of_the_last_message_as_soon_as_it_knows_a_new_segment(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     dial = cluster.network.dialer(CLIENT_HOST)
     client = Client(Peer(await dial(cluster.brokers["broker1"].host, LOGICAL_PORT)))
@@ -405,7 +403,7 @@ async def test_a_listener_tells_the_time_of_the_last_message_as_soon_as_it_knows
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 async def test_preview_clients_with_views_of_any_age_read_each_message_once(
-    seed: int, autojump_clock: MockClock, cluster: LogicalCluster
+    seed: int, cluster: LogicalCluster
 ) -> None:
     """Migrations, some called off, some back to a queue that has messages; views up to 30 s old."""
     chance = random.Random(seed)

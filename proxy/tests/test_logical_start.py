@@ -7,11 +7,11 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.sdk.admin import open_admin
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.simulation._logical import (
     CLIENT_HOST,
     TOPIC,
     LogicalCluster,
-    open_logical_cluster,
     redirect_of,
 )
 from lanemq.wire import ResponseCode
@@ -23,8 +23,7 @@ OTHER = "other"
 @pytest.fixture
 async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
     """Two brokers with two queues of one topic each, and one queue of another topic each."""
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=2)
+    async with mapped_cluster(queues=2) as cluster:
         await cluster.map_all(queues=1, topic=OTHER)
         yield cluster
 
@@ -59,7 +58,7 @@ async def assert_withheld(cluster: LogicalCluster, segment: Segment) -> None:
 
 @pytest.mark.parametrize("away", ["down", "parted"])
 async def test_a_queue_waits_for_the_word_of_the_broker_that_may_have_it_and_no_other_does(
-    autojump_clock: MockClock, cluster: LogicalCluster, away: str
+    cluster: LogicalCluster, away: str
 ) -> None:
     untouched = await cluster.normal(1)
     (of_other,) = await cluster.chain("broker1", 0, OTHER)
@@ -86,9 +85,7 @@ async def test_a_queue_waits_for_the_word_of_the_broker_that_may_have_it_and_no_
     assert (await cluster.send(await cluster.normal(0))).code == 0
 
 
-async def test_a_broker_that_is_forgotten_keeps_no_queue_closed(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_broker_that_is_forgotten_keeps_no_queue_closed(cluster: LogicalCluster) -> None:
     source = await gone_past(cluster)
     await cluster.brokers["broker2"].kill()
     await restart(cluster)
@@ -98,9 +95,7 @@ async def test_a_broker_that_is_forgotten_keeps_no_queue_closed(
     assert (await cluster.send(source)).code == 0
 
 
-async def test_a_topic_that_is_deleted_keeps_nothing_withheld(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_topic_that_is_deleted_keeps_nothing_withheld(cluster: LogicalCluster) -> None:
     await gone_past(cluster)
     await cluster.brokers["broker2"].kill()
     await restart(cluster)
@@ -112,8 +107,7 @@ async def test_a_topic_that_is_deleted_keeps_nothing_withheld(
 
 
 async def test_without_a_name_server_a_broker_starts_at_once(autojump_clock: MockClock) -> None:
-    async with open_logical_cluster("broker1") as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster("broker1") as cluster:
         source = await cluster.normal(0)
         await cluster.brokers["broker1"].kill()
         await cluster.name_server.kill()

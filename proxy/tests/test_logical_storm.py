@@ -10,6 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.testkit.proxy.brokers import Client, send_header
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._logical import (
     CLIENT_HOST,
@@ -17,7 +18,6 @@ from lanemq.testkit.simulation._logical import (
     TOPIC,
     LogicalCluster,
     messages_of,
-    open_logical_cluster,
 )
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import RouteData
@@ -222,8 +222,7 @@ async def check(cluster: LogicalCluster, index: int, producers: list[Producer]) 
 async def test_migrations_under_load_lose_nothing_and_keep_every_offset(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster(seed=13) as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster(seed=13) as cluster:
         producers = [Producer(cluster, f"p{number}", number % 2) for number in range(20)]
         operator = Operator(cluster)
         pauses: list[float] = []
@@ -252,8 +251,7 @@ async def test_whatever_dies_under_load_the_queue_goes_on_where_it_was(
     autojump_clock: MockClock, seed: int
 ) -> None:
     rng = Random(seed)
-    async with open_logical_cluster("broker1", "broker2", "broker3", seed=seed) as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster("broker1", "broker2", "broker3", seed=seed) as cluster:
         producers = [Producer(cluster, f"p{number}", number % 3) for number in range(6)]
         operators = [Operator(cluster) for _ in range(2)]
         async with trio.open_nursery() as nursery:

@@ -1,7 +1,6 @@
 """A source that was gone past while it was alive: it hears of it, and what it took is not lost."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
 
 import pytest
 import trio
@@ -18,16 +17,16 @@ from lanemq.sdk import (
     open_lite_pull_consumer,
     open_push_consumer,
 )
-from lanemq.sdk.admin import AdminClient, MigrationRefused, open_admin
+from lanemq.sdk.admin import MigrationRefused
 from lanemq.sdk.admin._logical_progress import carry_progress
 from lanemq.sdk.admin.logical._survey import survey_all
 from lanemq.testkit.proxy.brokers import Client
+from lanemq.testkit.proxy.logical import mapped_cluster, tools
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._logical import (
     TOPIC,
     LogicalCluster,
     messages_of,
-    open_logical_cluster,
     redirect_of,
     until,
 )
@@ -48,16 +47,9 @@ TAKEN = 70
 @pytest.fixture
 async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
     """Logical queue 0 has 10 messages at broker1, which broker2 cannot reach."""
-    async with open_logical_cluster("broker1", "broker2", "broker3") as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 10)
+    async with mapped_cluster("broker1", "broker2", "broker3", messages=10) as cluster:
         cluster.network.part(cluster.brokers["broker1"].host, cluster.brokers["broker2"].host)
         yield cluster
-
-
-def tools(cluster: LogicalCluster) -> AbstractAsyncContextManager[AdminClient]:
-    address, dial = cluster.name_server.address, cluster.network.dialer(TOOLS)
-    return open_admin(name_servers=address, dial=dial)
 
 
 async def gone_past(cluster: LogicalCluster) -> Segment:
@@ -99,7 +91,7 @@ async def bodies(cluster: LogicalCluster, segment: Segment) -> list[int]:
 
 
 async def test_a_source_that_a_name_server_lists_is_not_gone_past_without_a_second_word(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source = await cluster.normal(0)
     async with tools(cluster) as admin:
@@ -116,7 +108,7 @@ async def test_a_source_that_a_name_server_lists_is_not_gone_past_without_a_seco
 
 
 async def test_a_source_hears_that_it_was_gone_past_as_soon_as_it_can_be_reached(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source = await gone_past(cluster)
     await found_out(cluster)
@@ -147,7 +139,7 @@ async def test_a_source_that_no_tool_reached_hears_of_it_by_the_destination(
 
 
 async def test_what_a_superseded_source_took_is_appended_in_order_and_once(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     await gone_past(cluster)
     end = await cluster.chain("broker2", 0)
@@ -173,7 +165,7 @@ async def test_what_a_superseded_source_took_is_appended_in_order_and_once(
 
 @pytest.mark.parametrize("victim", ["broker1", "broker2"])
 async def test_an_append_that_a_crash_interrupts_goes_on_where_it_was(
-    autojump_clock: MockClock, cluster: LogicalCluster, victim: str
+    cluster: LogicalCluster, victim: str
 ) -> None:
     await gone_past(cluster)
     await found_out(cluster)
@@ -205,7 +197,7 @@ async def test_an_append_that_a_crash_interrupts_goes_on_where_it_was(
 
 
 async def test_an_append_whose_answer_is_lost_is_not_tried_where_the_queue_is_by_then(
-    autojump_clock: MockClock, cluster: LogicalCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: LogicalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await gone_past(cluster)
     await found_out(cluster)
@@ -257,9 +249,7 @@ async def test_progress_behind_the_cut_is_progress_up_to_it(
     assert await found_by(cluster, LOGICAL_PORT, "broker3") == 10
 
 
-async def test_a_member_that_starts_goes_on_at_the_cut(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_member_that_starts_goes_on_at_the_cut(cluster: LogicalCluster) -> None:
     source = await gone_past(cluster)
     await commit(cluster, source, 10 + TAKEN)
     await found_out(cluster)
@@ -273,7 +263,7 @@ async def test_a_member_that_starts_goes_on_at_the_cut(
 
 
 async def test_a_commit_behind_the_cut_is_passed_on_as_one_up_to_it(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source = await gone_past(cluster)
     (opened,) = [s for s in await cluster.chain("broker2", 0) if s.broker_name == "broker2"]
@@ -287,9 +277,7 @@ async def test_a_commit_behind_the_cut_is_passed_on_as_one_up_to_it(
     assert kept(cluster, opened) == 15
 
 
-async def test_a_drain_takes_progress_along_up_to_the_cut(
-    autojump_clock: MockClock, cluster: LogicalCluster
-) -> None:
+async def test_a_drain_takes_progress_along_up_to_the_cut(cluster: LogicalCluster) -> None:
     source = await gone_past(cluster)
     await commit(cluster, source, 10 + TAKEN)
     await found_out(cluster)
@@ -302,7 +290,7 @@ async def test_a_drain_takes_progress_along_up_to_the_cut(
 
 
 async def test_a_source_that_knows_of_a_later_segment_gives_out_nothing_behind_its_begin(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source = await gone_past(cluster)  # the tool has told it; whether it is true it cannot ask
     (knows,) = [s for s in await cluster.chain("broker1", 0) if s.broker_name == "broker2"]
@@ -315,7 +303,7 @@ async def test_a_source_that_knows_of_a_later_segment_gives_out_nothing_behind_i
 
 
 async def test_a_later_segment_that_its_broker_knows_nothing_of_is_none(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     source = await cluster.normal(0)
     made_up = await cluster.destination(0, "broker3")
@@ -372,7 +360,7 @@ async def test_a_reader_that_was_past_the_cut_goes_on_at_the_cut(
 
 
 async def test_a_client_of_old_that_read_past_the_cut_is_sent_back_to_it(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     """Its commits meanwhile, by a pull or by themselves, count up to the cut."""
     listener = cluster.brokers["broker3"].host
@@ -433,7 +421,7 @@ async def read_past_the_cut(cluster: LogicalCluster) -> int:
 
 
 async def test_a_client_of_old_that_no_listener_remembers_goes_on_at_its_group_s_progress(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     read = await read_past_the_cut(cluster)
     reader = await old_client(cluster, "broker2")
@@ -462,7 +450,7 @@ async def test_a_client_of_old_that_no_listener_remembers_goes_on_at_its_group_s
 
 
 async def test_a_group_that_never_committed_begins_where_it_likes_and_a_tool_commits_what_it_likes(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     await gone_past(cluster)
     await cluster.fill((await cluster.chain("broker2", 0))[-1], 200, first=10)
@@ -476,7 +464,7 @@ async def test_a_group_that_never_committed_begins_where_it_likes_and_a_tool_com
 
 
 async def test_what_a_staged_consumer_notes_of_its_stages_counts_wherever_its_reader_was(
-    autojump_clock: MockClock, cluster: LogicalCluster
+    cluster: LogicalCluster,
 ) -> None:
     await gone_past(cluster)
     await found_out(cluster)

@@ -10,11 +10,11 @@ from lanemq.sdk import (
     TransactionState,
     open_transaction_producer,
 )
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.simulation._logical import (
     TOPIC,
     LogicalCluster,
     messages_of,
-    open_logical_cluster,
 )
 from lanemq.testkit.simulation._processes import clock_ms
 from lanemq.wire.logical import LOGICAL_QUEUE_BROKER
@@ -29,9 +29,7 @@ async def stored_at(cluster: LogicalCluster, index: int) -> list[StoredMessage]:
 async def test_a_transaction_is_committed_where_its_logical_queue_has_moved_to(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster() as cluster:
-        await cluster.map_all(queues=1)
-        await cluster.fill(await cluster.normal(0), 10)
+    async with mapped_cluster(messages=10) as cluster:
         await trio.sleep(3)  # name servers know the logical queues
         asked: list[bytes] = []
 

@@ -1,6 +1,6 @@
 """Clients are registered before they are answered, and hear when their group changes."""
 
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -19,17 +19,6 @@ from lanemq.wire.bodies import (
     SubscriptionData,
     SubscriptionGroupConfig,
 )
-
-
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[TestBroker]:
-    async with open_test_broker(tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture
-def client(broker: TestBroker) -> Client:
-    return broker.connect()
 
 
 async def members(client: Client, group: str = "g") -> list[str] | None:

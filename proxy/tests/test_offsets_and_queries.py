@@ -10,6 +10,11 @@ from lanemq.wire.message import decode_messages, decode_offset_id
 T0 = 1_700_000_000_000
 
 
+@pytest.fixture
+def clock() -> StandingClock:
+    return StandingClock()
+
+
 async def offset(client: Client, code: int, queue_id: int = 0, **fields: str) -> int | None:
     answer = await client.call(code, {"topic": "T", "queueId": str(queue_id)} | fields)
     if answer.code == ResponseCode.QUERY_NOT_FOUND:

@@ -1,15 +1,12 @@
 """Subscriptions by SQL92: who gets what, at once and after waiting, and what is refused."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from lanemq.proxy.broker.handlers.pulls import _reads
 from lanemq.proxy.broker.state._consumer_filters import ConsumerFilters
-from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker, pull_header
+from lanemq.testkit.proxy.brokers import Client, TestBroker, pull_header
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.bodies import (
     CheckClientRequestBody,
@@ -19,17 +16,6 @@ from lanemq.wire.bodies import (
 )
 from lanemq.wire.frame import Frame
 from lanemq.wire.message import decode_messages
-
-
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[TestBroker]:
-    async with open_test_broker(tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture
-def client(broker: TestBroker) -> Client:
-    return broker.connect()
 
 
 async def fill(client: Client, *properties: dict[str, str]) -> None:

@@ -1,6 +1,5 @@
 """A pull is answered with what its queue holds, or waits for it, and always says where to go on."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -24,17 +23,6 @@ from lanemq.wire.message import BatchEntry, decode_messages, encode_batch
 
 FOUR = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset")
 SUSPEND, SUBSCRIPTION, COMMIT = 2, 4, 1
-
-
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[TestBroker]:
-    async with open_test_broker(tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture
-def client(broker: TestBroker) -> Client:
-    return broker.connect()
 
 
 def numbers(answer: Frame) -> tuple[int, ...]:

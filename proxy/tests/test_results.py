@@ -23,9 +23,13 @@ from lanemq.proxy.broker._results import Found, NotFound, Pulled, Stored, Viewed
 from lanemq.proxy.broker.handlers.pulls._parked import Parked
 from lanemq.proxy.broker.handlers.pulls._pull_request import PullRequest, read_pull_request
 from lanemq.proxy.net._reply_template import ReplyTemplate
-from lanemq.proxy.net._session import Session
 from lanemq.storage import FlushMode
-from lanemq.testkit.proxy.brokers import TestBroker, open_test_broker, pull_header, send_header
+from lanemq.testkit.proxy.brokers import (
+    open_test_broker,
+    pull_header,
+    send_header,
+    session_of,
+)
 from lanemq.testkit.simulation._logical import TOPIC, open_logical_cluster
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.bodies import (
@@ -54,13 +58,6 @@ from lanemq.wire.message import decode_messages
 
 class _Header(Protocol):
     def to_fields(self) -> dict[str, str]: ...
-
-
-async def session_of(broker: TestBroker) -> Session:
-    """The session of a connection that has sent one request."""
-    await broker.connect().send("T", b"first")
-    (connection,) = broker.broker.server.connections
-    return connection.session
 
 
 def send(topic: str = "T", body: bytes = b"x") -> Frame:

@@ -1,6 +1,6 @@
 """Messages that come again: after a delay, after a consumer gave them back, or never more."""
 
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,14 +24,8 @@ def now_ms() -> int:
 
 
 @pytest.fixture
-async def broker(tmp_path: Path, autojump_clock: MockClock) -> AsyncIterator[TestBroker]:
-    async with open_test_broker(tmp_path, now_ms=now_ms) as opened:
-        yield opened
-
-
-@pytest.fixture
-def client(broker: TestBroker) -> Client:
-    return broker.connect()
+def clock(autojump_clock: MockClock) -> Callable[[], int]:
+    return now_ms
 
 
 async def waited_for(client: Client, topic: str, queue_id: int = 0) -> StoredMessage:

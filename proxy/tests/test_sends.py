@@ -1,6 +1,5 @@
 """A send is stored as it was sent, in the queue it names, and answered with where it lies."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,17 +11,6 @@ from lanemq.wire.message import BatchEntry, decode_offset_id, decode_properties,
 
 ALWAYS = {"msgId", "queueId", "queueOffset", "MSG_REGION", "TRACE_ON"}
 KEPT = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true", "CLUSTER": "DefaultCluster"}
-
-
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[TestBroker]:
-    async with open_test_broker(tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture
-def client(broker: TestBroker) -> Client:
-    return broker.connect()
 
 
 async def test_a_message_comes_out_as_it_went_in(client: Client) -> None:

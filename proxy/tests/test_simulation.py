@@ -16,11 +16,11 @@ from lanemq.proxy.net import _connection
 from lanemq.sdk import TransactionState
 from lanemq.sdk.admin import open_admin
 from lanemq.testkit.hypothesis_profile import EXPLORE
+from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.simulation._deeds import Deeds
 from lanemq.testkit.simulation._determinism import determined_by
 from lanemq.testkit.simulation._ledger import Acknowledged, Delivered, Ledger, Violated
 from lanemq.testkit.simulation._logical import TOPIC as LOGICAL_TOPIC
-from lanemq.testkit.simulation._logical import open_logical_cluster
 from lanemq.testkit.simulation._network import Network, _End
 from lanemq.testkit.simulation._transactions import Decisions, all_ended
 from lanemq.wire.bodies import MessageQueue
@@ -150,8 +150,7 @@ async def test_a_committed_message_has_to_arrive_and_is_unknown_until_it_is_deci
 async def test_a_broker_that_keeps_a_half_message_for_ever_is_found(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_logical_cluster("broker1") as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster("broker1") as cluster:
         brokers = list(cluster.brokers.values())
         await all_ended(brokers)
         properties = {"TRAN_MSG": "true", "PGROUP": "nobody"}
@@ -222,8 +221,7 @@ async def test_a_queue_that_one_admin_closes_while_another_opens_it_is_one_that_
     autojump_clock: MockClock,
 ) -> None:
     """The one that opens it hears of that last, and knows nothing of the other."""
-    async with open_logical_cluster("broker1", "broker2") as cluster:
-        await cluster.map_all(queues=1)
+    async with mapped_cluster("broker1", "broker2") as cluster:
         await cluster.fill(await cluster.normal(1), 1)
         broker = cluster.brokers["broker2"]
         deeds = Deeds(Random(1), 2, sorted(cluster.brokers), topic=LOGICAL_TOPIC)

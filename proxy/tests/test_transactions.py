@@ -28,6 +28,11 @@ TIMEOUT_MS = 6000
 ORIGIN = "TRAN_PREPARED_QUEUE_OFFSET"
 
 
+@pytest.fixture
+def clock() -> StandingClock:
+    return StandingClock()
+
+
 async def send_half(client: Client, key: str = "U1", **changes: object) -> Frame:
     properties = PROPERTIES | {"UNIQ_KEY": key} | changes.pop("properties", {})  # type: ignore[operator]
     answer = await client.send("T", key.encode(), properties, **{"sys_flag": 4, **changes})

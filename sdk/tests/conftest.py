@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,8 @@ import msgspec
 import pytest
 import trio
 
-from lanemq.testkit.sdk.cluster import FakeCluster
+from lanemq.testkit.sdk.cluster import FakeCluster, small_cluster
+from lanemq.testkit.sdk.kv import KvCluster
 
 SERVE = "from lanemq.proxy.cli import main; main()"
 
@@ -26,10 +28,23 @@ def _interruptions_arrive() -> None:
 @pytest.fixture
 def cluster(nursery: trio.Nursery) -> FakeCluster:
     """One name server, one broker, and a network that can be broken."""
-    cluster = FakeCluster(nursery)
-    cluster.add_name_server()
-    cluster.add_broker()
-    return cluster
+    return small_cluster(nursery)
+
+
+@pytest.fixture
+def kv(nursery: trio.Nursery) -> KvCluster:
+    """Two brokers with keys."""
+    return KvCluster(nursery, brokers=2)
+
+
+@pytest.fixture
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The time zone of what was recorded, for a test's time."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 @contextmanager

@@ -15,11 +15,11 @@ from lanemq.sdk import (
     ConcurrentListener,
     Credentials,
     PushOptions,
-    open_push_consumer,
     open_remoting_client,
 )
 from lanemq.sdk.net._acl import sign
-from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.testkit.sdk.clients import push_consumer_of
+from lanemq.testkit.sdk.cluster import FakeCluster
 from lanemq.wire import RequestCode, signature, signed_content
 from lanemq.wire.frame import Frame, request
 
@@ -84,14 +84,8 @@ async def test_every_request_of_a_consumer_is_signed(
     async def handle(messages: object) -> None:
         pass
 
-    async with open_push_consumer(
-        "cg",
-        name_servers=cluster.name_servers,
-        subscriptions={"T": "*"},
-        listener=ConcurrentListener(handle),
-        options=PushOptions(client=ClientOptions(credentials=KEYS)),
-        dial=cluster.dial,
-        clock_ms=clock_ms,
+    async with push_consumer_of(
+        cluster, ConcurrentListener(handle), PushOptions(client=ClientOptions(credentials=KEYS))
     ) as consumer:
         await trio.sleep(40)
         answer = await cluster.broker.ask(

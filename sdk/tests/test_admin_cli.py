@@ -1,8 +1,5 @@
 """Commands fail with status 1 and one line that names the thing and the way on."""
 
-import time
-from collections.abc import Iterator
-
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
@@ -122,15 +119,6 @@ def test_a_mistake_ends_with_status_1_and_says_what_to_do(args: list[str], text:
 def test_the_name_server_may_come_from_the_environment() -> None:
     result = run("topicList", env={"NAMESRV_ADDR": NOWHERE})
     assert "cannot reach 127.0.0.1:1" in result.stderr
-
-
-@pytest.fixture
-def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 @pytest.mark.usefixtures("utc")

@@ -6,10 +6,9 @@ Lines that mqadmin writes in no particular order (it prints hash tables) are com
 import gzip
 import json
 import re
-import time
 from base64 import b64decode
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Container, Iterator
+from collections.abc import AsyncIterator, Callable, Container
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -90,16 +89,6 @@ def steps(name: str) -> dict[str, list[tuple[list[str], str]]]:
         step = json.loads(line)
         found[step["args"][0]].append((step["args"], step["output"]))
     return found
-
-
-@pytest.fixture
-def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The time zone of the recordings."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 @pytest.fixture

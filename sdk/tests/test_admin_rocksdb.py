@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from lanemq.sdk import RefusedByBroker
 from lanemq.sdk.admin import _client
 from lanemq.sdk.admin.cli import admin
+from lanemq.testkit.storage.stores import STORES
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import (
     BrokerData,
@@ -27,7 +28,7 @@ from lanemq.wire.bodies import (
 )
 from lanemq.wire.frame import Frame
 
-STORE = Path(__file__).parents[2] / "compat_tests/vectors/stores/rocksdb-5.3.3-clean.tar.gz"
+STORE = STORES / "rocksdb-5.3.3-clean.tar.gz"
 CLUSTER = ClusterInfo(
     broker_addr_table={
         name: BrokerData("C", name, {0: f"{name}:10911"}) for name in ("broker-a", "broker-b")

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from lanemq.sdk import Message, MessageRejected, ProducerOptions, RefusedByBroker, open_producer
+from lanemq.sdk import Message, MessageRejected, ProducerOptions, RefusedByBroker
 from lanemq.sdk.producer._batches import prepare_batches, split
-from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.testkit.sdk.clients import producer_of
+from lanemq.testkit.sdk.cluster import FakeCluster
 from lanemq.wire import RequestCode
 from lanemq.wire.message import UniqueKeys, decode_batch
 
@@ -56,13 +57,7 @@ async def test_many_messages_go_in_few_batches_and_a_long_one_by_itself(
     bodies[4] = b"long" * 2500
     messages = [Message(topic="T", body=body) for body in bodies]
     options = ProducerOptions(compress_from_bytes=1 << 20)
-    async with open_producer(
-        "pg",
-        name_servers=cluster.name_servers,
-        options=options,
-        dial=cluster.dial,
-        clock_ms=clock_ms,
-    ) as producer:
+    async with producer_of(cluster, options) as producer:
         results = await producer.send_batches(messages, batch_bytes=4500)
         assert [result.queue_offset for result in results] == [0, 4, 5, 9]
         assert cluster.broker.count(BATCH) == 3
@@ -77,9 +72,7 @@ async def test_an_error_says_how_many_were_stored(
 ) -> None:
     cluster.create_topic("T", 1)
     messages = [Message(topic="T", body=b"x" * 100) for _ in range(10)]
-    async with open_producer(
-        "pg", name_servers=cluster.name_servers, dial=cluster.dial, clock_ms=clock_ms
-    ) as producer:
+    async with producer_of(cluster) as producer:
         await producer.send_batches(messages[:4], batch_bytes=400)
         cluster.broker.mute(BATCH, 0)
         calls = 0
@@ -111,9 +104,7 @@ async def test_an_error_says_how_many_were_stored(
 async def test_what_cannot_be_in_a_batch_is_said_before_anything_is_sent(
     cluster: FakeCluster, autojump_clock: MockClock, messages: list[Message], says: str
 ) -> None:
-    async with open_producer(
-        "pg", name_servers=cluster.name_servers, dial=cluster.dial, clock_ms=clock_ms
-    ) as producer:
+    async with producer_of(cluster) as producer:
         with pytest.raises(MessageRejected, match=says):
             await producer.send_batches(messages)
     assert cluster.dials == []

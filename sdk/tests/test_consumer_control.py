@@ -22,10 +22,9 @@ from lanemq.sdk import (
     StagedConcurrentListener,
     WrongUse,
     allocate_by_circle,
-    open_lite_pull_consumer,
-    open_push_consumer,
 )
-from lanemq.testkit.sdk.cluster import START_MS, FakeCluster, clock_ms
+from lanemq.testkit.sdk.clients import lite_pull_consumer_of, push_consumer_of
+from lanemq.testkit.sdk.cluster import START_MS, FakeCluster
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import ConsumerRunningInfo
 from lanemq.wire.frame import request
@@ -64,24 +63,17 @@ def push(
     listener: Listener,
     **options: object,
 ) -> AbstractAsyncContextManager[PushConsumer]:
-    return open_push_consumer(
-        "cg",
-        name_servers=cluster.name_servers,
-        subscriptions={"T": "*"},
-        listener=listener,
-        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, **options),  # type: ignore[arg-type]
-        dial=cluster.dial,
-        clock_ms=clock_ms,
+    return push_consumer_of(
+        cluster,
+        listener,
+        PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, **options),  # type: ignore[arg-type]
     )
 
 
 def pull(cluster: FakeCluster, **options: object) -> AbstractAsyncContextManager[LitePullConsumer]:
-    return open_lite_pull_consumer(
-        "lg",
-        name_servers=cluster.name_servers,
-        options=LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET, **options),  # type: ignore[arg-type]
-        dial=cluster.dial,
-        clock_ms=clock_ms,
+    return lite_pull_consumer_of(
+        cluster,
+        LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET, **options),  # type: ignore[arg-type]
     )
 
 

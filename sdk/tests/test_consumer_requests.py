@@ -15,7 +15,8 @@ from lanemq.sdk import (
     ReceivedMessage,
     open_push_consumer,
 )
-from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.testkit.sdk.clients import push_consumer_of
+from lanemq.testkit.sdk.cluster import FakeCluster
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import (
     ConsumeMessageDirectlyResultBody,
@@ -38,14 +39,10 @@ class Consumer:
         cluster.create_topic("T", 2)
         for number in range(10):
             cluster.broker.put("T", number % 2, b"%d" % number)
-        self.open = open_push_consumer(
-            "cg",
-            name_servers=cluster.name_servers,
-            subscriptions={"T": "*"},
-            listener=ConcurrentListener(self.handle),
-            options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
-            dial=cluster.dial,
-            clock_ms=clock_ms,
+        self.open = push_consumer_of(
+            cluster,
+            ConcurrentListener(self.handle),
+            PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
         )
 
     async def handle(self, messages: Sequence[ReceivedMessage]) -> Outcome | None:

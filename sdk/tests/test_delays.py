@@ -4,7 +4,8 @@ import pytest
 from trio.testing import MockClock
 
 from lanemq.sdk import Message, MessageRejected, open_producer
-from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.testkit.sdk.clients import producer_of
+from lanemq.testkit.sdk.cluster import FakeCluster
 from lanemq.wire import Version
 
 
@@ -28,9 +29,7 @@ async def test_a_delay_travels_as_a_property(
 ) -> None:
     assert message.is_delayed
     cluster.broker.version = Version.V5_0_0
-    async with open_producer(
-        "pg", name_servers=cluster.name_servers, dial=cluster.dial, clock_ms=clock_ms
-    ) as producer:
+    async with producer_of(cluster) as producer:
         await producer.send(message)
     (stored,) = cluster.broker.messages("T")
     assert {n: v for n, v in stored.properties.items() if n != "UNIQ_KEY"} == properties
@@ -51,9 +50,7 @@ async def test_a_delay_travels_as_a_property(
 async def test_a_delay_that_makes_no_sense_is_refused(
     cluster: FakeCluster, autojump_clock: MockClock, message: Message, says: str
 ) -> None:
-    async with open_producer(
-        "pg", name_servers=cluster.name_servers, dial=cluster.dial, clock_ms=clock_ms
-    ) as producer:
+    async with producer_of(cluster) as producer:
         with pytest.raises(MessageRejected, match=says):
             await producer.send(message)
 
@@ -67,9 +64,7 @@ async def test_a_broker_without_timers_is_not_sent_what_it_would_deliver_at_once
 ) -> None:
     cluster.create_topic("T")
     cluster.broker.version = Version.V4_9_8
-    async with open_producer(
-        "pg", name_servers=cluster.name_servers, dial=cluster.dial, clock_ms=clock_ms
-    ) as producer:
+    async with producer_of(cluster) as producer:
         with pytest.raises(MessageRejected, match=r"V4_9_8.*use delay_level"):
             await producer.send(message)
         with pytest.raises(MessageRejected, match="timers_at_any_broker=True"):
@@ -89,8 +84,6 @@ async def test_a_broker_of_lanemq_says_that_it_knows_timers(
     cluster.create_topic("T")
     cluster.broker.version = Version.V4_9_8
     cluster.broker.heartbeat_fields = {"timers": "true"}
-    async with open_producer(
-        "pg", name_servers=cluster.name_servers, dial=cluster.dial, clock_ms=clock_ms
-    ) as producer:
+    async with producer_of(cluster) as producer:
         await producer.send(Message(topic="T", body=b"later", delay_s=60))
     assert cluster.bodies("T") == [b"later"]

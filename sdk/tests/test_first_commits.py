@@ -12,10 +12,9 @@ from lanemq.sdk import (
     ConsumeFrom,
     ReceivedMessage,
     StagedConcurrentListener,
-    open_lite_pull_consumer,
-    open_push_consumer,
 )
-from lanemq.testkit.sdk.cluster import FakeBroker, FakeCluster, Peer, clock_ms
+from lanemq.testkit.sdk.clients import lite_pull_consumer_of, push_consumer_of
+from lanemq.testkit.sdk.cluster import FakeBroker, FakeCluster, Peer
 from lanemq.wire import PullSysFlag, RequestCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import PullMessage, UpdateConsumerOffset
@@ -106,14 +105,12 @@ async def pushing(cluster: FakeCluster, *, staged: bool) -> AsyncIterator[None]:
         if len(seen) == QUEUES:
             all_there.set()
 
-    async with open_push_consumer(
-        GROUP,
-        name_servers=cluster.name_servers,
+    async with push_consumer_of(
+        cluster,
+        StagedConcurrentListener(handle, stages=(1,)) if staged else handle,
+        group=GROUP,
         subscriptions={TOPIC: "*"},
-        listener=StagedConcurrentListener(handle, stages=(1,)) if staged else handle,
         consume_from=ConsumeFrom.FIRST_OFFSET,
-        dial=cluster.dial,
-        clock_ms=clock_ms,
     ):
         await all_there.wait()
         yield
@@ -122,12 +119,8 @@ async def pushing(cluster: FakeCluster, *, staged: bool) -> AsyncIterator[None]:
 @asynccontextmanager
 async def polling(cluster: FakeCluster) -> AsyncIterator[None]:
     """A consumer to which one message of each queue was returned, and committed."""
-    async with open_lite_pull_consumer(
-        GROUP,
-        name_servers=cluster.name_servers,
-        consume_from=ConsumeFrom.FIRST_OFFSET,
-        dial=cluster.dial,
-        clock_ms=clock_ms,
+    async with lite_pull_consumer_of(
+        cluster, group=GROUP, consume_from=ConsumeFrom.FIRST_OFFSET
     ) as consumer:
         await consumer.subscribe(TOPIC)
         count = 0

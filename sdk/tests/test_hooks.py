@@ -22,10 +22,9 @@ from lanemq.sdk import (
     SendAttempt,
     SendHook,
     SendKind,
-    open_producer,
-    open_push_consumer,
 )
-from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.testkit.sdk.clients import producer_of, push_consumer_of
+from lanemq.testkit.sdk.cluster import FakeCluster
 from lanemq.wire import RequestCode
 
 SEND = RequestCode.SEND_MESSAGE_V2
@@ -55,13 +54,7 @@ async def test_every_attempt_is_told_before_and_after(
     notes = Notes()
     options = ProducerOptions(hooks=(SendHook(before=notes.before, after=notes.after),))
     message = Message(topic="T", body=b"x", delay_level=2)
-    async with open_producer(
-        "pg",
-        name_servers=cluster.name_servers,
-        options=options,
-        dial=cluster.dial,
-        clock_ms=clock_ms,
-    ) as producer:
+    async with producer_of(cluster, options) as producer:
         result = await producer.send(message)
         batch = await producer.send_batch([Message(topic="T", body=b"1")] * 3)
         key = await producer.send_oneway(Message(topic="T", body=b"2"))
@@ -89,13 +82,7 @@ async def test_time_outs_and_cancellations_are_told_too(
     told: list[SendAttempt] = []
     options = ProducerOptions(retries=0, hooks=(SendHook(after=told.append),))
     message = Message(topic="T", body=b"x")
-    async with open_producer(
-        "pg",
-        name_servers=cluster.name_servers,
-        options=options,
-        dial=cluster.dial,
-        clock_ms=clock_ms,
-    ) as producer:
+    async with producer_of(cluster, options) as producer:
         cluster.broker.mute(SEND, 2)
         with pytest.raises(RequestTimedOut):
             await producer.send(message, timeout_s=2)
@@ -114,13 +101,7 @@ async def test_a_hook_that_fails_is_logged_and_the_message_sent(
         raise ValueError("my own mistake")
 
     options = ProducerOptions(hooks=(SendHook(before=fail, after=fail),))
-    async with open_producer(
-        "pg",
-        name_servers=cluster.name_servers,
-        options=options,
-        dial=cluster.dial,
-        clock_ms=clock_ms,
-    ) as producer:
+    async with producer_of(cluster, options) as producer:
         await producer.send(Message(topic="T", body=b"x"))
     assert cluster.bodies("T") == [b"x"]
     assert caplog.text.count("ValueError: my own mistake") == 2
@@ -150,14 +131,10 @@ async def test_every_call_of_a_listener_is_told(
         event.notes["seen"] = event.messages[0].body
 
     hook = ConsumeHook(before=before, after=told.append)
-    async with open_push_consumer(
-        "cg",
-        name_servers=cluster.name_servers,
-        subscriptions={"T": "*"},
-        listener=kind(handle, concurrency=1),
-        options=PushOptions(hooks=(hook,), consume_from=ConsumeFrom.FIRST_OFFSET),
-        dial=cluster.dial,
-        clock_ms=clock_ms,
+    async with push_consumer_of(
+        cluster,
+        kind(handle, concurrency=1),
+        PushOptions(hooks=(hook,), consume_from=ConsumeFrom.FIRST_OFFSET),
     ):
         await trio.sleep(100)
     assert len(told) == 5

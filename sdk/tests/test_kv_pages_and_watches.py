@@ -17,12 +17,6 @@ from lanemq.wire.kv import Entry, Page, partition_of
 WATCH = RequestCode.KV_WATCH
 
 
-@pytest.fixture
-def kv(nursery: trio.Nursery) -> KvCluster:
-    """Two brokers with keys."""
-    return KvCluster(nursery, brokers=2)
-
-
 # Pages
 
 

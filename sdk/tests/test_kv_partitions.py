@@ -25,12 +25,6 @@ from lanemq.wire.kv import Moved, encode_answer, partition_of
 WRITE, GET = RequestCode.KV_WRITE, RequestCode.KV_GET
 
 
-@pytest.fixture
-def kv(nursery: trio.Nursery) -> KvCluster:
-    """Two brokers with keys."""
-    return KvCluster(nursery, brokers=2)
-
-
 async def test_each_key_is_at_the_broker_of_its_partition(kv: KvCluster) -> None:
     kv.make(4)
     async with opened(kv) as store:

@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from trio.testing import MockClock
 
-from lanemq.sdk import Message, MessageQueue, ProducerOptions, RefusedByBroker, open_producer
+from lanemq.sdk import Message, MessageQueue, ProducerOptions, RefusedByBroker
 from lanemq.sdk.net._latency_faults import JAVA_PAUSES, LatencyFaults
 from lanemq.sdk.producer._queue_chooser import QueueChooser
-from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.testkit.sdk.clients import producer_of
+from lanemq.testkit.sdk.cluster import FakeCluster
 from lanemq.wire import RequestCode
 
 SEND = RequestCode.SEND_MESSAGE_V2
@@ -109,13 +110,7 @@ async def test_a_broker_that_failed_gets_nothing_for_ten_minutes(
     cluster.create_topic("T", 2)
     bad.refuse(SEND, 1)
     options = ProducerOptions(avoid_slow_brokers=True)
-    async with open_producer(
-        "pg",
-        name_servers=cluster.name_servers,
-        options=options,
-        dial=cluster.dial,
-        clock_ms=clock_ms,
-    ) as producer:
+    async with producer_of(cluster, options) as producer:
         message = Message(topic="T", body=b"x")
         for _ in range(40):
             await producer.send(message)

@@ -20,10 +20,10 @@ from lanemq.sdk import (
     StagedConcurrentListener,
     aio,
     blocking,
-    open_push_consumer,
 )
 from lanemq.sdk.listeners._listener_context import takes_context
-from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.testkit.sdk.clients import push_consumer_of
+from lanemq.testkit.sdk.cluster import FakeCluster
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 
@@ -49,15 +49,8 @@ class Told:
 
 
 async def consume(cluster: FakeCluster, listener: Any, told: Told, **settings: Any) -> None:  # noqa: ANN401
-    async with open_push_consumer(
-        "g",
-        name_servers=cluster.name_servers,
-        subscriptions={"T": "*"},
-        listener=listener,
-        consume_from=ConsumeFrom.FIRST_OFFSET,
-        dial=cluster.dial,
-        clock_ms=clock_ms,
-        **settings,
+    async with push_consumer_of(
+        cluster, listener, group="g", consume_from=ConsumeFrom.FIRST_OFFSET, **settings
     ):
         with trio.fail_after(100):
             await told.done.wait()

@@ -19,10 +19,10 @@ from lanemq.sdk import (
     NoRoute,
     RefusedByBroker,
     WrongUse,
-    open_lite_pull_consumer,
 )
 from lanemq.sdk.opening._settings import LitePullSettings
-from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.testkit.sdk.clients import lite_pull_consumer_of
+from lanemq.testkit.sdk.cluster import FakeCluster
 from lanemq.wire import RequestCode
 
 FIRST = LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
@@ -33,14 +33,7 @@ Q0, Q1 = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)
 def consumer_of(
     cluster: FakeCluster, options: LitePullOptions = FIRST, **settings: Unpack[LitePullSettings]
 ) -> AbstractAsyncContextManager[LitePullConsumer]:
-    return open_lite_pull_consumer(
-        "lg",
-        name_servers=cluster.name_servers,
-        options=options,
-        dial=cluster.dial,
-        clock_ms=clock_ms,
-        **settings,
-    )
+    return lite_pull_consumer_of(cluster, options, **settings)
 
 
 def fill(cluster: FakeCluster, count: int, queues: int = 1) -> None:

@@ -15,10 +15,10 @@ from lanemq.sdk import (
     PushOptions,
     ReceivedMessage,
     RefusedByBroker,
-    open_push_consumer,
 )
 from lanemq.sdk.observe._log import get_logger
-from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.testkit.sdk.clients import push_consumer_of
+from lanemq.testkit.sdk.cluster import FakeCluster
 from lanemq.wire import RequestCode
 
 
@@ -61,14 +61,8 @@ async def test_a_consumer_in_trouble_says_where_in_fields(
         raise ValueError("cannot")
 
     with caplog.at_level(logging.INFO, "lanemq.sdk"):
-        async with open_push_consumer(
-            "cg",
-            name_servers=cluster.name_servers,
-            subscriptions={"T": "*"},
-            listener=ConcurrentListener(handle),
-            options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
-            dial=cluster.dial,
-            clock_ms=clock_ms,
+        async with push_consumer_of(
+            cluster, ConcurrentListener(handle), PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
         ):
             await trio.sleep(5)
     by_logger: dict[str, list[dict[str, object]]] = {}

@@ -28,12 +28,10 @@ from lanemq.sdk import (
     SendHook,
     SendResult,
     StagedConcurrentListener,
-    open_lite_pull_consumer,
-    open_producer,
-    open_push_consumer,
 )
 from lanemq.sdk.admin import AdminClient, open_admin
 from lanemq.sdk.admin.logical._migration import migrate
+from lanemq.testkit.sdk.clients import lite_pull_consumer_of, producer_of, push_consumer_of
 from lanemq.testkit.sdk.cluster import Peer, clock_ms
 from lanemq.testkit.sdk.logical import LogicalBroker, LogicalCluster
 from lanemq.wire import RequestCode
@@ -61,13 +59,7 @@ def logical_cluster(nursery: trio.Nursery) -> LogicalCluster:
 async def producing(
     cluster: LogicalCluster, options: ProducerOptions | None = None
 ) -> AsyncIterator[Producer]:
-    async with open_producer(
-        "p",
-        name_servers=cluster.name_servers,
-        options=options,
-        dial=cluster.dial,
-        clock_ms=clock_ms,
-    ) as producer:
+    async with producer_of(cluster, options, group="p") as producer:
         yield producer
 
 
@@ -148,13 +140,7 @@ async def reading(
     cluster: LogicalCluster, index: int, group: str = "lite"
 ) -> AsyncIterator[LitePullConsumer]:
     options = LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET, auto_commit=False)
-    async with open_lite_pull_consumer(
-        group,
-        name_servers=cluster.name_servers,
-        options=options,
-        dial=cluster.dial,
-        clock_ms=clock_ms,
-    ) as consumer:
+    async with lite_pull_consumer_of(cluster, options, group=group) as consumer:
         await consumer.assign([logical(index)])
         yield consumer
 
@@ -440,14 +426,8 @@ async def test_consumers_keep_their_queues_while_brokers_are_drained_and_added(
     options = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
     async with (
         producing(logical_cluster) as producer,
-        open_push_consumer(
-            "g",
-            name_servers=logical_cluster.name_servers,
-            subscriptions={T: "*"},
-            listener=listeners(seen)[kind],
-            options=options,
-            dial=logical_cluster.dial,
-            clock_ms=clock_ms,
+        push_consumer_of(
+            logical_cluster, listeners(seen)[kind], options, group="g", subscriptions={T: "*"}
         ) as consumer,
     ):
         held = dict(consumer._core.membership.held)
@@ -543,14 +523,12 @@ async def test_a_message_that_fails_is_sent_back_to_the_broker_that_has_it(
         await fill(producer, 0, 3)
         await move(logical_cluster, 0, "broker-b")
         await fill(producer, 0, 2, start=3)
-        async with open_push_consumer(
-            "g",
-            name_servers=logical_cluster.name_servers,
+        async with push_consumer_of(
+            logical_cluster,
+            ConcurrentListener(handle),
+            PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
+            group="g",
             subscriptions={T: "*"},
-            listener=ConcurrentListener(handle),
-            options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
-            dial=logical_cluster.dial,
-            clock_ms=clock_ms,
         ):
             await trio.sleep(60)
     expected = [(b"%d" % number, times) for number in range(5) for times in (0, 1)]
@@ -571,14 +549,12 @@ async def test_a_broadcasting_group_keeps_logical_offsets_in_its_file(
     async with producing(logical_cluster) as producer:
         await fill(producer, 0, 5)
         for round_number in range(2):
-            async with open_push_consumer(
-                "g",
-                name_servers=logical_cluster.name_servers,
+            async with push_consumer_of(
+                logical_cluster,
+                listeners(seen)["concurrent"],
+                options,
+                group="g",
                 subscriptions={T: "*"},
-                listener=listeners(seen)["concurrent"],
-                options=options,
-                dial=logical_cluster.dial,
-                clock_ms=clock_ms,
             ):
                 await trio.sleep(5)
             if not round_number:
@@ -606,14 +582,12 @@ async def test_a_coordinator_in_the_route_keeps_offsets_and_lends_locks(
     seen: list[ReceivedMessage] = []
     async with producing(logical_cluster) as producer:
         await fill(producer, 0, 5)
-        async with open_push_consumer(
-            "g",
-            name_servers=logical_cluster.name_servers,
+        async with push_consumer_of(
+            logical_cluster,
+            listeners(seen)["orderly"],
+            PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
+            group="g",
             subscriptions={T: "*"},
-            listener=listeners(seen)["orderly"],
-            options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
-            dial=logical_cluster.dial,
-            clock_ms=clock_ms,
         ):
             await trio.sleep(5)
             locked = {queue for _, queue in keeper.locks if queue.topic == T}

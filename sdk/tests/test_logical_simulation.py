@@ -16,13 +16,11 @@ from lanemq.sdk import (
     ProducerOptions,
     PushOptions,
     ReceivedMessage,
-    open_producer,
-    open_push_consumer,
 )
 from lanemq.sdk.admin import open_admin
 from lanemq.sdk.admin.logical._migration import migrate
 from lanemq.sdk.admin.logical._migration_steps import MigrationRefused
-from lanemq.testkit.sdk.cluster import clock_ms
+from lanemq.testkit.sdk.clients import producer_of, push_consumer_of
 from lanemq.testkit.sdk.logical import LogicalCluster
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import MessageQueue
@@ -67,21 +65,13 @@ async def run(plan: list[Event]) -> None:
             seen.extend(messages)
 
         async with (
-            open_producer(
-                "p",
-                name_servers=cluster.name_servers,
-                options=ProducerOptions(send_timeout_s=30),
-                dial=cluster.dial,
-                clock_ms=clock_ms,
-            ) as producer,
-            open_push_consumer(
-                "g",
-                name_servers=cluster.name_servers,
+            producer_of(cluster, ProducerOptions(send_timeout_s=30), group="p") as producer,
+            push_consumer_of(
+                cluster,
+                ConcurrentListener(handle, concurrency=1),
+                PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
+                group="g",
                 subscriptions={T: "*"},
-                listener=ConcurrentListener(handle, concurrency=1),
-                options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
-                dial=cluster.dial,
-                clock_ms=clock_ms,
             ) as consumer,
         ):
             queues = consumer.queues

@@ -12,10 +12,9 @@ from lanemq.sdk import (
     ConsumeFrom,
     PushConsumer,
     ReceivedMessage,
-    open_lite_pull_consumer,
-    open_push_consumer,
 )
-from lanemq.testkit.sdk.cluster import FakeCluster, Peer, clock_ms
+from lanemq.testkit.sdk.clients import lite_pull_consumer_of, push_consumer_of
+from lanemq.testkit.sdk.cluster import FakeCluster, Peer
 from lanemq.wire import RequestCode
 from lanemq.wire.frame import Frame
 
@@ -39,14 +38,8 @@ class Arrivals:
 async def pushing(
     cluster: FakeCluster, listener: Arrivals, topic: str = "T"
 ) -> AsyncIterator[PushConsumer]:
-    async with open_push_consumer(
-        "cg",
-        name_servers=cluster.name_servers,
-        subscriptions={topic: "*"},
-        listener=listener.handle,
-        consume_from=ConsumeFrom.FIRST_OFFSET,
-        dial=cluster.dial,
-        clock_ms=clock_ms,
+    async with push_consumer_of(
+        cluster, listener.handle, subscriptions={topic: "*"}, consume_from=ConsumeFrom.FIRST_OFFSET
     ) as consumer:
         yield consumer
 
@@ -74,13 +67,7 @@ async def test_a_topic_that_is_subscribed_to_late_is_found_soon(
 async def test_a_lite_pull_consumer_finds_a_late_topic_soon(
     autojump_clock: MockClock, cluster: FakeCluster
 ) -> None:
-    async with open_lite_pull_consumer(
-        "lg",
-        name_servers=cluster.name_servers,
-        consume_from=ConsumeFrom.FIRST_OFFSET,
-        dial=cluster.dial,
-        clock_ms=clock_ms,
-    ) as consumer:
+    async with lite_pull_consumer_of(cluster, consume_from=ConsumeFrom.FIRST_OFFSET) as consumer:
         await trio.sleep(50)
         await consumer.subscribe("T")
         cluster.broker.put("T", 0, b"x")

@@ -21,12 +21,10 @@ from lanemq.sdk import (
     ProducerOptions,
     PushOptions,
     ReceivedMessage,
-    open_lite_pull_consumer,
-    open_producer,
-    open_push_consumer,
 )
 from lanemq.sdk._namespace import in_namespace, out_of_namespace, queue_in, queue_out
-from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.testkit.sdk.clients import lite_pull_consumer_of, producer_of, push_consumer_of
+from lanemq.testkit.sdk.cluster import FakeCluster
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import ConsumeMessageDirectlyResultBody
 from lanemq.wire.frame import request
@@ -81,13 +79,7 @@ async def test_a_producer_sends_to_topics_of_its_namespace(
     cluster: FakeCluster, autojump_clock: MockClock
 ) -> None:
     cluster.create_topic("shop%T", 2)
-    async with open_producer(
-        "pg",
-        name_servers=cluster.name_servers,
-        options=ProducerOptions(client=CLIENT),
-        dial=cluster.dial,
-        clock_ms=clock_ms,
-    ) as producer:
+    async with producer_of(cluster, ProducerOptions(client=CLIENT)) as producer:
         assert await producer.publish_queues("T") == (Q0, Q1)
         result = await producer.send(Message(topic="T", body=b"x"))
         assert result.queue.topic == "T"
@@ -122,13 +114,7 @@ async def test_a_producer_sends_to_topics_of_its_namespace(
 async def test_a_topic_that_does_not_exist_is_made_in_the_namespace(
     cluster: FakeCluster, autojump_clock: MockClock
 ) -> None:
-    async with open_producer(
-        "pg",
-        name_servers=cluster.name_servers,
-        options=ProducerOptions(client=CLIENT),
-        dial=cluster.dial,
-        clock_ms=clock_ms,
-    ) as producer:
+    async with producer_of(cluster, ProducerOptions(client=CLIENT)) as producer:
         assert (await producer.send(Message(topic="New", body=b"x"))).queue.topic == "New"
     assert "shop%New" in cluster.broker.topics
 
@@ -149,14 +135,10 @@ async def test_a_listener_sees_its_own_names_also_of_what_comes_again(
         again = message.body == b"twice" and message.reconsume_times == 0
         return Outcome.RETRY if again else Outcome.SUCCESS
 
-    async with open_push_consumer(
-        "cg",
-        name_servers=cluster.name_servers,
-        subscriptions={"T": "*"},
-        listener=ConcurrentListener(handle),
-        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=CLIENT),
-        dial=cluster.dial,
-        clock_ms=clock_ms,
+    async with push_consumer_of(
+        cluster,
+        ConcurrentListener(handle),
+        PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=CLIENT),
     ) as consumer:
         await trio.sleep(60)
         assert set(seen) == {
@@ -208,14 +190,10 @@ async def test_what_a_copy_sends_back_keeps_its_full_topic(
         topics.append((messages[0].topic, messages[0].full_topic))
         return Outcome.RETRY if len(topics) == 1 else Outcome.SUCCESS
 
-    async with open_push_consumer(
-        "cg",
-        name_servers=cluster.name_servers,
-        subscriptions={"T": "*"},
-        listener=ConcurrentListener(handle),
-        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=CLIENT),
-        dial=cluster.dial,
-        clock_ms=clock_ms,
+    async with push_consumer_of(
+        cluster,
+        ConcurrentListener(handle),
+        PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=CLIENT),
     ):
         await trio.sleep(60)
     assert topics == [("T", "shop%T")] * 2
@@ -230,13 +208,7 @@ async def test_a_reader_speaks_of_queues_by_its_own_names(
     options = LitePullOptions(
         consume_from=ConsumeFrom.FIRST_OFFSET, client=CLIENT, auto_commit=False
     )
-    async with open_lite_pull_consumer(
-        "lg",
-        name_servers=cluster.name_servers,
-        options=options,
-        dial=cluster.dial,
-        clock_ms=clock_ms,
-    ) as consumer:
+    async with lite_pull_consumer_of(cluster, options) as consumer:
         assert await consumer.queues_of("T") == (Q0, Q1)
         await consumer.assign([Q0])
         assert consumer.queues == (Q0,)
@@ -255,13 +227,7 @@ async def test_a_reader_speaks_of_queues_by_its_own_names(
         consumer.pause([Q0])
         assert consumer.paused == (Q0,)
         consumer.resume()
-    async with open_lite_pull_consumer(
-        "lg2",
-        name_servers=cluster.name_servers,
-        options=options,
-        dial=cluster.dial,
-        clock_ms=clock_ms,
-    ) as consumer:
+    async with lite_pull_consumer_of(cluster, options, group="lg2") as consumer:
         await consumer.subscribe("T")
         assert consumer.queues == (Q0, Q1)
         await consumer.unsubscribe("T")
@@ -283,14 +249,6 @@ async def test_a_broadcasting_group_keeps_its_file_under_its_full_name(
     async def handle(messages: object) -> None:
         pass
 
-    async with open_push_consumer(
-        "cg",
-        name_servers=cluster.name_servers,
-        subscriptions={"T": "*"},
-        listener=ConcurrentListener(handle),
-        options=options,
-        dial=cluster.dial,
-        clock_ms=clock_ms,
-    ):
+    async with push_consumer_of(cluster, ConcurrentListener(handle), options):
         await trio.sleep(1)
     assert (options.offsets_dir / "default" / "shop%cg.json").exists()

@@ -24,9 +24,9 @@ from lanemq.sdk import (
     PushOptions,
     ReceivedMessage,
     StagedConcurrentListener,
-    open_push_consumer,
 )
-from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.testkit.sdk.clients import push_consumer_of
+from lanemq.testkit.sdk.cluster import FakeCluster, small_cluster
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.bodies import ConsumerRunningInfo
 from lanemq.wire.frame import request
@@ -41,15 +41,7 @@ Handle = Callable[[Sequence[ReceivedMessage]], Awaitable[Outcome | None]]
 def consumer_of(
     cluster: FakeCluster, listener: Listener, options: PushOptions = FIRST
 ) -> AbstractAsyncContextManager[PushConsumer]:
-    return open_push_consumer(
-        "cg",
-        name_servers=cluster.name_servers,
-        subscriptions={"T": "*"},
-        listener=listener,
-        options=options,
-        dial=cluster.dial,
-        clock_ms=clock_ms,
-    )
+    return push_consumer_of(cluster, listener, options)
 
 
 class Log:
@@ -247,9 +239,7 @@ def run_listener(
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            cluster = FakeCluster(nursery)
-            cluster.add_name_server()
-            cluster.add_broker()
+            cluster = small_cluster(nursery)
             for number in range(10):
                 cluster.broker.put("T", 0, b"%d" % number)
             async with consumer_of(cluster, make(log)):

@@ -42,7 +42,7 @@ from lanemq.sdk.aio._waiter import Waiter
 from lanemq.sdk.blocking._bridge import Opening
 from lanemq.sdk.faces import _portal, _portal_calls
 from lanemq.sdk.faces._portal_calls import Callback
-from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.testkit.sdk.cluster import clock_ms, small_cluster
 from lanemq.testkit.sdk.producers import FakeProducers, FakeTransactions
 
 pytestmark = pytest.mark.slow  # threads wait for one another by the real clock
@@ -755,9 +755,7 @@ async def transactions_in_memory(
     ended: list[int], check: Callable[[ReceivedMessage], Awaitable[TransactionState]]
 ) -> AsyncIterator[lanemq.sdk.TransactionProducer]:
     async with trio.open_nursery() as nursery:
-        cluster = FakeCluster(nursery)
-        cluster.add_name_server()
-        cluster.add_broker()
+        cluster = small_cluster(nursery)
         cluster.create_topic("T", 1)
         transactions = FakeTransactions(FakeProducers(cluster.broker))
         async with lanemq.sdk.open_transaction_producer(

@@ -1,7 +1,6 @@
 """Sending: where to, how often, in what form, and what is refused before it is sent."""
 
 from collections import Counter
-from contextlib import AbstractAsyncContextManager
 
 import pytest
 import trio
@@ -15,14 +14,14 @@ from lanemq.sdk import (
     MessageQueue,
     MessageRejected,
     NoRoute,
-    Producer,
     ProducerOptions,
     RefusedByBroker,
     RequestTimedOut,
     SendStatus,
     open_producer,
 )
-from lanemq.testkit.sdk.cluster import FakeCluster, Peer, clock_ms
+from lanemq.testkit.sdk.clients import producer_of
+from lanemq.testkit.sdk.cluster import FakeCluster, Peer
 from lanemq.wire import RequestCode, SysFlag
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import SendMessage
@@ -31,18 +30,6 @@ from lanemq.wire.message import decode_offset_id
 SEND = RequestCode.SEND_MESSAGE_V2
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 HEART_BEAT = RequestCode.HEART_BEAT
-
-
-def producer_of(
-    cluster: FakeCluster, options: ProducerOptions | None = None
-) -> AbstractAsyncContextManager[Producer]:
-    return open_producer(
-        "pg",
-        name_servers=cluster.name_servers,
-        options=options,
-        dial=cluster.dial,
-        clock_ms=clock_ms,
-    )
 
 
 async def test_a_sent_message_is_stored_with_all_it_has(

@@ -21,8 +21,8 @@ from lanemq.sdk import (
     PushConsumer,
     PushOptions,
     ReceivedMessage,
-    open_push_consumer,
 )
+from lanemq.testkit.sdk.clients import push_consumer_of
 from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
 from lanemq.wire import RequestCode
 
@@ -62,14 +62,12 @@ def consumer_of(
     concurrency: int = 20,
     batch_messages: int = 1,
 ) -> AbstractAsyncContextManager[PushConsumer]:
-    return open_push_consumer(
-        group,
-        name_servers=cluster.name_servers,
+    return push_consumer_of(
+        cluster,
+        ConcurrentListener(handle, concurrency, batch_messages),
+        options,
+        group=group,
         subscriptions=subscriptions,
-        listener=ConcurrentListener(handle, concurrency, batch_messages),
-        options=options,
-        dial=cluster.dial,
-        clock_ms=clock_ms,
     )
 
 

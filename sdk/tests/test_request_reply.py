@@ -18,11 +18,10 @@ from lanemq.sdk import (
     PushOptions,
     ReceivedMessage,
     RequestTimedOut,
-    open_producer,
-    open_push_consumer,
     reply_to,
 )
-from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.testkit.sdk.clients import producer_of, push_consumer_of
+from lanemq.testkit.sdk.cluster import FakeCluster
 from lanemq.testkit.sdk.producers import FakeProducers, FakeReplies
 from lanemq.wire import RequestCode
 
@@ -36,25 +35,13 @@ def replies(cluster: FakeCluster) -> FakeReplies:
     return FakeReplies(FakeProducers(cluster.broker))
 
 
-def producer_of(cluster: FakeCluster, group: str = "pg") -> AbstractAsyncContextManager[Producer]:
-    return open_producer(
-        group, name_servers=cluster.name_servers, dial=cluster.dial, clock_ms=clock_ms
-    )
-
-
 def replier(cluster: FakeCluster, producer: Producer) -> AbstractAsyncContextManager[PushConsumer]:
     async def handle(messages: Sequence[ReceivedMessage]) -> None:
         for message in messages:
             await producer.send(reply_to(message, message.body.upper()))
 
-    return open_push_consumer(
-        "cg",
-        name_servers=cluster.name_servers,
-        subscriptions={"T": "*"},
-        listener=ConcurrentListener(handle),
-        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
-        dial=cluster.dial,
-        clock_ms=clock_ms,
+    return push_consumer_of(
+        cluster, ConcurrentListener(handle), PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
     )
 
 
@@ -70,7 +57,7 @@ async def test_each_request_gets_its_own_reply(
 
     async with (
         producer_of(cluster) as asking,
-        producer_of(cluster, "answering") as answering,
+        producer_of(cluster, group="answering") as answering,
         replier(cluster, answering),
         trio.open_nursery() as nursery,
     ):
@@ -87,7 +74,7 @@ async def test_a_long_reply_is_compressed_on_its_way(
     body = b"long " * 10_000
     async with (
         producer_of(cluster) as asking,
-        producer_of(cluster, "answering") as answering,
+        producer_of(cluster, group="answering") as answering,
         replier(cluster, answering),
     ):
         assert (await asking.request(Message(topic="T", body=body))).body == body.upper()
@@ -128,7 +115,7 @@ async def test_a_reply_that_comes_too_late_is_acknowledged_and_dropped(
     autojump_clock: MockClock,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with producer_of(cluster) as asking, producer_of(cluster, "answering") as answering:
+    async with producer_of(cluster) as asking, producer_of(cluster, group="answering") as answering:
         with pytest.raises(NoReply):
             await asking.request(Message(topic="T", body=b"?"), timeout_s=1)
         async with replier(cluster, answering):
@@ -152,14 +139,7 @@ async def test_only_requests_can_be_replied_to(
     cluster.broker.own_properties.clear()
     async with (
         producer_of(cluster) as producer,
-        open_push_consumer(
-            "cg",
-            name_servers=cluster.name_servers,
-            subscriptions={"T": "*"},
-            listener=ConcurrentListener(handle),
-            dial=cluster.dial,
-            clock_ms=clock_ms,
-        ),
+        push_consumer_of(cluster, ConcurrentListener(handle)),
     ):
         await producer.send(Message(topic="T", body=b"a statement"))
         with pytest.raises(NoReply):

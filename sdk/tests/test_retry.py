@@ -18,9 +18,9 @@ from lanemq.sdk import (
     Retry,
     StagedConcurrentListener,
     blocking,
-    open_push_consumer,
 )
-from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.testkit.sdk.clients import push_consumer_of
+from lanemq.testkit.sdk.cluster import FakeCluster
 
 Calls = list[tuple[float, int, list[bytes]]]
 
@@ -45,15 +45,8 @@ class Answering:
 
 
 async def consume(cluster: FakeCluster, listener: Any, done: trio.Event, **settings: Any) -> None:  # noqa: ANN401
-    async with open_push_consumer(
-        "g",
-        name_servers=cluster.name_servers,
-        subscriptions={"T": "*"},
-        listener=listener,
-        consume_from=ConsumeFrom.FIRST_OFFSET,
-        dial=cluster.dial,
-        clock_ms=clock_ms,
-        **settings,
+    async with push_consumer_of(
+        cluster, listener, group="g", consume_from=ConsumeFrom.FIRST_OFFSET, **settings
     ):
         await done.wait()
 

@@ -13,10 +13,10 @@ from lanemq.sdk import (
     MessageQueue,
     RefusedByBroker,
     WrongUse,
-    open_producer,
     select_randomly,
 )
-from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.testkit.sdk.clients import producer_of
+from lanemq.testkit.sdk.cluster import FakeCluster
 from lanemq.wire import RequestCode
 
 SEND = RequestCode.SEND_MESSAGE_V2
@@ -67,9 +67,7 @@ async def test_messages_of_one_key_keep_to_one_queue(
 ) -> None:
     cluster.add_broker()
     cluster.create_topic("T", 4)
-    async with open_producer(
-        "pg", name_servers=cluster.name_servers, dial=cluster.dial, clock_ms=clock_ms
-    ) as producer:
+    async with producer_of(cluster) as producer:
         queues = await producer.publish_queues("T")
         for key in ("order-1", "order-2", 77):
             expected = HashSelector(key)(queues, MESSAGE)
@@ -95,9 +93,7 @@ async def test_a_selector_is_shown_queues_and_message(
         assert isinstance(queue, MessageQueue)
         return queue
 
-    async with open_producer(
-        "pg", name_servers=cluster.name_servers, dial=cluster.dial, clock_ms=clock_ms
-    ) as producer:
+    async with producer_of(cluster) as producer:
         result = await producer.send(MESSAGE, queue=last)
         counts = Counter(
             [(await producer.send(MESSAGE, queue=select_randomly)).queue for _ in range(200)]
@@ -118,9 +114,7 @@ async def test_a_selected_queue_is_not_left_for_another(
     cluster.create_topic("T", 1)
     for broker in cluster.brokers:
         broker.refuse(SEND, 1, 1, 1)
-    async with open_producer(
-        "pg", name_servers=cluster.name_servers, dial=cluster.dial, clock_ms=clock_ms
-    ) as producer:
+    async with producer_of(cluster) as producer:
         with pytest.raises(RefusedByBroker):
             await producer.send(MESSAGE, queue_key="k")
     assert sum(broker.count(SEND) for broker in cluster.brokers) == 1

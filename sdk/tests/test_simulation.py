@@ -25,10 +25,9 @@ from lanemq.sdk import (
     Outcome,
     PushOptions,
     ReceivedMessage,
-    open_producer,
-    open_push_consumer,
 )
-from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.testkit.sdk.clients import producer_of, push_consumer_of
+from lanemq.testkit.sdk.cluster import FakeCluster
 from lanemq.wire import RequestCode
 
 TOPIC = "T"
@@ -74,12 +73,7 @@ class Simulation:
             nursery.cancel_scope.cancel()
 
     async def produce(self) -> None:
-        async with open_producer(
-            "pg",
-            name_servers=self.cluster.name_servers,
-            dial=self.cluster.dial,
-            clock_ms=clock_ms,
-        ) as producer:
+        async with producer_of(self.cluster) as producer:
             for number in range(150):
                 body = b"%d" % number
                 try:
@@ -104,14 +98,11 @@ class Simulation:
             life_s = self.random.uniform(1, 40) if self.troubled else 1e6
             try:
                 with trio.move_on_after(life_s):
-                    async with open_push_consumer(
-                        "cg",
-                        name_servers=self.cluster.name_servers,
+                    async with push_consumer_of(
+                        self.cluster,
+                        ConcurrentListener(self.handle, concurrency=4),
+                        options,
                         subscriptions={TOPIC: "*"},
-                        listener=ConcurrentListener(self.handle, concurrency=4),
-                        options=options,
-                        dial=self.cluster.dial,
-                        clock_ms=clock_ms,
                     ):
                         if self.random.random() < 0.5:
                             await trio.sleep(life_s / 2)  # and end in good order

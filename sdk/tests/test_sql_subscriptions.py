@@ -15,10 +15,9 @@ from lanemq.sdk import (
     ReceivedMessage,
     RefusedByBroker,
     Sql,
-    open_lite_pull_consumer,
-    open_push_consumer,
 )
-from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.testkit.sdk.clients import lite_pull_consumer_of, push_consumer_of
+from lanemq.testkit.sdk.cluster import FakeCluster
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import CheckClientRequestBody
 
@@ -46,14 +45,11 @@ async def test_a_listener_gets_what_meets_the_condition(
     async def handle(messages: Sequence[ReceivedMessage]) -> None:
         bodies.extend(message.body for message in messages)
 
-    async with open_push_consumer(
-        "cg",
-        name_servers=cluster.name_servers,
+    async with push_consumer_of(
+        cluster,
+        ConcurrentListener(handle),
+        PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
         subscriptions={"T": Sql("a > 5 AND TAGS = 'odd'")},
-        listener=ConcurrentListener(handle),
-        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
-        dial=cluster.dial,
-        clock_ms=clock_ms,
     ) as consumer:
         await trio.sleep(1)
         assert bodies == [b"7", b"9"]
@@ -73,12 +69,8 @@ async def test_a_poll_gets_what_meets_the_condition(
     cluster: FakeCluster, autojump_clock: MockClock
 ) -> None:
     fill(cluster)
-    async with open_lite_pull_consumer(
-        "lg",
-        name_servers=cluster.name_servers,
-        options=LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
-        dial=cluster.dial,
-        clock_ms=clock_ms,
+    async with lite_pull_consumer_of(
+        cluster, LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
     ) as consumer:
         await consumer.subscribe("T", Sql("a BETWEEN 2 AND 4"))
         assert [message.body for message in await consumer.poll()] == [b"2", b"3", b"4"]
@@ -89,9 +81,7 @@ async def test_a_broker_that_does_not_filter_so_says_it_at_once(
 ) -> None:
     fill(cluster)
     cluster.broker.property_filter = False
-    async with open_lite_pull_consumer(
-        "lg", name_servers=cluster.name_servers, dial=cluster.dial, clock_ms=clock_ms
-    ) as consumer:
+    async with lite_pull_consumer_of(cluster) as consumer:
         with pytest.raises(RefusedByBroker, match="no filter by properties"):
             await consumer.subscribe("T", Sql("a > 5"))
 
@@ -101,12 +91,8 @@ async def test_a_broker_that_cannot_be_asked_does_not_stop_the_consumer(
 ) -> None:
     fill(cluster)
     cluster.broker.mute(CHECK)
-    async with open_lite_pull_consumer(
-        "lg",
-        name_servers=cluster.name_servers,
-        options=LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
-        dial=cluster.dial,
-        clock_ms=clock_ms,
+    async with lite_pull_consumer_of(
+        cluster, LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
     ) as consumer:
         await consumer.subscribe("T", Sql("a > 8"))
         assert [message.body for message in await consumer.poll()] == [b"9"]
@@ -114,8 +100,6 @@ async def test_a_broker_that_cannot_be_asked_does_not_stop_the_consumer(
 
 async def test_tags_are_not_asked_about(cluster: FakeCluster, autojump_clock: MockClock) -> None:
     fill(cluster)
-    async with open_lite_pull_consumer(
-        "lg", name_servers=cluster.name_servers, dial=cluster.dial, clock_ms=clock_ms
-    ) as consumer:
+    async with lite_pull_consumer_of(cluster) as consumer:
         await consumer.subscribe("T", "odd")
     assert cluster.broker.count(CHECK) == 0

@@ -28,18 +28,17 @@ from lanemq.sdk import (
     StagedConcurrentListener,
     StageRecord,
     Stages,
-    open_push_consumer,
 )
-from lanemq.testkit.sdk.cluster import FakeCluster, Peer, Process, clock_ms
+from lanemq.testkit.sdk.clients import push_consumer_of
+from lanemq.testkit.sdk.cluster import FakeCluster, Process, small_cluster
+from lanemq.testkit.sdk.crashes import UPDATE, kill_after, until_killed
 from lanemq.wire import RequestCode
-from lanemq.wire.frame import Frame
 
 pytestmark = pytest.mark.slow  # a life of a consumer for each crash
 
 OPTIONS = PushOptions(
     consume_from=ConsumeFrom.FIRST_OFFSET, offset_persist_interval_s=0.3, shutdown_grace_s=5
 )
-UPDATE = RequestCode.UPDATE_CONSUMER_OFFSET
 
 
 class Witness:
@@ -98,47 +97,11 @@ def listener_of(witness: Witness, takes_s: float = 1.0) -> StagedConcurrentListe
 async def consume_until_killed(
     cluster: FakeCluster, listener: StagedConcurrentListener, process: Process, for_s: float
 ) -> None:
-    with trio.move_on_after(for_s) as scope:
-        async with trio.open_nursery() as nursery:
-
-            async def watch() -> None:
-                while not process.killed:  # noqa: ASYNC110 - simulated time
-                    await trio.sleep(0.01)
-                scope.cancel()
-
-            nursery.start_soon(watch)
-            async with open_push_consumer(
-                "cg",
-                name_servers=cluster.name_servers,
-                subscriptions={"T": "A"},
-                listener=listener,
-                options=OPTIONS,
-                dial=process.dial,
-                clock_ms=clock_ms,
-            ):
-                await trio.sleep_forever()
-
-
-def kill_after(cluster: FakeCluster, process: Process, commits: int) -> None:
-    """The process dies between its ``commits``-th commit and the one after."""
-    original = cluster.broker.handlers[UPDATE]
-    left = commits
-
-    def update(frame: Frame, peer: Peer) -> Frame | None:
-        nonlocal left
-        if frame.fields["topic"] != "T":
-            return original(frame, peer)
-        if left == 0 and not process.killed:
-            process.killed = True
-            cluster.nursery.start_soon(process.kill)
-            dead.extend(cluster.broker.peers)
-        if peer in dead:
-            return None
-        left -= 1
-        return original(frame, peer)
-
-    dead: list[Peer] = []
-    cluster.broker.handlers[UPDATE] = update
+    async with (
+        until_killed(process, for_s),
+        push_consumer_of(cluster, listener, OPTIONS, subscriptions={"T": "A"}, dial=process.dial),
+    ):
+        await trio.sleep_forever()
 
 
 @pytest.mark.parametrize("commits", range(18))
@@ -199,14 +162,12 @@ class Trouble:
             process = Process(self.cluster)
             with suppress(LanemqError):
                 with trio.move_on_after(life_s):
-                    async with open_push_consumer(
-                        "cg",
-                        name_servers=self.cluster.name_servers,
+                    async with push_consumer_of(
+                        self.cluster,
+                        listener,
+                        replace(OPTIONS, rebalance_interval_s=3),
                         subscriptions={"T": "A"},
-                        listener=listener,
-                        options=replace(OPTIONS, rebalance_interval_s=3),
                         dial=process.dial,
-                        clock_ms=clock_ms,
                     ):
                         if self.rng.random() < 0.5:
                             await trio.sleep(life_s / 2)  # and end in good order
@@ -264,9 +225,7 @@ def test_stages_stay_apart_through_failures_crashes_and_rebalances(
 ) -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            cluster = FakeCluster(nursery)
-            cluster.add_name_server()
-            cluster.add_broker()
+            cluster = small_cluster(nursery)
             cluster.create_topic("T", 2)
             await Trouble(cluster, seed, sizes).run()
             nursery.cancel_scope.cancel()

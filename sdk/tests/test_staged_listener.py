@@ -25,9 +25,9 @@ from lanemq.sdk import (
     StageCounter,
     StagedConcurrentListener,
     StageRecord,
-    open_push_consumer,
 )
-from lanemq.testkit.sdk.cluster import FakeCluster, Process, clock_ms
+from lanemq.testkit.sdk.clients import push_consumer_of
+from lanemq.testkit.sdk.cluster import FakeCluster, Process
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import ResetOffsetBody
 from lanemq.wire.frame import request
@@ -89,14 +89,13 @@ def consumer_of(
     subscriptions: Mapping[str, str] = {"T": "*"},
     group: str = "cg",
 ) -> AbstractAsyncContextManager[PushConsumer]:
-    return open_push_consumer(
-        group,
-        name_servers=cluster.name_servers,
+    return push_consumer_of(
+        cluster,
+        listener,
+        options,
+        group=group,
         subscriptions=subscriptions,
-        listener=listener,
-        options=options,
         dial=(process or cluster).dial,
-        clock_ms=clock_ms,
     )
 
 

@@ -18,9 +18,9 @@ from lanemq.sdk import (
     Producer,
     StagedSendFailed,
     Stages,
-    open_producer,
 )
-from lanemq.testkit.sdk.cluster import FakeCluster, Peer, clock_ms
+from lanemq.testkit.sdk.clients import producer_of
+from lanemq.testkit.sdk.cluster import FakeCluster, Peer, small_cluster
 from lanemq.wire import RequestCode
 from lanemq.wire.frame import Frame
 
@@ -66,9 +66,7 @@ async def send_all(producer: Producer, sizes: list[int], count: int) -> None:
 @pytest.fixture
 async def producer(cluster: FakeCluster) -> AsyncIterator[Producer]:
     cluster.create_topic("T", 4)
-    async with open_producer(
-        "pg", name_servers=cluster.name_servers, dial=cluster.dial, clock_ms=clock_ms
-    ) as producer:
+    async with producer_of(cluster) as producer:
         yield producer
 
 
@@ -234,17 +232,13 @@ def test_stages_arrive_in_order_or_end_in_an_error(
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            cluster = FakeCluster(nursery)
-            cluster.add_name_server()
-            cluster.add_broker()
+            cluster = small_cluster(nursery)
             cluster.create_topic("T", 1)
             slow = Slow(cluster)
             slow.refuse = {number: list(codes) for number, codes in refuse.items()}
             taken: list[int] = []
             failed: list[StagedSendFailed] = []
-            async with open_producer(
-                "pg", name_servers=cluster.name_servers, dial=cluster.dial, clock_ms=clock_ms
-            ) as producer:
+            async with producer_of(cluster) as producer:
                 try:
                     async with producer.staged(MessageQueue("T", "broker-a", 0), sizes) as stage:
 

@@ -17,11 +17,9 @@ from lanemq.sdk import (
     PushOptions,
     ReceivedMessage,
     StagedConcurrentListener,
-    open_lite_pull_consumer,
-    open_producer,
-    open_push_consumer,
 )
-from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.testkit.sdk.clients import lite_pull_consumer_of, producer_of, push_consumer_of
+from lanemq.testkit.sdk.cluster import FakeCluster
 
 Handle = Callable[[Sequence[ReceivedMessage]], Awaitable[None]]
 Listener = ConcurrentListener | OrderlyListener | StagedConcurrentListener
@@ -62,15 +60,7 @@ async def test_commits_to_others_go_on(
     pair: FakeCluster, autojump_clock: MockClock, listener: Listener, stalled: int
 ) -> None:
     other = 1 - stalled
-    async with open_push_consumer(
-        "cg",
-        name_servers=pair.name_servers,
-        subscriptions={"T": "*"},
-        listener=listener,
-        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
-        dial=pair.dial,
-        clock_ms=clock_ms,
-    ):
+    async with push_consumer_of(pair, listener, PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET)):
         put_everywhere(pair)
         await trio.sleep(2)  # all is consumed, nothing is committed yet
         pair.brokers[stalled].stall()
@@ -87,12 +77,8 @@ async def test_commits_to_others_go_on(
 
 async def test_a_poll_is_not_held_up(pair: FakeCluster, autojump_clock: MockClock) -> None:
     put_everywhere(pair)
-    async with open_lite_pull_consumer(
-        "lg",
-        name_servers=pair.name_servers,
-        options=LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
-        dial=pair.dial,
-        clock_ms=clock_ms,
+    async with lite_pull_consumer_of(
+        pair, LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
     ) as consumer:
         await consumer.subscribe("T")
         for _ in range(8):
@@ -109,14 +95,8 @@ async def test_a_poll_is_not_held_up(pair: FakeCluster, autojump_clock: MockCloc
 async def test_queues_of_others_are_taken_and_given_up(
     pair: FakeCluster, autojump_clock: MockClock
 ) -> None:
-    async with open_push_consumer(
-        "cg",
-        name_servers=pair.name_servers,
-        subscriptions={"T": "*"},
-        listener=ConcurrentListener(done),
-        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
-        dial=pair.dial,
-        clock_ms=clock_ms,
+    async with push_consumer_of(
+        pair, ConcurrentListener(done), PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
     ) as consumer:
         put_everywhere(pair)
         await trio.sleep(2)
@@ -130,9 +110,7 @@ async def test_queues_of_others_are_taken_and_given_up(
 
 async def test_a_one_way_send_says_so(pair: FakeCluster, autojump_clock: MockClock) -> None:
     queue = MessageQueue("T", "broker-a", 0)
-    async with open_producer(
-        "pg", name_servers=pair.name_servers, dial=pair.dial, clock_ms=clock_ms
-    ) as producer:
+    async with producer_of(pair) as producer:
         await producer.send(Message(topic="T", body=b"first"), queue=queue)
         pair.brokers[0].stall()
         started_s = trio.current_time()

@@ -33,14 +33,13 @@ from lanemq.sdk import (
     Stages,
     open_push_consumer,
 )
-from lanemq.testkit.sdk.cluster import FakeCluster, Peer, Process, clock_ms
-from lanemq.wire import RequestCode
-from lanemq.wire.frame import Frame
+from lanemq.testkit.sdk.clients import push_consumer_of
+from lanemq.testkit.sdk.cluster import FakeCluster, Process, small_cluster
+from lanemq.testkit.sdk.crashes import kill_after, until_killed
 
 FIRST = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, offset_persist_interval_s=0.3)
 QUEUE = MessageQueue("T", "broker-a", 0)
 STAGES: Mapping[str, Sequence[int]] = {"gold": [1, 2], "silver": [3, 4]}
-UPDATE = RequestCode.UPDATE_CONSUMER_OFFSET
 
 
 def strategy_of(message: ReceivedMessage) -> str | None:
@@ -54,15 +53,7 @@ def consumer_of(
     options: PushOptions = FIRST,
     process: Process | None = None,
 ) -> AbstractAsyncContextManager[PushConsumer]:
-    return open_push_consumer(
-        "cg",
-        name_servers=cluster.name_servers,
-        subscriptions={"T": "*"},
-        listener=listener,
-        options=options,
-        dial=(process or cluster).dial,
-        clock_ms=clock_ms,
-    )
+    return push_consumer_of(cluster, listener, options, dial=(process or cluster).dial)
 
 
 def listener_of(handle: Callable[..., object], **options: object) -> StagedConcurrentListener:
@@ -345,17 +336,8 @@ async def live(
     cluster: FakeCluster, listener: StagedConcurrentListener, process: Process, for_s: float
 ) -> None:
     """A consumer until its process is killed, or for so long."""
-    with trio.move_on_after(for_s) as scope:
-        async with trio.open_nursery() as nursery:
-
-            async def watch() -> None:
-                while not process.killed:  # noqa: ASYNC110 - simulated time
-                    await trio.sleep(0.01)
-                scope.cancel()
-
-            nursery.start_soon(watch)
-            async with consumer_of(cluster, listener, process=process):
-                await trio.sleep_forever()
+    async with until_killed(process, for_s), consumer_of(cluster, listener, process=process):
+        await trio.sleep_forever()
 
 
 @pytest.mark.slow
@@ -373,23 +355,8 @@ async def test_a_crash_at_any_commit_moves_no_boundary(
         await trio.sleep(rng.choice([0.2, 1, 3]))
         witness.finished.update(message.body for message in messages)
 
-    process, dead, left = Process(cluster), list[Peer](), commits
-    original = cluster.broker.handlers[UPDATE]
-
-    def update(frame: Frame, peer: Peer) -> Frame | None:
-        nonlocal left
-        if frame.fields["topic"] != "T":
-            return original(frame, peer)
-        if left == 0 and not process.killed:
-            process.killed = True
-            cluster.nursery.start_soon(process.kill)
-            dead.extend(cluster.broker.peers)
-        if peer in dead:
-            return None
-        left -= 1
-        return original(frame, peer)
-
-    cluster.broker.handlers[UPDATE] = update
+    process = Process(cluster)
+    kill_after(cluster, process, commits)
     await live(cluster, listener_of(handle, concurrency=3), process, 30)
     await live(cluster, listener_of(handle, concurrency=3), Process(cluster), 120)
     assert witness.open_messages == set()
@@ -404,9 +371,7 @@ async def test_a_crash_at_any_commit_moves_no_boundary(
 async def trouble(seed: int) -> None:
     rng = random.Random(seed)
     async with trio.open_nursery() as nursery:
-        cluster = FakeCluster(nursery)
-        cluster.add_name_server()
-        cluster.add_broker()
+        cluster = small_cluster(nursery)
         cluster.broker.binds_locks = rng.random() < 0.5
         cluster.create_topic("T", 2)
         witness = Witness(cluster, {"a": [1, 3, 2], "b": [2] * 4, "c": []})

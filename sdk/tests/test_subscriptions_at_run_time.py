@@ -31,10 +31,9 @@ from lanemq.sdk import (
     Sql,
     StagedConcurrentListener,
     WrongUse,
-    open_lite_pull_consumer,
-    open_push_consumer,
 )
-from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.testkit.sdk.clients import lite_pull_consumer_of, push_consumer_of
+from lanemq.testkit.sdk.cluster import FakeCluster
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import ResetOffsetBody
 from lanemq.wire.frame import request
@@ -77,14 +76,12 @@ class Work:
 def consumer_of(
     cluster: FakeCluster, listener: Listener, *topics: str, group: str = "cg", **options: object
 ) -> AbstractAsyncContextManager[PushConsumer]:
-    return open_push_consumer(
-        group,
-        name_servers=cluster.name_servers,
+    return push_consumer_of(
+        cluster,
+        listener,
+        PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, **options),  # type: ignore[arg-type]
+        group=group,
         subscriptions=dict.fromkeys(topics or ("T",), "*"),
-        listener=listener,
-        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, **options),  # type: ignore[arg-type]
-        dial=cluster.dial,
-        clock_ms=clock_ms,
     )
 
 
@@ -446,13 +443,10 @@ class TestNotice:
         fill(cluster, "T", 2, queues=2)
         q0, q1 = (MessageQueue("T", "broker-a", number) for number in (0, 1))
         changes: list[QueueChange] = []
-        async with open_lite_pull_consumer(
-            "lg",
-            name_servers=cluster.name_servers,
-            options=LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
+        async with lite_pull_consumer_of(
+            cluster,
+            LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
             on_queues_changed=changes.append,
-            dial=cluster.dial,
-            clock_ms=clock_ms,
         ) as consumer:
             await consumer.assign([q0])
             await consumer.poll()
@@ -465,15 +459,8 @@ class TestNotice:
     ) -> None:
         cluster.create_topic("shop%T", 1)
         changes: list[QueueChange] = []
-        async with open_push_consumer(
-            "cg",
-            name_servers=cluster.name_servers,
-            subscriptions={"T": "*"},
-            listener=ConcurrentListener(Work()),
-            namespace="shop",
-            on_queues_changed=changes.append,
-            dial=cluster.dial,
-            clock_ms=clock_ms,
+        async with push_consumer_of(
+            cluster, ConcurrentListener(Work()), namespace="shop", on_queues_changed=changes.append
         ):
             await trio.sleep(1)
         assert changes[0] == QueueChange("T", (MessageQueue("T", "broker-a", 0),), ())

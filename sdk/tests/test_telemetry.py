@@ -31,11 +31,9 @@ from lanemq.sdk import (
     ReceivedMessage,
     RefusedByBroker,
     WrongUse,
-    open_lite_pull_consumer,
-    open_producer,
-    open_push_consumer,
 )
-from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.testkit.sdk.clients import lite_pull_consumer_of, producer_of, push_consumer_of
+from lanemq.testkit.sdk.cluster import FakeCluster
 from lanemq.wire import RequestCode
 
 CLIENT = ClientOptions(telemetry=True)
@@ -97,13 +95,7 @@ def counted() -> dict[tuple[str, str, str], float]:
 
 
 def producer(cluster: FakeCluster, **options: object) -> Any:  # noqa: ANN401
-    return open_producer(
-        "pg",
-        name_servers=cluster.name_servers,
-        options=ProducerOptions(client=CLIENT, **options),  # type: ignore[arg-type]
-        dial=cluster.dial,
-        clock_ms=clock_ms,
-    )
+    return producer_of(cluster, ProducerOptions(client=CLIENT, **options))  # type: ignore[arg-type]
 
 
 async def consume(
@@ -118,14 +110,11 @@ async def consume(
             raise outcome
         return outcome
 
-    async with open_push_consumer(
-        "cg",
-        name_servers=cluster.name_servers,
+    async with push_consumer_of(
+        cluster,
+        ConcurrentListener(handle, batch_messages=batch),
+        PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=CLIENT),
         subscriptions={topic: "*"},
-        listener=ConcurrentListener(handle, batch_messages=batch),
-        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=CLIENT),
-        dial=cluster.dial,
-        clock_ms=clock_ms,
     ):
         await trio.sleep(1)
     return contexts
@@ -266,12 +255,8 @@ async def test_a_poll_is_a_span_linked_to_the_sends(
     cluster.create_topic("Polled", 1)
     async with producer(cluster) as sender:
         await sender.send(Message(topic="Polled", body=b"x"))
-    async with open_lite_pull_consumer(
-        "lg",
-        name_servers=cluster.name_servers,
-        options=LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=CLIENT),
-        dial=cluster.dial,
-        clock_ms=clock_ms,
+    async with lite_pull_consumer_of(
+        cluster, LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=CLIENT)
     ) as consumer:
         await consumer.subscribe("Polled")
         assert len(await consumer.poll()) == 1
@@ -288,9 +273,7 @@ async def test_without_telemetry_nothing_is_added_to_a_message(
     cluster: FakeCluster, autojump_clock: MockClock
 ) -> None:
     cluster.create_topic("Plain", 1)
-    async with open_producer(
-        "pg", name_servers=cluster.name_servers, dial=cluster.dial, clock_ms=clock_ms
-    ) as sender:
+    async with producer_of(cluster) as sender:
         await sender.send(Message(topic="Plain", body=b"x"))
     assert EXPORTER.get_finished_spans() == ()
     assert set(cluster.broker.messages("Plain")[0].properties) == {"UNIQ_KEY"}
@@ -312,12 +295,8 @@ async def test_what_is_sent_for_message_traces_is_not_watched(
     cluster: FakeCluster, autojump_clock: MockClock
 ) -> None:
     cluster.create_topic("Traced", 1)
-    async with open_producer(
-        "pg",
-        name_servers=cluster.name_servers,
-        options=ProducerOptions(client=ClientOptions(telemetry=True, trace=True)),
-        dial=cluster.dial,
-        clock_ms=clock_ms,
+    async with producer_of(
+        cluster, ProducerOptions(client=ClientOptions(telemetry=True, trace=True))
     ) as sender:
         await sender.send(Message(topic="Traced", body=b"x"))
         await trio.sleep(2)

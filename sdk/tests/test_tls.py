@@ -12,10 +12,10 @@ from lanemq.sdk import (
     ClientOptions,
     ConsumeFrom,
     LitePullOptions,
-    open_lite_pull_consumer,
     open_remoting_client,
 )
-from lanemq.testkit.sdk.cluster import FakeCluster, clock_ms
+from lanemq.testkit.sdk.clients import lite_pull_consumer_of
+from lanemq.testkit.sdk.cluster import FakeCluster
 from lanemq.wire import RequestCode
 from lanemq.wire.frame import request
 
@@ -68,13 +68,7 @@ async def test_a_consumer_reads_over_tls(
     options = LitePullOptions(
         consume_from=ConsumeFrom.FIRST_OFFSET, client=ClientOptions(tls=trusting)
     )
-    async with open_lite_pull_consumer(
-        "lg",
-        name_servers=cluster.name_servers,
-        options=options,
-        dial=network.dial,
-        clock_ms=clock_ms,
-    ) as consumer:
+    async with lite_pull_consumer_of(cluster, options, dial=network.dial) as consumer:
         await consumer.subscribe("T")
         (message,) = await consumer.poll()
         assert message.body == body

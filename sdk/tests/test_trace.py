@@ -18,11 +18,10 @@ from lanemq.sdk import (
     PushOptions,
     ReceivedMessage,
     TransactionState,
-    open_producer,
-    open_push_consumer,
     open_transaction_producer,
 )
 from lanemq.sdk.observe._trace_records import DATA_MAX, KEYS_MAX, TraceRecord, pack
+from lanemq.testkit.sdk.clients import producer_of, push_consumer_of
 from lanemq.testkit.sdk.cluster import START_MS, FakeCluster, Peer, clock_ms
 from lanemq.testkit.sdk.producers import FakeProducers, FakeTransactions
 from lanemq.wire import RequestCode
@@ -47,13 +46,7 @@ async def test_what_is_sent_leaves_a_record(
     cluster: FakeCluster, autojump_clock: MockClock
 ) -> None:
     cluster.create_topic("T", 1)
-    async with open_producer(
-        "pg",
-        name_servers=cluster.name_servers,
-        options=ProducerOptions(client=TRACED),
-        dial=cluster.dial,
-        clock_ms=clock_ms,
-    ) as producer:
+    async with producer_of(cluster, ProducerOptions(client=TRACED)) as producer:
         sent = await producer.send(Message(topic="T", body=b"hello", tags="A", keys=("k1", "k2")))
         plain = await producer.send(Message(topic="T", body=b"", delay_level=1))
         assert read(cluster) == []
@@ -77,13 +70,7 @@ async def test_what_is_sent_leaves_a_record(
 async def test_each_message_of_a_batch_has_its_record(
     cluster: FakeCluster, autojump_clock: MockClock
 ) -> None:
-    async with open_producer(
-        "pg",
-        name_servers=cluster.name_servers,
-        options=ProducerOptions(client=TRACED),
-        dial=cluster.dial,
-        clock_ms=clock_ms,
-    ) as producer:
+    async with producer_of(cluster, ProducerOptions(client=TRACED)) as producer:
         result = await producer.send_batch([Message(topic="T", body=b"x")] * 3)
     records = read(cluster)
     assert [record[5] for record in records] == result.message_id.split(",")
@@ -102,13 +89,7 @@ async def test_a_broker_that_wants_no_traces_gets_none(
         return frame.reply(fields={**answer.fields, "TRACE_ON": "false"})
 
     cluster.broker.handlers[code] = untraced
-    async with open_producer(
-        "pg",
-        name_servers=cluster.name_servers,
-        options=ProducerOptions(client=TRACED),
-        dial=cluster.dial,
-        clock_ms=clock_ms,
-    ) as producer:
+    async with producer_of(cluster, ProducerOptions(client=TRACED)) as producer:
         assert not (await producer.send(Message(topic="T", body=b"x"))).trace_on
     assert read(cluster) == []
 
@@ -129,14 +110,10 @@ async def test_what_is_consumed_leaves_two_records_each_time(
             raise ValueError("no")
         return None
 
-    async with open_push_consumer(
-        "cg",
-        name_servers=cluster.name_servers,
-        subscriptions={"T": "*"},
-        listener=ConcurrentListener(handle),
-        options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=TRACED),
-        dial=cluster.dial,
-        clock_ms=clock_ms,
+    async with push_consumer_of(
+        cluster,
+        ConcurrentListener(handle),
+        PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=TRACED),
     ):
         await trio.sleep(100)
     before = {fields[4]: fields for fields in read(cluster) if fields[0] == "SubBefore"}
@@ -165,16 +142,10 @@ async def test_a_listener_that_took_too_long_is_traced_so(
     async def hang(messages: Sequence[ReceivedMessage]) -> None:
         await trio.sleep_forever()
 
-    async with open_push_consumer(
-        "cg",
-        name_servers=cluster.name_servers,
-        subscriptions={"T": "*"},
-        listener=ConcurrentListener(hang),
-        options=PushOptions(
-            consume_from=ConsumeFrom.FIRST_OFFSET, client=TRACED, consume_timeout_s=5
-        ),
-        dial=cluster.dial,
-        clock_ms=clock_ms,
+    async with push_consumer_of(
+        cluster,
+        ConcurrentListener(hang),
+        PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=TRACED, consume_timeout_s=5),
     ):
         await trio.sleep(8)
     (ended,) = (fields for fields in read(cluster) if fields[0] == "SubAfter")
@@ -217,12 +188,8 @@ async def test_ends_of_transactions_leave_records(
 async def test_too_many_records_are_dropped_and_counted(
     cluster: FakeCluster, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with open_producer(
-        "pg",
-        name_servers=cluster.name_servers,
-        options=ProducerOptions(client=ClientOptions(trace=True, trace_topic="MyTraces")),
-        dial=cluster.dial,
-        clock_ms=clock_ms,
+    async with producer_of(
+        cluster, ProducerOptions(client=ClientOptions(trace=True, trace_topic="MyTraces"))
     ) as producer:
         await producer.send_batch([Message(topic="T", body=b"x")] * 2100)
     assert len(read(cluster, "MyTraces")) == 2048

@@ -17,11 +17,10 @@ from lanemq.compat import Cluster, apache_cluster, running
 from lanemq.testing import open_test_server
 from lanemq.testkit.peers import require_tools
 from lanemq.testkit.spark import require_java, require_packages
+from lanemq.testkit.storage.stores import STORES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-STORES = Path(__file__).parents[2] / "compat_tests/vectors/stores"
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import trio
 
 from lanemq.storage import NewMessage, StoreConfig, open_store
 from lanemq.testkit.spark import require_packages
+from lanemq.testkit.storage.stores import HOST
 from lanemq.wire import SysFlag
 from lanemq.wire.message import encode_properties
 
@@ -27,7 +28,6 @@ from lanemq.spark.store._source import OPTIONS, TABLES  # noqa: E402
 from lanemq.spark.store._table import Query  # noqa: E402
 
 pytestmark = pytest.mark.slow
-HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
 FILE_BYTES = 2048
 TYPES = {
     "string": pa.string(),

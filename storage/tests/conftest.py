@@ -10,17 +10,13 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from lanemq.storage import NewMessage, Store, StoreConfig, open_store
 from lanemq.testkit.storage.disk import SimulatedFiles
+from lanemq.testkit.storage.stages import Stand
+from lanemq.testkit.storage.stores import HOST, ROOT, START_MS, STORES, MakeMessage, OpenSmall
 from lanemq.wire.message import encode_properties
-
-ROOT = Path("/store")
-HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
-START_MS = 1_700_000_000_000
-
-MakeMessage = Callable[..., NewMessage]
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
 
 
 @pytest.fixture
@@ -48,9 +44,15 @@ def files(clock_ms: Callable[[], int]) -> SimulatedFiles:
 
 @pytest.fixture
 def open_small(
-    small_config: StoreConfig, files: SimulatedFiles, clock_ms: Callable[[], int]
+    small_config: StoreConfig,
+    files: SimulatedFiles,
+    clock_ms: Callable[[], int],
+    autojump_clock: MockClock,
 ) -> OpenSmall:
-    """Open a small store on ``files``, or on the disk given; keywords change its settings."""
+    """Open a small store on ``files``, or on the disk given; keywords change its settings.
+
+    Its tests wait in simulated time.
+    """
 
     def open_it(
         disk: SimulatedFiles = files,
@@ -90,14 +92,11 @@ def make_message(clock_ms: Callable[[], int]) -> MakeMessage:
     return make
 
 
-RECORDED = Path(__file__).parents[2] / "compat_tests/vectors/stores"
-
-
 @pytest.fixture(scope="session")
 def unpacked_stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The stores that real brokers wrote, by name; not to be changed."""
     directory = tmp_path_factory.mktemp("stores")
-    for path in sorted(RECORDED.glob("*.tar.gz")):
+    for path in sorted(STORES.glob("*.tar.gz")):
         with tarfile.open(path) as archive:
             archive.extractall(directory, filter="data")
     return directory
@@ -140,3 +139,9 @@ def filled(tmp_path: Path, make_message: MakeMessage) -> Callable[..., Awaitable
         return config.root
 
     return fill
+
+
+@pytest.fixture
+def stand(tmp_path: Path) -> Stand:
+    """A store on the real disk, not opened yet, for each of the three stages."""
+    return Stand(tmp_path / "store")

@@ -30,11 +30,6 @@ def files_below(directory: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-@pytest.fixture
-def stand(tmp_path: Path) -> Stand:
-    return Stand(tmp_path / "store")
-
-
 async def test_parts_of_all_queues_become_all_rows(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:

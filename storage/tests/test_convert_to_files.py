@@ -11,15 +11,9 @@ from lanemq.storage.bulk import convert_to_files, convert_to_rocksdb
 from lanemq.storage.queues.rocks._queue_rows import QueueRows
 from lanemq.storage.rocks import QueueDatabase
 from lanemq.testkit.storage.stages import Stand, assert_files_agree, assert_rows_agree
+from lanemq.testkit.storage.stores import NAMES, STORES
 
-STORES = Path(__file__).parents[2] / "compat_tests/vectors/stores"
-NAMES = sorted(path.name.removesuffix(".tar.gz") for path in STORES.glob("*.tar.gz"))
 FILES, BOTH, ROCKSDB = 1, 2, 3
-
-
-@pytest.fixture
-def stand(tmp_path: Path) -> Stand:
-    return Stand(tmp_path / "store")
 
 
 def unpack(name: str, target: Path) -> StoreConfig:

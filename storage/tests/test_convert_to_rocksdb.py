@@ -18,15 +18,9 @@ from lanemq.testkit.storage.stages import (
     log_end,
     stored_rows,
 )
+from lanemq.testkit.storage.stores import NAMES, STORES
 
-STORES = Path(__file__).parents[2] / "compat_tests/vectors/stores"
-NAMES = sorted(path.name.removesuffix(".tar.gz") for path in STORES.glob("*.tar.gz"))
 FILES, BOTH, ROCKSDB = 1, 2, 3
-
-
-@pytest.fixture
-def stand(tmp_path: Path) -> Stand:
-    return Stand(tmp_path / "store")
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ random operation, several times over. See ``lanemq.testkit.storage.disk`` for th
 
 import random
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -18,12 +17,10 @@ from trio.testing import MockClock
 from lanemq.storage import FlushMode, NewMessage, Put, Store, StoreConfig, open_store
 from lanemq.testkit.storage.batches import batch_of, puts_of
 from lanemq.testkit.storage.disk import Crash, SimulatedFiles
+from lanemq.testkit.storage.stores import HOST, ROOT, START_MS
 from lanemq.wire import SysFlag
 from lanemq.wire.message import decode_message, encode_properties
 
-ROOT = Path("/store")
-HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
-START_MS = 1_700_000_000_000
 FOREVER_MS = 1 << 62
 CONFIG = StoreConfig(
     root=ROOT,

@@ -3,19 +3,17 @@
 import os
 import resource
 import stat
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from lanemq.storage import FlushMode, NewMessage, Store, StoreConfig, StoreUnwritable, open_store
+from lanemq.storage import FlushMode, Store, StoreConfig, StoreUnwritable, open_store
 from lanemq.storage.disk._real_files import RealFiles
-
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
+from lanemq.testkit.storage.stores import MakeMessage
 
 
 @contextmanager

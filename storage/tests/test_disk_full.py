@@ -1,30 +1,17 @@
 """A disk that is full or fails: nothing is half stored, reads go on, writing comes back."""
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from pathlib import Path
-
 import pytest
 import trio
-from trio.testing import MockClock
 
-from lanemq.storage import GetStatus, NewMessage, Store, StoreUnwritable
+from lanemq.storage import GetStatus, StoreUnwritable
 from lanemq.testkit.storage.batches import batch_of
 from lanemq.testkit.storage.disk import SimulatedFiles
-
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
-
-ROOT = Path("/store")
+from lanemq.testkit.storage.stores import ROOT, MakeMessage, OpenSmall
 
 
 @pytest.mark.parametrize("space_bytes", [0, 1, 200, 500])
 async def test_a_full_disk_takes_back_the_whole_commit(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
-    space_bytes: int,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles, space_bytes: int
 ) -> None:
     async with open_small() as store:
         kept = store.put(make_message())
@@ -58,10 +45,7 @@ async def test_a_full_disk_takes_back_the_whole_commit(
 
 
 async def test_a_commit_over_two_files_is_taken_back_in_both(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     async with open_small() as store:
         first = store.put(make_message())
@@ -81,10 +65,7 @@ async def test_a_commit_over_two_files_is_taken_back_in_both(
 
 
 async def test_queues_that_cannot_be_written_keep_their_units_in_memory(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     async with open_small() as store:
         for _ in range(20):
@@ -102,10 +83,7 @@ async def test_queues_that_cannot_be_written_keep_their_units_in_memory(
 
 
 async def test_a_disk_above_its_limit_takes_no_messages_until_it_is_below(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     async with open_small() as store:
         files.used_ratio = 0.95
@@ -119,10 +97,7 @@ async def test_a_disk_above_its_limit_takes_no_messages_until_it_is_below(
 
 
 async def test_after_a_failed_sync_nothing_is_promised_and_the_next_start_is_one_after_a_crash(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     async with open_small() as store:
         put = store.put(make_message())
@@ -145,10 +120,7 @@ async def test_after_a_failed_sync_nothing_is_promised_and_the_next_start_is_one
 
 
 async def test_a_store_that_cannot_be_closed_keeps_its_abort_file(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     async with open_small() as store:
         store.put(make_message())

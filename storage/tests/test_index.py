@@ -2,25 +2,20 @@
 
 import errno
 import struct
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trio.testing import MockClock
 
-from lanemq.storage import NewMessage, Store
 from lanemq.storage.index._index import TOGETHER, Index
 from lanemq.storage.index._index_file import key_hash
 from lanemq.storage.index._key_hashes import key_hashes
 from lanemq.testkit.storage.disk import SimulatedFiles
+from lanemq.testkit.storage.stores import MakeMessage, OpenSmall
 from lanemq.wire.message import encode_properties
 
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
 FOREVER_MS = 1 << 62
 
 
@@ -106,10 +101,7 @@ def test_a_cut_keeps_what_lies_before_it_and_a_redo_restores_the_rest(count: int
 
 
 async def test_the_bytes_are_those_of_the_format(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     async with open_small() as store:
         puts = [store.put(make_message(keys="k0", unique_key=unique)) for unique in ("U0", "U1")]
@@ -134,10 +126,7 @@ async def test_the_bytes_are_those_of_the_format(
 
 @pytest.mark.parametrize("count", [1, 64])
 async def test_a_query_gives_the_newest_first_up_to_its_limits(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    count: int,
+    open_small: OpenSmall, make_message: MakeMessage, count: int
 ) -> None:
     async with open_small(max_index_entries=300) as store:
         puts = []
@@ -162,10 +151,7 @@ async def test_a_query_gives_the_newest_first_up_to_its_limits(
 
 
 async def test_a_store_without_an_index_finds_nothing_by_key(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     async with open_small(index_enabled=False) as store:
         store.put(make_message(keys="k"))
@@ -176,10 +162,7 @@ async def test_a_store_without_an_index_finds_nothing_by_key(
 
 
 async def test_a_long_backlog_is_bounded(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    monkeypatch: pytest.MonkeyPatch,
+    open_small: OpenSmall, make_message: MakeMessage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lanemq.storage.index._index.BACKLOG_MAX", 10)
     async with open_small() as store:
@@ -220,7 +203,7 @@ def test_a_file_that_cannot_be_made_costs_no_key_of_a_message(
 
 
 async def test_messages_that_come_together_are_indexed_at_once(
-    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         for number in range(TOGETHER):

@@ -13,10 +13,10 @@ from lanemq.storage.kv import LogRecord, operation_properties, read_entry
 from lanemq.storage.kv._log import READ_BYTES, operation_record
 from lanemq.storage.log._records import Record, check_record
 from lanemq.storage.messages._plain import plain_content
+from lanemq.testkit.storage.stores import HOST
 from lanemq.wire.kv import Action, OpType, Step, encode_steps, kv_topic
 from lanemq.wire.message import decode_properties, encode_record, record_content
 
-HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
 TOPIC = kv_topic("default")
 
 

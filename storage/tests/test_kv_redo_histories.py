@@ -13,6 +13,7 @@ from lanemq.storage import NewMessage, Store, StoreConfig, open_store
 from lanemq.storage._config import KvEngine
 from lanemq.storage.kv import KvState, Outcome, operation_properties
 from lanemq.storage.kv import _kv as states_module
+from lanemq.testkit.storage.stores import HOST
 from lanemq.wire.kv import (
     Action,
     LoadedEntry,
@@ -23,7 +24,6 @@ from lanemq.wire.kv import (
     kv_topic,
 )
 
-HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
 KEYS = [b"a", b"a/1", b"b", b"\xff\xff"]
 VALUES = [b"", b"one", b"two"]
 Operation = tuple[str, bytes]

@@ -3,7 +3,6 @@
 import random
 import shutil
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,11 +32,8 @@ from lanemq.storage.kv._state import State
 from lanemq.storage.tools import verify_kv
 from lanemq.testkit.storage.disk import Crash, SimulatedFiles
 from lanemq.testkit.storage.stages import copy_store
+from lanemq.testkit.storage.stores import HOST, MakeMessage, OpenSmall
 from lanemq.wire.kv import Action, OpType, Step, encode_steps, kv_topic
-
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
-HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
 
 
 def operation(
@@ -162,7 +158,7 @@ async def test_copies_of_a_running_store_are_whole_at_any_moment(
 
 
 async def test_keys_survive_when_all_their_log_files_are_cleaned(
-    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small(kv_engine=KvEngine.MEMORY, file_reserved_hours=0) as store:
         await put(store, b"k", b"kept")
@@ -200,10 +196,7 @@ async def test_a_deleted_or_damaged_state_is_made_anew_from_the_log(
 
 
 async def test_a_state_that_neither_disk_nor_log_have_is_not_served_as_if_it_were_empty(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     async with open_small(kv_engine=KvEngine.MEMORY, file_reserved_hours=0) as store:
         await put(store, b"k", b"v")
@@ -413,7 +406,7 @@ def _entries_of(history: list[tuple[bytes, bytes | None]]) -> dict[bytes, bytes]
 
 
 async def test_a_full_disk_refuses_writes_and_goes_on_reading(
-    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+    open_small: OpenSmall, files: SimulatedFiles
 ) -> None:
     async with open_small(kv_engine=KvEngine.MEMORY) as store:
         await put(store, b"k", b"1")

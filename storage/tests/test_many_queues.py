@@ -1,7 +1,7 @@
 """Stores with very many queues: no turn of the event loop depends on how many there are."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,18 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 
-from lanemq.storage import NewMessage, Store, StoreConfig, open_store
+from lanemq.storage import Store, StoreConfig, open_store
 from lanemq.storage.disk._real_files import RealFile, RealFiles
 from lanemq.storage.queues.files._consume_queue import FileConsumeQueue
 from lanemq.storage.start._watermarks import WatermarkFile
 from lanemq.testkit.storage.disk import Crash, SimulatedFiles
+from lanemq.testkit.storage.stores import ROOT, MakeMessage, OpenSmall
 
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
-
-ROOT = Path("/store")
 TOPICS, QUEUES = 300, 10
 TURN_QUEUES = 1000
 """Queues that a turn may look at."""
@@ -144,7 +141,6 @@ async def test_bounds_are_as_of_the_watermark_while_messages_come(
     files: SimulatedFiles,
     make_message: MakeMessage,
     monkeypatch: pytest.MonkeyPatch,
-    autojump_clock: MockClock,
 ) -> None:
     """Else a start after a kill takes queues for shorter than they were, and makes them anew."""
     monkeypatch.setattr("lanemq.storage.queues.files._bounds.SLICE", 4)
@@ -231,7 +227,7 @@ async def deleted_and_killed(
 
 @pytest.mark.slow
 async def test_a_deletion_survives_a_kill_at_any_operation(
-    open_small: OpenSmall, make_message: MakeMessage, autojump_clock: MockClock
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     deleted, crash_after, kills = False, 0, 0
     while True:

@@ -14,9 +14,9 @@ from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.tables.rocks import _database as database
 from lanemq.storage.tables.rocks._database import ConfigDatabase
 from lanemq.storage.tables.rocks._rows import KINDS, OFFSETS, TOPICS, parse_version, version_row
+from lanemq.testkit.storage.stores import STORES
 from lanemq.wire import fastjson
 
-STORES = Path(__file__).parents[2] / "compat_tests" / "vectors" / "stores"
 FILES = sorted(
     path.name.removesuffix(".tar.gz") for path in STORES.glob("[df]*.tar.gz")
 )  # files, some with queues in RocksDB beside them

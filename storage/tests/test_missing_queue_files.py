@@ -3,25 +3,20 @@
 import json
 import logging
 import shutil
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 from trio.testing import MockClock
 
-from lanemq.storage import NewMessage, StartRefused, Store
+from lanemq.storage import StartRefused, Store
 from lanemq.storage.bulk import convert_to_files
 from lanemq.storage.tools import inspect_store, repair_store
 from lanemq.testkit.storage.disk import SimulatedFiles
 from lanemq.testkit.storage.stages import Stand, new_message
+from lanemq.testkit.storage.stores import ROOT, MakeMessage, OpenSmall
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.message import BROKER_STAGE_PREFIX, StageRecord, decode_messages, stage_group
 
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
-
-ROOT = Path("/store")
 QUEUES = ROOT / "consumequeue"
 WATERMARKS = ROOT / "config/dispatchWatermark.json"
 MESSAGES = 60

@@ -4,7 +4,6 @@ import itertools
 import logging
 import struct
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,7 @@ from lanemq.storage import (
 )
 from lanemq.testkit.storage.batches import batch_of, puts_of
 from lanemq.testkit.storage.disk import SimulatedFiles
+from lanemq.testkit.storage.stores import MakeMessage, OpenSmall
 from lanemq.wire import HostAddress, SysFlag, tags_code
 from lanemq.wire.message import (
     MAGIC_BLANK,
@@ -34,9 +34,6 @@ from lanemq.wire.message import (
     decode_messages,
     encode_properties,
 )
-
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
 
 
 async def test_the_first_start_of_a_store_says_that_it_makes_one(
@@ -52,7 +49,7 @@ async def test_the_first_start_of_a_store_says_that_it_makes_one(
 
 
 async def test_what_is_put_is_read_after_the_commit(
-    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         message = make_message(b"body", tags="A", flag=7, reconsume_times=2)
@@ -83,7 +80,6 @@ async def test_what_is_put_is_read_after_the_commit(
     ],
 )
 async def test_every_offset_has_the_outcome_of_the_protocol(
-    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     offset: int,
@@ -99,7 +95,7 @@ async def test_every_offset_has_the_outcome_of_the_protocol(
 
 
 async def test_the_filter_looks_at_tags_and_counts_what_it_passed_over(
-    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         for tags in ("A", "B", "A", "", "B"):
@@ -113,7 +109,7 @@ async def test_the_filter_looks_at_tags_and_counts_what_it_passed_over(
 
 
 async def test_a_filter_that_matches_nothing_gives_up_after_800_messages(
-    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         for _ in range(10):
@@ -126,7 +122,7 @@ async def test_a_filter_that_matches_nothing_gives_up_after_800_messages(
 
 
 async def test_a_read_ends_at_32_messages_or_at_its_bytes_but_gives_the_first(
-    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small(commit_log_file_bytes=1 << 20) as store:
         for _ in range(40):
@@ -138,7 +134,7 @@ async def test_a_read_ends_at_32_messages_or_at_its_bytes_but_gives_the_first(
 
 
 async def test_cold_messages_come_eight_at_a_time(
-    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small(memory_bytes=10_000, cold_memory_ratio=0.4) as store:
         for _ in range(80):
@@ -151,7 +147,6 @@ async def test_cold_messages_come_eight_at_a_time(
 
 
 async def test_a_record_that_does_not_fit_begins_the_next_file(
-    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,
@@ -174,7 +169,7 @@ async def test_a_record_that_does_not_fit_begins_the_next_file(
 
 
 async def test_a_record_needs_eight_bytes_behind_it(
-    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         size = store.put(make_message(b"")).size_bytes
@@ -190,7 +185,7 @@ async def test_a_record_needs_eight_bytes_behind_it(
 
 
 async def test_a_batch_never_spans_files_and_has_consecutive_offsets(
-    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         store.put(make_message(bytes(3000)))
@@ -202,7 +197,7 @@ async def test_a_batch_never_spans_files_and_has_consecutive_offsets(
 
 
 async def test_a_batch_is_taken_as_a_whole_or_not_at_all(
-    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         bad = make_message(properties=bytes(40_000))
@@ -234,11 +229,7 @@ async def test_a_batch_is_taken_as_a_whole_or_not_at_all(
     ],
 )
 async def test_what_no_file_can_hold_is_refused_at_once(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    changes: dict[str, object],
-    part: str,
+    open_small: OpenSmall, make_message: MakeMessage, changes: dict[str, object], part: str
 ) -> None:
     message = make_message()
     for name, value in changes.items():
@@ -251,7 +242,7 @@ async def test_what_no_file_can_hold_is_refused_at_once(
 
 
 async def test_a_body_above_the_limit_is_refused(
-    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small(max_message_bytes=100) as store:
         store.put(make_message(bytes(100)))
@@ -260,7 +251,7 @@ async def test_a_body_above_the_limit_is_refused(
 
 
 async def test_long_topics_give_records_of_version_two(
-    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         put = store.put(make_message(topic="%RETRY%" + "g" * 200))
@@ -272,7 +263,7 @@ async def test_long_topics_give_records_of_version_two(
 
 
 async def test_ipv6_hosts_are_stored_whole(
-    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     peer = HostAddress("2001:db8::1", 1234)
     message = make_message()
@@ -291,7 +282,7 @@ async def test_ipv6_hosts_are_stored_whole(
 
 
 async def test_prepared_and_rolled_back_records_have_no_place_in_a_queue(
-    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         for flag in (
@@ -313,7 +304,7 @@ async def test_prepared_and_rolled_back_records_have_no_place_in_a_queue(
 
 
 async def test_the_schedule_topic_keeps_the_time_of_delivery_as_tags_code(
-    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         puts = [
@@ -334,7 +325,7 @@ async def test_the_schedule_topic_keeps_the_time_of_delivery_as_tags_code(
 
 
 async def test_arrivals_are_told_for_all_messages_after_they_are_readable(
-    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         told: list[tuple[str, int, int, list[int]]] = []
@@ -360,7 +351,7 @@ async def test_arrivals_are_told_for_all_messages_after_they_are_readable(
 
 
 async def test_statistics_count_what_happened(
-    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         put = store.put(make_message())
@@ -378,10 +369,7 @@ async def test_statistics_count_what_happened(
 
 
 async def test_one_sync_serves_all_who_wait(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     async with open_small(queue_thorough_interval_s=1000) as store:
         before = files.syncs
@@ -394,7 +382,7 @@ async def test_one_sync_serves_all_who_wait(
 
 
 async def test_nobody_is_promised_what_was_never_committed(
-    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         put = store.put(make_message())
@@ -403,7 +391,6 @@ async def test_nobody_is_promised_what_was_never_committed(
 
 
 async def test_a_deleted_topic_begins_anew_and_its_files_are_gone(
-    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,

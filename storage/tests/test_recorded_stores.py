@@ -1,32 +1,23 @@
 """Stores that real brokers wrote open, and hold what those brokers said they hold."""
 
 import hashlib
-import json
 import tarfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lanemq.storage import GetStatus, Store, StoreConfig, open_store
+from lanemq.testkit.storage.stores import NAMES, STORES, expected_of
 from lanemq.wire import SysFlag
 from lanemq.wire.message import decode_messages
 
-STORES = Path(__file__).parents[2] / "compat_tests/vectors/stores"
-NAMES = sorted(path.name.removesuffix(".tar.gz") for path in STORES.glob("*.tar.gz"))
 ROCKSDB = "rocksdb-5.3.3-clean"
 # What this broker kept in RocksDB only, after the change of storeType: topics, groups and
 # offsets made from then on cannot come from the JSON files.
 ROCKSDB_ONLY_GROUPS = {"sd_group_a2", "sdx_group_a", "sdx_group_b"}
 READER = "golden_dump_reader"  # a killed store was read, and this group made, in a copy
-
-
-def expected_of(name: str) -> dict[str, Any]:
-    with (STORES / f"{name}.expected.json").open() as file:
-        value: dict[str, Any] = json.load(file)
-    return value
 
 
 def config_of(name: str, root: Path) -> StoreConfig:

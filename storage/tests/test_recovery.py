@@ -1,17 +1,13 @@
 """The start of a store: the end of its log, the work redone, the files kept aside."""
 
 import logging
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from lanemq.storage import (
     GetStatus,
-    NewMessage,
     Put,
     Store,
     StoreConfig,
@@ -21,13 +17,10 @@ from lanemq.storage import (
 from lanemq.storage._config import Stage
 from lanemq.testkit.storage.disk import Crash, SimulatedFiles
 from lanemq.testkit.storage.stages import Stand, new_message
+from lanemq.testkit.storage.stores import ROOT, MakeMessage, OpenSmall
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.message import decode_messages
 
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
-
-ROOT = Path("/store")
 LOG = ROOT / "commitlog"
 QUEUE = ROOT / "consumequeue/T/0"
 BLANK_SIZE = 2147483647
@@ -66,10 +59,7 @@ def bodies(store: Store, topic: str = "T", queue_id: int = 0) -> list[int]:
 
 
 async def test_a_clean_stop_leaves_no_spare_file_and_no_abort_file(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     async with open_small() as store:
         assert (files.read_all(ROOT / "abort") or b"").isdigit()
@@ -86,10 +76,7 @@ async def test_a_clean_stop_leaves_no_spare_file_and_no_abort_file(
 
 
 async def test_a_checkpoint_keeps_the_fields_it_does_not_know(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     await fill(open_small, make_message, 1)
     change(files, ROOT / "checkpoint", 24, bytes(range(1, 17)))
@@ -99,11 +86,7 @@ async def test_a_checkpoint_keeps_the_fields_it_does_not_know(
 
 @pytest.mark.parametrize("content", [None, b"", b"short"])
 async def test_a_lost_checkpoint_costs_time_but_nothing_else(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
-    content: bytes | None,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles, content: bytes | None
 ) -> None:
     await fill(open_small, make_message, 20)
     files.remove(ROOT / "checkpoint")
@@ -116,7 +99,6 @@ async def test_a_lost_checkpoint_costs_time_but_nothing_else(
 
 @pytest.mark.parametrize("crashed", [False, True])
 async def test_one_flipped_byte_of_a_body_damages_one_message(
-    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,
@@ -151,11 +133,7 @@ async def test_one_flipped_byte_of_a_body_damages_one_message(
 
 @pytest.mark.parametrize("crashed", [False, True])
 async def test_queues_made_anew_after_damage_have_the_damaged_message_s_place(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
-    crashed: bool,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles, crashed: bool
 ) -> None:
     puts = await fill(open_small, make_message, 30)
     bad = puts[14]
@@ -173,10 +151,7 @@ async def test_queues_made_anew_after_damage_have_the_damaged_message_s_place(
 
 
 async def test_damage_at_the_end_of_a_store_is_told_from_a_torn_write(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     """A queue's unit proves that the message was whole, where the store was closed cleanly."""
     puts = await fill(open_small, make_message, 5)
@@ -190,10 +165,7 @@ async def test_damage_at_the_end_of_a_store_is_told_from_a_torn_write(
 
 
 async def test_remains_of_an_older_log_do_not_make_a_torn_write_a_damaged_message(
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
-    autojump_clock: MockClock,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     """Apache leaves what it cuts off in the file; records of one size lie at the same places."""
     puts = await fill(open_small, make_message, 6)
@@ -219,7 +191,6 @@ async def test_remains_of_an_older_log_do_not_make_a_torn_write_a_damaged_messag
 
 @pytest.mark.parametrize("at", [0, 4, 28, 84])
 async def test_behind_bytes_that_are_no_record_a_clean_store_is_served_on(
-    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,
@@ -270,10 +241,7 @@ async def test_a_kill_does_not_make_a_destroyed_head_the_end_of_the_log(
 
 
 async def test_several_destroyed_pieces_of_a_killed_store_cost_only_themselves(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     """A flipped body right before a destroyed head, and the mark at a file's end, among them."""
     puts = await fill(open_small, make_message, 60)
@@ -297,7 +265,6 @@ async def test_remains_of_an_older_log_are_not_taken_for_its_continuation(
     make_message: MakeMessage,
     files: SimulatedFiles,
     small_config: StoreConfig,
-    autojump_clock: MockClock,
     later_s: int,
 ) -> None:
     """Behind a torn head lie records that a broker gave up: older ones, or of offsets that others
@@ -326,10 +293,7 @@ async def test_remains_of_an_older_log_are_not_taken_for_its_continuation(
 
 
 async def test_a_missing_log_file_costs_what_was_in_it(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     puts = await fill(open_small, make_message, 30)
     files.remove(segment(LOG, 4096))
@@ -340,7 +304,6 @@ async def test_a_missing_log_file_costs_what_was_in_it(
 
 
 async def test_the_log_is_cut_at_the_first_bad_record_and_what_follows_is_saved(
-    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,
@@ -387,7 +350,6 @@ async def test_the_log_is_cut_at_the_first_bad_record_and_what_follows_is_saved(
     ],
 )
 async def test_the_log_says_what_was_wrong_at_its_end(
-    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,
@@ -407,10 +369,7 @@ async def test_the_log_says_what_was_wrong_at_its_end(
 
 
 async def test_queues_behind_the_log_are_redone_from_the_record_at_their_end(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     # The trap of 5.3.3: the record that begins where the last unit ends is the first to redo.
     await fill(open_small, make_message, 30)
@@ -425,7 +384,6 @@ async def test_queues_behind_the_log_are_redone_from_the_record_at_their_end(
 
 
 async def test_messages_missing_in_a_queue_are_found_when_a_later_one_is_redone(
-    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,
@@ -448,10 +406,7 @@ async def test_messages_missing_in_a_queue_are_found_when_a_later_one_is_redone(
 
 
 async def test_what_is_gone_from_the_log_leaves_blank_units_that_nobody_reads(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     await fill(open_small, make_message, 35)
     files.remove(segment(LOG, 0))
@@ -473,10 +428,7 @@ async def test_what_is_gone_from_the_log_leaves_blank_units_that_nobody_reads(
 
 
 async def test_queues_ahead_of_the_log_are_cut(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     puts = await fill(open_small, make_message, 30)
     files.remove(segment(LOG, 8192))
@@ -487,7 +439,6 @@ async def test_queues_ahead_of_the_log_are_cut(
 
 
 async def test_without_a_log_queues_and_index_are_moved_aside(
-    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,
@@ -510,11 +461,7 @@ async def test_without_a_log_queues_and_index_are_moved_aside(
 
 @pytest.mark.parametrize("directory", [LOG, QUEUE])
 async def test_an_empty_last_file_is_what_a_crash_left_and_goes(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
-    directory: Path,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles, directory: Path
 ) -> None:
     await fill(open_small, make_message, 5)
     start = 4096 if directory == LOG else 200
@@ -525,10 +472,7 @@ async def test_an_empty_last_file_is_what_a_crash_left_and_goes(
 
 
 async def test_a_short_last_file_behind_a_whole_one_is_filled_up(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     await fill(open_small, make_message, 5)
     files.create(segment(LOG, 4096), 100)
@@ -541,11 +485,7 @@ async def test_a_short_last_file_behind_a_whole_one_is_filled_up(
     "name", ["commitlog/00000000000000000000", "consumequeue/T/0/00000000000000000000", "index/*"]
 )
 async def test_a_file_of_a_wrong_size_stops_the_start_and_is_named(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
-    name: str,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles, name: str
 ) -> None:
     await fill(open_small, make_message, 30)
     path = ROOT / name
@@ -561,7 +501,7 @@ async def test_a_file_of_a_wrong_size_stops_the_start_and_is_named(
 
 
 async def test_another_file_size_in_the_settings_is_told_from_damage(
-    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     await fill(open_small, make_message, 3)
     with pytest.raises(
@@ -574,10 +514,7 @@ async def test_another_file_size_in_the_settings_is_told_from_damage(
 
 
 async def test_names_that_are_not_the_stores_are_left_alone(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     strangers = [
         LOG / "notes.txt",
@@ -596,10 +533,7 @@ async def test_names_that_are_not_the_stores_are_left_alone(
 
 
 async def test_a_crash_in_the_middle_of_a_recovery_is_a_crash(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     await fill(open_small, make_message, 30)
     change(files, segment(LOG, 4096), 0, bytes(LOST))
@@ -617,7 +551,6 @@ async def test_a_crash_in_the_middle_of_a_recovery_is_a_crash(
 
 
 async def test_only_the_newest_part_of_a_long_log_is_checked_after_a_clean_stop(
-    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,

@@ -1,7 +1,6 @@
 """A repair knows topics from the log, where no table of topics proves that they were deleted."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -11,11 +10,6 @@ from lanemq.wire.bodies import TopicConfig
 
 FILES, BOTH, ROCKSDB = 1, 2, 3
 MESSAGES = 40
-
-
-@pytest.fixture
-def stand(tmp_path: Path) -> Stand:
-    return Stand(tmp_path / "store")
 
 
 async def kill_in_stage_3(stand: Stand, *topics: str) -> None:

@@ -2,21 +2,15 @@
 
 import errno
 import os
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 import trio
-from trio.testing import MockClock
 
-from lanemq.storage import ConfigInvalid, GetStatus, NewMessage, Store, StoreConfig
+from lanemq.storage import ConfigInvalid, GetStatus, Store, StoreConfig
 from lanemq.testkit.storage.disk import SimulatedFiles
+from lanemq.testkit.storage.stores import ROOT, MakeMessage, OpenSmall
 
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
-
-ROOT = Path("/store")
 LOG = ROOT / "commitlog"
 ALL_HOURS = ";".join(str(hour) for hour in range(24))
 RESERVED_S = 360  # kept short: the store's tasks run many times a second
@@ -37,10 +31,7 @@ async def fill(store: Store, make_message: MakeMessage, count: int = 60) -> None
 
 
 async def test_old_files_go_at_their_hour_but_never_the_one_in_use(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     async with open_small(delete_when=ALL_HOURS, file_reserved_hours=RESERVED_HOURS) as store:
         await fill(store, make_message)
@@ -70,10 +61,7 @@ async def test_old_files_go_at_their_hour_but_never_the_one_in_use(
 
 
 async def test_outside_its_hours_old_files_stay_until_the_disk_fills_up(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     async with open_small(delete_when="", file_reserved_hours=RESERVED_HOURS) as store:
         await fill(store, make_message)
@@ -86,10 +74,7 @@ async def test_outside_its_hours_old_files_stay_until_the_disk_fills_up(
 
 
 async def test_young_files_go_from_a_disk_that_is_too_full_only_if_that_is_allowed(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     files.used_ratio = 0.86
     async with open_small(clean_forcibly=False) as store:
@@ -104,10 +89,7 @@ async def test_young_files_go_from_a_disk_that_is_too_full_only_if_that_is_allow
 
 
 async def test_files_go_when_somebody_asks_for_it(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     async with open_small(delete_when="", file_reserved_hours=0) as store:
         await fill(store, make_message)
@@ -119,7 +101,6 @@ async def test_files_go_when_somebody_asks_for_it(
 
 
 async def test_queues_begin_with_the_log_also_where_a_file_could_not_be_removed(
-    autojump_clock: MockClock,
     open_small: OpenSmall,
     make_message: MakeMessage,
     files: SimulatedFiles,
@@ -145,10 +126,7 @@ async def test_queues_begin_with_the_log_also_where_a_file_could_not_be_removed(
 
 
 async def test_ten_files_go_in_one_run(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     async with open_small(file_reserved_hours=0, delete_when="", first_clean_s=5) as store:
         await fill(store, make_message, 200)
@@ -159,10 +137,7 @@ async def test_ten_files_go_in_one_run(
 
 
 async def test_a_queue_without_new_messages_keeps_its_end(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles
 ) -> None:
     async with open_small(delete_when=ALL_HOURS, file_reserved_hours=RESERVED_HOURS) as store:
         for _ in range(25):

@@ -13,8 +13,8 @@ from lanemq.storage.queues._tags import TagsCodes
 from lanemq.storage.queues.rocks._queue_rows import QueueRows
 from lanemq.storage.queues.rocks._row_format import OffsetRow, UnitRow
 from lanemq.storage.rocks import QueueDatabase
+from lanemq.testkit.storage.stores import STORES
 
-STORES = Path(__file__).parents[2] / "compat_tests/vectors/stores"
 LOG_FILE_BYTES = 1 << 20
 CLEAN = ["dualwrite-5.3.3-clean", "rocksdb-5.3.3-clean"]
 KILLED = "dualwrite-5.3.3-killed"

@@ -1,21 +1,14 @@
 """Records that lie together in the log are read together, and are the same as one by one."""
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trio.testing import MockClock
 
-from lanemq.storage import NewMessage, Store
 from lanemq.storage._layouts import BLANK_SIZE
 from lanemq.storage.messages._runs import GAP_BYTES, QueueRuns
 from lanemq.testkit.storage.disk import SimulatedFile, SimulatedFiles
+from lanemq.testkit.storage.stores import MakeMessage, OpenSmall
 from lanemq.wire import tags_code
-
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
 
 
 class Log:
@@ -74,11 +67,7 @@ def log_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def test_messages_of_a_pull_are_one_read(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
-    log_reads: list[int],
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles, log_reads: list[int]
 ) -> None:
     changes = {"commit_log_file_bytes": 1 << 16}
     async with open_small(**changes) as store:

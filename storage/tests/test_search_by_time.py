@@ -1,20 +1,15 @@
 """Offsets by store time, and store times by offset."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from lanemq.storage import Boundary, NewMessage, Store, StoreConfig, open_store
+from lanemq.storage import Boundary, NewMessage, StoreConfig, open_store
 from lanemq.testkit.storage.disk import SimulatedFiles
-
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
-HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
+from lanemq.testkit.storage.stores import HOST, MakeMessage, OpenSmall
 
 
 def expected(times: list[int], wanted: int, boundary: Boundary) -> int:
@@ -72,7 +67,7 @@ def test_every_time_finds_the_message_its_boundary_names(
 
 
 async def test_where_nothing_is_a_search_gives_the_end(
-    autojump_clock: MockClock, open_small: OpenSmall, make_message: MakeMessage
+    open_small: OpenSmall, make_message: MakeMessage
 ) -> None:
     async with open_small() as store:
         assert store.offset_by_time("none", 0, 5) == 0

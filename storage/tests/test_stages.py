@@ -20,11 +20,6 @@ from lanemq.testkit.storage.stages import (
 )
 
 
-@pytest.fixture
-def stand(tmp_path: Path) -> Stand:
-    return Stand(tmp_path / "store")
-
-
 async def test_a_file_store_opened_in_stage_1_changes_nothing_but_its_own_notes(
     stand: Stand,
 ) -> None:

@@ -9,11 +9,10 @@ import pytest
 
 from lanemq.storage import GetStatus, Store
 from lanemq.testkit.storage.stages import Stand, assert_files_agree, assert_rows_agree
+from lanemq.testkit.storage.stores import NAMES, STORES
 from lanemq.wire.message import decode_messages
 
 pytestmark = pytest.mark.slow
-STORES = Path(__file__).parents[2] / "compat_tests/vectors/stores"
-NAMES = sorted(path.name.removesuffix(".tar.gz") for path in STORES.glob("*.tar.gz"))
 ORDERS = [(1, 2, 3, 1), (3, 2, 1, 3), (2, 3, 1, 2)]
 
 

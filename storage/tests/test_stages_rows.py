@@ -32,11 +32,6 @@ BLANK_SIZE = 2147483647
 NOTES = "config/dispatchWatermark.json"
 
 
-@pytest.fixture
-def stand(tmp_path: Path) -> Stand:
-    return Stand(tmp_path / "store")
-
-
 def as_left_by_another(stand: Stand) -> None:
     """Make the store look as if somebody else had closed it: our notes are not there."""
     (stand.root / NOTES).unlink()

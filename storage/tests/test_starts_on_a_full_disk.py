@@ -1,16 +1,10 @@
 """A start on a full disk ends with one line, and the next one with free space goes on."""
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-
 import pytest
-from trio.testing import MockClock
 
-from lanemq.storage import NewMessage, Store, StoreError
+from lanemq.storage import StoreError
 from lanemq.testkit.storage.disk import SimulatedFiles
-
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
+from lanemq.testkit.storage.stores import MakeMessage, OpenSmall
 
 MESSAGES = 20
 
@@ -28,11 +22,7 @@ async def killed(
 
 @pytest.mark.parametrize("space_bytes", [0, 1, 10, 100, 1000, 3000])
 async def test_a_start_after_a_kill(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    make_message: MakeMessage,
-    files: SimulatedFiles,
-    space_bytes: int,
+    open_small: OpenSmall, make_message: MakeMessage, files: SimulatedFiles, space_bytes: int
 ) -> None:
     disk = await killed(open_small, files, make_message)
     disk.space_bytes = space_bytes
@@ -53,9 +43,7 @@ async def test_a_start_after_a_kill(
 
 
 async def test_a_disk_that_is_too_full_is_seen_before_the_first_message(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    files: SimulatedFiles,
+    open_small: OpenSmall, files: SimulatedFiles
 ) -> None:
     async with open_small():
         pass

@@ -1,18 +1,15 @@
 """A failed task costs its turn, not the store and not the other tasks."""
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.storage import Store, Supervisor
+from lanemq.storage import Supervisor
 from lanemq.testkit.storage.disk import SimulatedFiles
+from lanemq.testkit.storage.stores import OpenSmall
 from lanemq.wire.bodies import SubscriptionGroupConfig
-
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
 
 
 async def test_a_task_that_fails_is_counted_and_goes_on(
@@ -41,7 +38,7 @@ async def test_a_task_can_be_cancelled(autojump_clock: MockClock) -> None:
 
 
 async def test_a_table_that_cannot_be_written_keeps_no_other_from_it(
-    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+    open_small: OpenSmall, files: SimulatedFiles
 ) -> None:
     ring: dict[str, object] = {"more": 1}
     ring["ring"] = ring  # no request can bring it; whatever else cannot be written is alike

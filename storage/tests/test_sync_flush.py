@@ -7,9 +7,8 @@ import trio.testing
 
 from lanemq.storage import FlushMode, GetStatus, NewMessage, Store, StoreConfig, open_store
 from lanemq.testkit.storage.disk import SimulatedFiles
+from lanemq.testkit.storage.stores import HOST
 from lanemq.wire.bodies import TopicConfig
-
-HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
 
 
 def config(flush: FlushMode) -> StoreConfig:

@@ -1,7 +1,7 @@
 """Tables are written while they change: in short turns, and without losing a change."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,21 +10,18 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
-from trio.testing import MockClock
 
-from lanemq.storage import ConfigTables, Store, StoreConfig, StoreType
+from lanemq.storage import ConfigTables, StoreConfig, StoreType
 from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.tables import _table
 from lanemq.storage.tables._table import Table
 from lanemq.storage.tables.rocks._backend import RocksBackend
 from lanemq.testkit.storage.disk import SimulatedFiles
+from lanemq.testkit.storage.stores import ROOT, OpenSmall
 from lanemq.wire import fastjson
 from lanemq.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from lanemq.wire.fastjson import _writer
 
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-
-ROOT = Path("/store")
 CONFIG = ROOT / "config"
 TOPICS = CONFIG / "topics.json"
 GROUPS = CONFIG / "subscriptionGroup.json"
@@ -83,10 +80,7 @@ def put_one_of_each(tables: ConfigTables, number: int) -> None:
 
 
 async def test_no_turn_of_the_loop_encodes_a_whole_table(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    files: SimulatedFiles,
-    monkeypatch: pytest.MonkeyPatch,
+    open_small: OpenSmall, files: SimulatedFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files.write_all(OFFSETS, b'{"groupTopicMap":{"g":[]},"offsetTable":{"no group":{0:1}}}')
     with counted_turns(monkeypatch) as turns:

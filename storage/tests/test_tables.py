@@ -1,22 +1,17 @@
 """The files under ``config``: what is kept, what a broken one costs, and their looks."""
 
 import re
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
 
-from lanemq.storage import ConfigInvalid, NewMessage, Store
+from lanemq.storage import ConfigInvalid
 from lanemq.testkit.storage.disk import SimulatedFiles
+from lanemq.testkit.storage.stores import OpenSmall
 from lanemq.wire import fastjson
 from lanemq.wire.bodies import SubscriptionGroupConfig, TopicConfig
-
-OpenSmall = Callable[..., AbstractAsyncContextManager[Store]]
-MakeMessage = Callable[..., NewMessage]
 
 CONFIG = Path("/store/config")
 TOPICS = CONFIG / "topics.json"
@@ -27,9 +22,7 @@ def topics_written(files: SimulatedFiles) -> bytes:
     return files.read_all(TOPICS) or b""
 
 
-async def test_tables_come_back_as_they_were(
-    autojump_clock: MockClock, open_small: OpenSmall
-) -> None:
+async def test_tables_come_back_as_they_were(open_small: OpenSmall) -> None:
     topic = TopicConfig("T", read_queue_nums=3, attributes={"+message.type": "NORMAL"})
     group = SubscriptionGroupConfig("g", retry_max_times=3)
     async with open_small() as store:
@@ -75,7 +68,7 @@ def without_times(files: SimulatedFiles, path: Path) -> bytes:
 
 
 async def test_files_look_as_rocketmq_writes_them(
-    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+    open_small: OpenSmall, files: SimulatedFiles
 ) -> None:
     async with open_small() as store:
         store.tables.consumer_offsets.put("some_group", "BenchT2", 0, 640)
@@ -95,7 +88,7 @@ async def test_files_look_as_rocketmq_writes_them(
 
 
 async def test_what_is_not_known_stays_in_the_files(
-    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+    open_small: OpenSmall, files: SimulatedFiles
 ) -> None:
     files.write_all(
         OFFSETS,
@@ -124,7 +117,7 @@ async def test_what_is_not_known_stays_in_the_files(
 
 
 async def test_whatever_a_body_may_say_of_a_group_is_read_again_at_the_next_start(
-    autojump_clock: MockClock, open_small: OpenSmall
+    open_small: OpenSmall,
 ) -> None:
     levels = fastjson.MAX_DEPTH - 1
     body = '{"groupName":"g","deep":' + "[" * levels + "]" * levels + "}"
@@ -137,7 +130,7 @@ async def test_whatever_a_body_may_say_of_a_group_is_read_again_at_the_next_star
 
 @pytest.mark.parametrize("broken", [None, b"", b'{"topicConfigTable":{', b"[1]"])
 async def test_a_broken_file_is_replaced_by_its_backup(
-    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles, broken: bytes | None
+    open_small: OpenSmall, files: SimulatedFiles, broken: bytes | None
 ) -> None:
     async with open_small() as store:
         store.tables.topics.put(TopicConfig("first"))
@@ -155,7 +148,7 @@ async def test_a_broken_file_is_replaced_by_its_backup(
 
 
 async def test_where_file_and_backup_are_broken_the_start_names_both(
-    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+    open_small: OpenSmall, files: SimulatedFiles
 ) -> None:
     files.write_all(TOPICS, b"{")
     files.write_all(TOPICS.with_name("topics.json.bak"), b"nonsense")
@@ -176,12 +169,7 @@ async def test_where_file_and_backup_are_broken_the_start_names_both(
     ],
 )
 async def test_an_entry_that_makes_no_sense_is_named(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    files: SimulatedFiles,
-    name: str,
-    content: bytes,
-    where: str,
+    open_small: OpenSmall, files: SimulatedFiles, name: str, content: bytes, where: str
 ) -> None:
     files.write_all(CONFIG / name, content)
     with pytest.raises(ConfigInvalid, match=where):
@@ -190,7 +178,7 @@ async def test_an_entry_that_makes_no_sense_is_named(
 
 
 async def test_topics_are_written_at_once_and_offsets_soon(
-    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+    open_small: OpenSmall, files: SimulatedFiles
 ) -> None:
     async with open_small() as store:
         store.tables.topics.put(TopicConfig("T"))
@@ -209,7 +197,7 @@ async def test_topics_are_written_at_once_and_offsets_soon(
 
 
 async def test_a_file_is_the_same_however_much_of_it_was_written_before(
-    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+    open_small: OpenSmall, files: SimulatedFiles
 ) -> None:
     async with open_small() as store:
         topics = store.tables.topics
@@ -228,10 +216,7 @@ async def test_a_file_is_the_same_however_much_of_it_was_written_before(
 
 
 async def test_a_commit_encodes_the_offsets_of_its_group_only(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    files: SimulatedFiles,
-    monkeypatch: pytest.MonkeyPatch,
+    open_small: OpenSmall, files: SimulatedFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_small() as store:
         for number in range(500):
@@ -264,10 +249,7 @@ async def test_a_commit_encodes_the_offsets_of_its_group_only(
 
 
 async def test_a_new_topic_or_group_encodes_itself_only_after_a_start_too(
-    autojump_clock: MockClock,
-    open_small: OpenSmall,
-    files: SimulatedFiles,
-    monkeypatch: pytest.MonkeyPatch,
+    open_small: OpenSmall, files: SimulatedFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_small() as store:
         for number in range(100):
@@ -290,7 +272,7 @@ async def test_a_new_topic_or_group_encodes_itself_only_after_a_start_too(
 
 
 async def test_changes_that_nobody_waits_for_are_written_once_and_soon(
-    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+    open_small: OpenSmall, files: SimulatedFiles
 ) -> None:
     async with open_small() as store:
         tables = store.tables
@@ -309,7 +291,7 @@ async def test_changes_that_nobody_waits_for_are_written_once_and_soon(
 
 
 async def test_a_full_disk_leaves_the_old_file_in_place(
-    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+    open_small: OpenSmall, files: SimulatedFiles
 ) -> None:
     async with open_small() as store:
         store.tables.topics.put(TopicConfig("first"))
@@ -323,7 +305,7 @@ async def test_a_full_disk_leaves_the_old_file_in_place(
 
 
 async def test_a_member_beside_the_topics_is_durable_when_put_returns_and_comes_with_them(
-    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+    open_small: OpenSmall, files: SimulatedFiles
 ) -> None:
     async with open_small() as store:
         topics = store.tables.topics
@@ -340,7 +322,7 @@ async def test_a_member_beside_the_topics_is_durable_when_put_returns_and_comes_
 
 
 async def test_a_member_that_cannot_be_written_leaves_all_as_it_was(
-    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+    open_small: OpenSmall, files: SimulatedFiles
 ) -> None:
     async with open_small() as store:
         topics = store.tables.topics
@@ -355,7 +337,7 @@ async def test_a_member_that_cannot_be_written_leaves_all_as_it_was(
 
 
 async def test_a_user_of_the_store_may_keep_a_document_beside_the_tables(
-    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+    open_small: OpenSmall, files: SimulatedFiles
 ) -> None:
     async with open_small() as store:
         document = store.document("journal.json")
@@ -377,7 +359,7 @@ class Walked(dict[str, object]):
 
 
 async def test_a_change_beside_the_topics_writes_anew_what_changed_only(
-    autojump_clock: MockClock, open_small: OpenSmall, files: SimulatedFiles
+    open_small: OpenSmall, files: SimulatedFiles
 ) -> None:
     async with open_small() as store:
         topics = store.tables.topics

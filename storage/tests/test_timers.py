@@ -3,7 +3,6 @@
 import random
 import struct
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from trio.testing import MockClock
@@ -12,11 +11,10 @@ from lanemq.storage.timer._layouts import UNIT_BYTES
 from lanemq.storage.timer._shape import TimerShape
 from lanemq.storage.timer._timers import Timers
 from lanemq.testkit.storage.disk import Crash, SimulatedFiles
+from lanemq.testkit.storage.stores import ROOT, START_MS
 from lanemq.wire import SystemTopic
 from lanemq.wire.message import StoredMessage
 
-ROOT = Path("/store")
-START_MS = 1_700_000_000_000
 SHAPE = TimerShape(slots=128, log_file_bytes=UNIT_BYTES * 7 + 20, roll_slots=40)
 
 

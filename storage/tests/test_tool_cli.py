@@ -4,30 +4,23 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from lanemq.storage.cli import store
 from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.queues.rocks._queue_rows import QueueRows
 from lanemq.storage.rocks import QueueDatabase
 from lanemq.storage.tools import read_store
-
-Recorded = Callable[[str], Path]
+from lanemq.testkit.storage.stores import Recorded
+from lanemq.testkit.storage.tools import run
 
 FILE_STORE = "file-4.9.7-clean"
 BOTH_STORE = "dualwrite-5.3.3-clean"
 ROCKSDB_STORE = "rocksdb-5.3.3-clean"
-
-
-def run(*arguments: object) -> Result:
-    result = CliRunner().invoke(store, [str(argument) for argument in arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit)
-    return result
 
 
 def value_of(result: Result) -> Any:  # noqa: ANN401 - whatever the command prints

@@ -1,27 +1,16 @@
 """``lanemq store dump``: messages by any index and by none, and what should be one and is not."""
 
-import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lanemq.storage.tools import Lost, NotAStore, Selection, open_dump
+from lanemq.testkit.storage.stores import NAMES, Recorded, expected_of
 from lanemq.wire.message import StoredMessage
 
-Recorded = Callable[[str], Path]
-
-STORES = Path(__file__).parents[2] / "compat_tests/vectors/stores"
-NAMES = sorted(path.name.removesuffix(".tar.gz") for path in STORES.glob("*.tar.gz"))
 FILE_STORE = "file-4.9.7-clean"
 ROCKSDB_STORE = "rocksdb-5.3.3-clean"
-
-
-def expected_of(name: str) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads((STORES / f"{name}.expected.json").read_text())
-    return value
 
 
 def dumped(root: Path, selection: Selection, source: str | None = None) -> list[StoredMessage]:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from lanemq.storage import StoreConfig, StoreCorrupted, open_store
 from lanemq.storage.cli import _inspect, store
@@ -17,19 +16,13 @@ from lanemq.storage.queues.rocks._queue_rows import QueueRows
 from lanemq.storage.rocks import QueueDatabase
 from lanemq.storage.tools import look_into, repair_store, verify_store
 from lanemq.storage.tools.reading._scan import LogScan
-
-Recorded = Callable[[str], Path]
+from lanemq.testkit.storage.stores import Recorded
+from lanemq.testkit.storage.tools import run
 
 PAGE = Path(__file__).parents[2] / "docs/store.md"
 FILE_STORE = "file-4.9.7-clean"
 BOTH_STORE = "dualwrite-5.3.3-clean"
 ROCKSDB_STORE = "rocksdb-5.3.3-clean"
-
-
-def run(*arguments: object) -> Result:
-    result = CliRunner().invoke(store, [str(argument) for argument in arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit)
-    return result
 
 
 def table() -> dict[str, list[str]]:

@@ -4,7 +4,6 @@ import json
 import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,21 +21,13 @@ from lanemq.storage.tools import (
     inspect_store,
     write_tables,
 )
+from lanemq.testkit.storage.stores import NAMES, Recorded, expected_of
 from lanemq.wire.logical import progress_topic
 from lanemq.wire.message import BROKER_STAGE_PREFIX, StageRecord, stage_group
 
-Recorded = Callable[[str], Path]
-
-STORES = Path(__file__).parents[2] / "compat_tests/vectors/stores"
-NAMES = sorted(path.name.removesuffix(".tar.gz") for path in STORES.glob("*.tar.gz"))
 FILE_STORE = "file-4.9.7-clean"
 BOTH_STORE = "dualwrite-5.3.3-clean"
 ROCKSDB_STORE = "rocksdb-5.3.3-clean"
-
-
-def expected_of(name: str) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads((STORES / f"{name}.expected.json").read_text())
-    return value
 
 
 def all_units(root: Path) -> list[tuple[int, int, int]]:

@@ -12,8 +12,8 @@ from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.queues.rocks._queue_rows import QueueRows
 from lanemq.storage.rocks import QueueDatabase
 from lanemq.storage.tools import NotAStore, RepairReport, repair_store, verify_store
-
-Recorded = Callable[[str], Path]
+from lanemq.testkit.storage.stores import Recorded
+from lanemq.testkit.storage.tools import change, first_file
 
 pytestmark = pytest.mark.slow  # a store is taken apart and made anew each time
 
@@ -22,16 +22,6 @@ TOPIC = "sa_orders"
 BOTH_STORE = "dualwrite-5.3.3-clean"
 BOTH_TOPIC = "sd_orders"
 ROCKSDB_STORE = "rocksdb-5.3.3-clean"
-
-
-def change(path: Path, position: int, data: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)
-
-
-def first_file(directory: Path) -> Path:
-    return min(directory.iterdir())
 
 
 def log_bytes(root: Path) -> dict[str, bytes]:

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 import trio
-from click.testing import CliRunner, Result
 
 from lanemq.storage._layouts import iter_units
 from lanemq.storage.bulk import convert_to_files, convert_to_rocksdb
-from lanemq.storage.cli import store as store_command
 from lanemq.storage.tools import read_settings, repair_store, verify_store
 from lanemq.testkit.storage.stages import (
     Stand,
@@ -19,6 +17,7 @@ from lanemq.testkit.storage.stages import (
     assert_rows_agree,
     new_message,
 )
+from lanemq.testkit.storage.tools import run
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 LEVELS = "10s 9m 3h"
@@ -30,12 +29,6 @@ NO_TABLES = {
     "delayOffsets-missing",
 }
 """The notes on a store that no broker has put tables into."""
-
-
-def run(*arguments: object) -> Result:
-    result = CliRunner().invoke(store_command, [str(argument) for argument in arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit)
-    return result
 
 
 async def fill(stand: Stand) -> None:

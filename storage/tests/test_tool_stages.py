@@ -1,17 +1,15 @@
 """The tools on stores of lanemq's own, in every stage: what the store says, they find."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from lanemq.storage import NewMessage, StoreConfig, StoreType, open_store
+from lanemq.storage import StoreConfig, StoreType, open_store
 from lanemq.storage.tools import Severity, VerifyReport, inspect_store, repair_store, verify_store
+from lanemq.testkit.storage.stores import MakeMessage
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.message import encode_properties
-
-MakeMessage = Callable[..., NewMessage]
 
 LIGHT = "%LMQ%one"
 NO_GROUPS = {"groups-missing", "consumerOffsets-missing"}

@@ -1,6 +1,5 @@
 """A block of a RocksDB's table that cannot be read: named, and made anew, wherever it lies."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,9 +8,9 @@ from click.testing import CliRunner
 from lanemq.storage import StoreConfig, StoreCorrupted, StoreType, open_store
 from lanemq.storage.cli import store
 from lanemq.storage.tools import Severity, inspect_store, repair_store, verify_store
+from lanemq.testkit.storage.stores import Recorded
 
 ROCKSDB_STORE = "rocksdb-5.3.3-clean"
-Recorded = Callable[[str], Path]
 
 
 def tables(root: Path) -> list[Path]:

@@ -1,12 +1,10 @@
 """``lanemq store verify``: sound stores are found sound, and every kind of damage is named."""
 
-import json
 import os
 import random
 import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
@@ -36,22 +34,15 @@ from lanemq.storage.tools.checks._keys_check import keys_in
 from lanemq.storage.tools.checks._rows import RowScan, row_of
 from lanemq.storage.tools.reading._scan import LogScan
 from lanemq.testkit.storage.stages import Stand
+from lanemq.testkit.storage.stores import NAMES, Recorded, expected_of
+from lanemq.testkit.storage.tools import change, first_file
 from lanemq.wire import LocalProtocolError
 from lanemq.wire.message import encode_properties
 
-Recorded = Callable[[str], Path]
-
-STORES = Path(__file__).parents[2] / "compat_tests/vectors/stores"
-NAMES = sorted(path.name.removesuffix(".tar.gz") for path in STORES.glob("*.tar.gz"))
 FILE_STORE = "file-4.9.7-clean"
 TOPIC = "sa_orders"
 BOTH_STORE = "dualwrite-5.3.3-clean"
 BOTH_TOPIC = "sd_orders"
-
-
-def expected_of(name: str) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads((STORES / f"{name}.expected.json").read_text())
-    return value
 
 
 def state_of(root: Path) -> dict[str, tuple[int, int, bytes]]:
@@ -64,16 +55,6 @@ def state_of(root: Path) -> dict[str, tuple[int, int, bytes]]:
         )
         for path in root.rglob("*")
     }
-
-
-def change(path: Path, position: int, data: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)
-
-
-def first_file(directory: Path) -> Path:
-    return min(directory.iterdir())
 
 
 def units_of(root: Path, topic: str, queue_id: int) -> list[tuple[int, int, int]]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from lanemq.testkit.chains import check_change
-from lanemq.wire.bodies import MessageQueue
+from lanemq.testkit.segments import at
 from lanemq.wire.logical import (
     Chain,
     Invariant,
@@ -22,20 +22,6 @@ from lanemq.wire.logical import (
 
 EXPIRED, READ_ONLY = SegmentState.EXPIRED, SegmentState.READ_ONLY
 NORMAL, WRITE_ONLY = SegmentState.NORMAL, SegmentState.WRITE_ONLY
-
-
-def at(
-    place: str,
-    delta: int,
-    begin: int = 0,
-    end: int = -1,
-    state: SegmentState | None = None,
-    *,
-    index: int = 0,
-) -> Segment:
-    broker, queue_id = place.split("/")
-    state = state or (NORMAL if end < 0 else READ_ONLY)
-    return Segment(MessageQueue("T", broker, int(queue_id)), index, delta, state, begin, end)
 
 
 # broker1/0 holds 0 to 100, broker2/2 101 to 200, broker1/2 is open from 201 on.

@@ -11,6 +11,7 @@ from trio.testing import memory_stream_pair
 from lanemq.proxy.broker._broker import Broker
 from lanemq.proxy.broker._config import BrokerConfig
 from lanemq.proxy.broker._context import BrokerContext, wall_clock_ms
+from lanemq.proxy.net._session import Session
 from lanemq.proxy.process._run import accounts_of, users_of
 from lanemq.storage import open_store
 from lanemq.wire import (
@@ -284,3 +285,10 @@ def pull_header(topic: str, queue_id: int, offset: int, **changes: object) -> Pu
         "expression_type": "TAG",
     }
     return PullMessage(**(values | changes))  # type: ignore[arg-type]
+
+
+async def session_of(broker: TestBroker) -> Session:
+    """Return the session of a connection that has sent one message."""
+    await broker.connect().send("T", b"first")
+    (connection,) = broker.broker.server.connections
+    return connection.session

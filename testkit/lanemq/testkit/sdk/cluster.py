@@ -729,6 +729,14 @@ class FakeCluster:
         return ours
 
 
+def small_cluster(nursery: trio.Nursery) -> FakeCluster:
+    """Return one name server, one broker, and a network that can be broken."""
+    cluster = FakeCluster(nursery)
+    cluster.add_name_server()
+    cluster.add_broker()
+    return cluster
+
+
 class Process:
     """A client's side of the network, up to the moment its process is killed."""
 
