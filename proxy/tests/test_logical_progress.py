@@ -167,7 +167,7 @@ async def test_a_commit_for_a_queue_that_is_unknown_is_kept_as_it_is(
 
 @final
 class OneBroker:
-    """What a listener asks for progress: a view of one queue, and the broker it is at.
+    """The part of a cluster that a listener asks for progress: one queue's view, and its broker.
 
     The broker knows ``offsets`` by topic. As Apache's, it answers 0 for another topic whose queue
     still has its first message, if it is ``young``.

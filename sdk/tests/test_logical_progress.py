@@ -1,4 +1,4 @@
-"""Where a group goes on in a logical queue, by what its brokers say of it."""
+"""The offset at which a group goes on in a logical queue, by the answers of its brokers."""
 
 from typing import Any, final
 

@@ -32,7 +32,7 @@ CHAIN = Chain(7, [FIRST, SECOND, THIRD])
 
 
 class Told(NamedTuple):
-    """What a broker says; None of all for one that cannot be asked."""
+    """The answer of a broker; None of all for one that cannot be asked."""
 
     offset: int | None = None
     is_certain: bool = False

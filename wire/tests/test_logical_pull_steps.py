@@ -1,4 +1,4 @@
-"""What a pull from a logical queue does next, by the chain that is known and the reader's place."""
+"""The next step of a pull from a logical queue, by the known chain and the reader's place."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Where the messages of a logical queue go while some brokers are away."""
+"""The ends to which messages of a logical queue go while some brokers are away."""
 
 from hypothesis import given
 from hypothesis import strategies as st

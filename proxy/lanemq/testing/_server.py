@@ -20,7 +20,7 @@ from lanemq.proxy.nameserver import NameServerConfig, open_nameserver
 from lanemq.proxy.process import RunningBroker, open_broker
 from lanemq.sdk import ReceivedMessage
 from lanemq.storage import Stage
-from lanemq.wire import Refused, is_system_topic, topic_name_problem
+from lanemq.wire import Refused
 from lanemq.wire.bodies import MessageQueue, TopicConfig
 
 from ._memory_files import MemoryFiles
@@ -127,18 +127,14 @@ class TestServer:
         Topics that nobody created come into being by the first send, as at any broker.
         Raises ``ValueError`` for a name, or a number of queues, that a broker refuses.
         """
-        problem = topic_name_problem(topic)
-        if problem is None and is_system_topic(topic):
-            problem = f"the topic {topic} belongs to the broker"
-        if problem is None and queues < 1:
-            problem = f"a topic needs a queue to be sent to, not {queues}"
-        if problem is not None:
-            raise ValueError(problem)
+        if queues < 1:
+            raise ValueError(f"a topic needs a queue to be sent to, not {queues}")
         config = TopicConfig(topic, read_queue_nums=queues, write_queue_nums=queues)
 
         async def create(broker: RunningBroker) -> None:
             context = broker.broker.context
             try:
+                context.topics.check_users_own(topic)
                 context.topics.check_queues(queues)
             except Refused as refused:
                 raise ValueError(refused.remark) from None

@@ -11,7 +11,7 @@ from typing import final
 from attrs import define, field
 
 from lanemq.storage import Store
-from lanemq.wire import Refused, RequestCode, ResponseCode, topic_name_problem
+from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.bodies import (
     DataVersion,
     GroupList,
@@ -64,7 +64,7 @@ class TopicSettings:
         The answer waits, but not for long, until the name servers that are up know of it: the
         next sender finds a route. (``AdminBrokerProcessor`` registers before it answers, too.)
         """
-        self._require_users_own(header.topic)
+        self._topics.check_users_own(header.topic)
         self._topics.check_queues(header.read_queue_nums, header.write_queue_nums)
         if header.topic_filter_type not in set(TopicFilterType):
             names = " or ".join(TopicFilterType)
@@ -96,7 +96,7 @@ class TopicSettings:
         self, header: DeleteTopic, frame: Frame, session: Session
     ) -> Frame | Awaitable[Frame]:
         """Delete a topic and its queues. The groups' offsets in it stay, as in 4.9.8."""
-        self._require_users_own(header.topic)
+        self._topics.check_users_own(header.topic)
         if self._logical.is_busy(header.topic):
             raise Refused(ResponseCode.SYSTEM_ERROR, IN_PROGRESS)
         LOGGER.info("topic %s deleted by %s", header.topic, session.peer)
@@ -112,13 +112,6 @@ class TopicSettings:
     async def _once_announced(self, frame: Frame) -> Frame:
         await self._announced()
         return frame.reply()
-
-    def _require_users_own(self, topic: str) -> None:
-        problem = topic_name_problem(topic)
-        if problem is None and self._topics.is_system(topic):
-            problem = f"The topic[{topic}] is conflict with system topic."
-        if problem is not None:
-            raise Refused(ResponseCode.SYSTEM_ERROR, problem)
 
 
 @final

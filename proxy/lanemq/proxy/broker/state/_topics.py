@@ -85,6 +85,14 @@ class Topics:
         """Return whether a topic is the broker's own, which can be neither created nor deleted."""
         return name in self._own or is_system_topic(name)
 
+    def check_users_own(self, name: str) -> None:
+        """Check that users may create and delete a topic. Raises ``Refused``."""
+        problem = topic_name_problem(name)
+        if problem is None and self.is_system(name):
+            problem = f"The topic[{name}] is conflict with system topic."
+        if problem is not None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, problem)
+
     def system_names(self) -> frozenset[str]:
         """Return the topics that every broker of this configuration has."""
         return self._own
