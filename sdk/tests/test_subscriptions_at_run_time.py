@@ -4,6 +4,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import Unpack
 
 import pytest
 import trio
@@ -32,6 +33,7 @@ from lanemq.sdk import (
     StagedConcurrentListener,
     WrongUse,
 )
+from lanemq.sdk.opening._settings import PushSettings
 from lanemq.testkit.sdk.clients import lite_pull_consumer_of, push_consumer_of
 from lanemq.testkit.sdk.cluster import FakeCluster
 from lanemq.wire import RequestCode
@@ -74,14 +76,19 @@ class Work:
 
 
 def consumer_of(
-    cluster: FakeCluster, listener: Listener, *topics: str, group: str = "cg", **options: object
+    cluster: FakeCluster,
+    listener: Listener,
+    *topics: str,
+    group: str = "cg",
+    **settings: Unpack[PushSettings],
 ) -> AbstractAsyncContextManager[PushConsumer]:
     return push_consumer_of(
         cluster,
         listener,
-        PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, **options),  # type: ignore[arg-type]
+        PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET),
         group=group,
         subscriptions=dict.fromkeys(topics or ("T",), "*"),
+        **settings,
     )
 
 

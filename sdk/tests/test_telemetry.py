@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
 import trio
@@ -32,6 +32,7 @@ from lanemq.sdk import (
     RefusedByBroker,
     WrongUse,
 )
+from lanemq.sdk.opening._settings import ProducerSettings
 from lanemq.testkit.sdk.clients import lite_pull_consumer_of, producer_of, push_consumer_of
 from lanemq.testkit.sdk.cluster import FakeCluster
 from lanemq.wire import RequestCode
@@ -94,8 +95,8 @@ def counted() -> dict[tuple[str, str, str], float]:
     return found
 
 
-def producer(cluster: FakeCluster, **options: object) -> Any:  # noqa: ANN401
-    return producer_of(cluster, ProducerOptions(client=CLIENT, **options))  # type: ignore[arg-type]
+def producer(cluster: FakeCluster, **settings: Unpack[ProducerSettings]) -> Any:  # noqa: ANN401
+    return producer_of(cluster, ProducerOptions(client=CLIENT), **settings)
 
 
 async def consume(
