@@ -60,12 +60,18 @@ def drop(answer: object) -> None:
         close()
 
 
-async def answer_after(step: Callable[[], None], answer: _T | Awaitable[_T]) -> _T:
+def kept_after(step: Callable[[], None], answer: _T) -> _T:
     """Return a handler's answer once a step is done that has to come first; give it up if that
     fails."""
     try:
         step()
-    except BaseException:
+    except BaseException:  # whatever it was, nobody will wait for the answer
         drop(answer)
         raise
-    return await answer if isinstance(answer, Awaitable) else answer
+    return answer
+
+
+async def answer_after(step: Callable[[], None], answer: _T | Awaitable[_T]) -> _T:
+    """Wait for a handler's answer after such a step; as ``kept_after``."""
+    kept = kept_after(step, answer)
+    return await kept if isinstance(kept, Awaitable) else kept

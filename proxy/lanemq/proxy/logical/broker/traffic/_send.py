@@ -30,7 +30,7 @@ from lanemq.wire.logical import (
 from ....broker._config import BrokerConfig
 from ....broker._peers import Peers
 from ....broker._results import Moved, Stored, is_redirect, redirect_in
-from ....net._answers import Later, answer_after, drop
+from ....net._answers import Later, answer_after, kept_after
 from ....net._session import Session
 from ...rules._forwarding import flags_field, forwarded, half_forbidden, hops_of, is_half, relayed
 from ...rules._gate import SegmentClosed
@@ -195,12 +195,7 @@ class MovedSends:
     async def _in_turn(self, turn: trio.Lock, frame: Frame, session: Session, send: Send) -> Sent:
         """Retry in the order of the sends, once the queue is open again or sealed for good."""
         async with turn:
-            answer = send(frame, session)
-            try:
-                self._commit()
-            except Refused:
-                drop(answer)
-                raise
+            answer = kept_after(self._commit, send(frame, session))
         return await answer if isinstance(answer, Awaitable) else answer
 
     async def _forward(
