@@ -6,9 +6,10 @@ once, with the same client processes, because clients take up to half a minute t
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -41,6 +42,9 @@ ORDERLY = ("java-4.9.7", "python")
 # so after a stop, too, at Apache's brokers as at ours.
 AWAKE_AFTER_STOP = ("java-4.9.7", "java-5.3.3", "python")
 AWAKE_AFTER_KILL = ("java-5.3.3", "python")
+# A broker that has just started has no list of the group's members for the Go client, which then
+# gives up its queues, and forgets all of their offsets but one that it has not reported yet.
+NEVER_AGAIN_AFTER_STOP = ("java-4.9.7", "java-5.3.3", "python")
 JOURNEY = (Stage.FILES, Stage.BOTH, Stage.ROCKSDB, Stage.BOTH, Stage.FILES)
 TOPIC, QUEUES = "live", 4
 SETTINGS = {"flushConsumerOffsetInterval": "300"}
@@ -58,7 +62,11 @@ Offsets = dict[tuple[str, int], int]
 class Group:
     """A consumer group with one consumer, and what it was handed."""
 
-    def __init__(self) -> None:
+    def __init__(self, persisted: Callable[[int], int]) -> None:
+        self._persisted = persisted
+        """Returns the offset up to which the group's progress in a queue is on the disk."""
+        self.back: list[str] = []
+        """Messages that came again from behind what was on the disk."""
         self.bodies: set[bytes] = set()
         self.offsets: dict[int, list[int]] = defaultdict(list)
         """Queue id -> offsets in the order in which they came."""
@@ -66,8 +74,12 @@ class Group:
 
     def deliver(self, delivery: Delivery) -> None:
         """Take note of one call of the listener."""
-        self.bodies.add(delivery.message.body)
-        self.offsets[delivery.message.queue_id].append(delivery.message.queue_offset)
+        message = delivery.message
+        offsets, persisted = self.offsets[message.queue_id], self._persisted(message.queue_id)
+        if message.queue_offset < persisted and message.queue_offset in offsets:
+            self.back.append(f"{message.queue_id}: {message.queue_offset} after {persisted}")
+        self.bodies.add(message.body)
+        offsets.append(message.queue_offset)
         self._came.set()
         self._came = trio.Event()
 
@@ -193,6 +205,10 @@ class OffsetWatch:
         self._seen = [(trio.current_time() - PERSISTED_S, self._on_disk())]
         self._killed_s = trio.current_time()
 
+    def persisted(self, group: str, queue_id: int) -> int:
+        """Return the offset of a group in a queue that is on the disk for sure; 0: none."""
+        return self._on_disk().get((group, queue_id), 0)
+
     def _on_disk(self) -> Offsets:
         limit = trio.current_time() - PERSISTED_S
         return next((offsets for at, offsets in reversed(self._seen) if at <= limit), {})
@@ -225,7 +241,7 @@ class Run:
                 async with stand.run("lanemq", stage, killed=killed, settings=SETTINGS):
                     if number == 0:
                         await cluster.control.create_topic(TOPIC, QUEUES)
-                        await start_groups(cells, traffic, consumers)
+                        await start_groups(cells, traffic, watch, consumers)
                         for cell in cells:
                             nursery.start_soon(traffic.send, cell)
                         nursery.start_soon(watch.run)
@@ -249,11 +265,14 @@ class Run:
         check(traffic, watch, view, killed=self.killed)
 
 
-async def start_groups(cells: Sequence[Cell], traffic: Traffic, consumers: AsyncExitStack) -> None:
+async def start_groups(
+    cells: Sequence[Cell], traffic: Traffic, watch: OffsetWatch, consumers: AsyncExitStack
+) -> None:
     for cell in cells:
-        orderly = cell.client in ORDERLY
-        consumer = await consumers.enter_async_context(cell.consumer(TOPIC, orderly=orderly))
-        group = traffic.groups[cell.client] = Group()
+        orderly, name = cell.client in ORDERLY, cell.name("group")
+        opening = cell.consumer(TOPIC, group=name, orderly=orderly)
+        consumer = await consumers.enter_async_context(opening)
+        group = traffic.groups[cell.client] = Group(partial(watch.persisted, name))
         cell.driver.listen(consumer.name, group.deliver)
 
 
@@ -271,7 +290,8 @@ def check(traffic: Traffic, watch: OffsetWatch, view: StoreView, *, killed: bool
     for client, group in traffic.groups.items():
         if client in ORDERLY:
             assert group.jumps == [], client
-        if not killed:
+        assert group.back == [], client
+        if not killed and client in NEVER_AGAIN_AFTER_STOP:
             assert group.repeated == 0, client
 
 
