@@ -42,8 +42,9 @@ EXPORTER = InMemorySpanExporter()
 READER = InMemoryMetricReader()
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="session", autouse=True)
 def _providers() -> None:
+    """Once for a process: a worker may come back to this file after others."""
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(EXPORTER))
     trace.set_tracer_provider(provider)

@@ -32,15 +32,18 @@ def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark_apart(spark_home: Path) -> dict[str, str]:
-    """The environment of a process that starts a Spark of its own.
+def spark_apart(spark_home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a process that starts a Spark of its own, and may be killed.
 
-    It runs for seconds: what a JVM compiles thoroughly, it compiles in vain.
+    It runs for seconds: what a JVM compiles thoroughly, it compiles in vain. What it leaves of
+    its libraries and artifacts when it is killed goes with the other folders of the tests.
     """
+    left = tmp_path_factory.mktemp("spark-apart")
     own = {
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_HOME": str(spark_home),
-        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1",
+        "SPARK_LOCAL_DIRS": str(left),
+        "JAVA_TOOL_OPTIONS": f"-XX:TieredStopAtLevel=1 -Djava.io.tmpdir={left}",
     }
     return {**os.environ, **own}
 
