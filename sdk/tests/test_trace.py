@@ -67,6 +67,43 @@ async def test_what_is_sent_leaves_a_record(
     assert read(cluster)[-1][5] == last.message_id
 
 
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_records_that_are_being_sent_at_the_end_are_not_lost(
+    cluster: FakeCluster, autojump_clock: MockClock, cancelled: bool
+) -> None:
+    cluster.create_topic("T", 1)
+    (name_server,) = cluster.name_server_nodes
+    route = name_server.handlers[RequestCode.GET_ROUTEINFO_BY_TOPIC]
+
+    async def slow(frame: Frame, peer: Peer) -> Frame | None:
+        if frame.fields["topic"] == TRACE:
+            await trio.sleep(1)
+        return route(frame, peer)
+
+    name_server.waiters[RequestCode.GET_ROUTEINFO_BY_TOPIC] = slow
+    with trio.CancelScope() as scope:
+        async with producer_of(cluster, ProducerOptions(client=TRACED)) as producer:
+            sent = await producer.send(Message(topic="T", body=b"x"))
+            await trio.sleep(1)  # of which the record waited for half
+            later = await producer.send(Message(topic="T", body=b"y"))
+            if cancelled:
+                scope.cancel()
+    assert {record[5] for record in read(cluster)} == {sent.message_id, later.message_id}
+    assert len(read(cluster)) == 2
+
+
+async def test_the_end_does_not_wait_for_traces_for_long(
+    cluster: FakeCluster, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with producer_of(cluster, ProducerOptions(client=TRACED)) as producer:
+        await producer.send(Message(topic="T", body=b"x"))
+        cluster.broker.mute(RequestCode.SEND_MESSAGE_V2, 2)
+        await trio.sleep(1)
+        left_s = trio.current_time()
+    assert trio.current_time() - left_s <= 3
+    assert "trace messages were lost" in caplog.text
+
+
 async def test_each_message_of_a_batch_has_its_record(
     cluster: FakeCluster, autojump_clock: MockClock
 ) -> None:

@@ -4,6 +4,7 @@ Source: RocketMQ 4.9.8, AsyncTraceDispatcher.
 """
 
 import itertools
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -58,6 +59,8 @@ class Tracer:
         self._records: list[TraceRecord] = []
         self._dropped = 0
         self._some = trio.Event()
+        self._flushing: trio.CancelScope | None = None
+        self._end_s = math.inf
 
     @property
     def send_hook(self) -> SendHook:
@@ -133,13 +136,30 @@ class Tracer:
     # Sending them
 
     async def run(self) -> None:
-        """Send collected records, again and again, until cancelled."""
+        """Send collected records, again and again, until cancelled.
+
+        What is being sent then still is, until the time that `leave` sets.
+        """
         while True:
             await self._some.wait()
             await trio.sleep(COLLECT_S)
-            await self.flush()
+            self._flushing = trio.CancelScope(shield=True, deadline=self._end_s)
+            await self._flush_within(self._flushing)
 
-    async def flush(self) -> None:
+    async def leave(self) -> None:
+        """Send what is left, within ``LEAVE_TIMEOUT_S``, also where the caller is cancelled."""
+        self._end_s = trio.current_time() + LEAVE_TIMEOUT_S
+        if self._flushing is not None:
+            self._flushing.deadline = self._end_s
+        await self._flush_within(trio.CancelScope(shield=True, deadline=self._end_s))
+
+    async def _flush_within(self, limit: trio.CancelScope) -> None:
+        with limit:
+            await self._flush()
+        if limit.cancelled_caught:
+            LOGGER.warning("trace messages were lost: %g s were not enough", LEAVE_TIMEOUT_S)
+
+    async def _flush(self) -> None:
         """Send the records at hand. Those that cannot be sent are lost, and logged."""
         records, self._records = self._records, []
         self._some = trio.Event()
@@ -173,5 +193,4 @@ async def open_tracer(client: Client, group: str, role: str) -> AsyncIterator[Tr
             yield tracer
         finally:
             nursery.cancel_scope.cancel()
-            with trio.move_on_after(LEAVE_TIMEOUT_S, shield=True):
-                await tracer.flush()
+            await tracer.leave()

@@ -171,7 +171,11 @@ class Node:
             self._answer(frame, reply, peer)
 
     async def _wait(self, frame: Frame, peer: "Peer") -> None:
-        self._answer(frame, await self.waiters[frame.code](frame, peer), peer)  # type: ignore[misc]
+        try:
+            reply = await self.waiters[frame.code](frame, peer)  # type: ignore[misc]
+        except Refused as error:
+            reply = frame.reply(error.code, remark=error.remark)
+        self._answer(frame, reply, peer)
 
     def _answer(self, frame: Frame, reply: Frame | None, peer: "Peer") -> None:
         if self._mute[frame.code] > 0:
