@@ -699,7 +699,8 @@ def test_a_loop_that_hangs_does_not_hold_up_the_core(name_server: str, filled: s
 def test_a_client_whose_loop_is_gone_is_closed(
     name_server: str, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_portal_calls, "LOOK_S", 0.2)
+    # Longer than handlers that were cancelled have to end.
+    monkeypatch.setattr(_portal_calls, "LOOK_S", 1.5)
     kept = []
 
     async def handle(messages: Sequence[ReceivedMessage]) -> None:

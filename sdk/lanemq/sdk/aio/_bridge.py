@@ -232,8 +232,9 @@ class Opening(AbstractAsyncContextManager[FaceT]):
         portal = self._bridge.portal
         try:
             portal.post(how)
-        except ClientClosed:
-            return  # the core ended before, and the client with it
+        except ClientClosed:  # the core ended before, and the client with it
+            portal.join()
+            return
         await self._ended.wait()
         if self._parent is None and portal.ending:
             await _end_of(portal)

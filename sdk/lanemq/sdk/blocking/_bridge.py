@@ -61,6 +61,7 @@ class Threads:
     """
 
     cancel_grace_s = 0.0
+    is_closed = False
 
     def start(self, callback: Callback[Any]) -> None:
         def finish(outcome: _Outcome) -> None:
@@ -282,8 +283,9 @@ class Opening(AbstractContextManager[FaceT]):
             raise WrongUse(INSIDE)
         try:
             portal.post(how)
-        except ClientClosed:
-            return  # the core ended before, and the client with it
+        except ClientClosed:  # the core ended before, and the client with it
+            portal.join()
+            return
         self._ended.wait()
         if self._parent is None:
             portal.join()

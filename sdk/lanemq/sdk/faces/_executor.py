@@ -42,6 +42,10 @@ class Executor(Protocol):
     cancel_grace_s: float
     """Longest time a function that was told to stop may take for it; 0 where it cannot be told."""
 
+    @property
+    def is_closed(self) -> bool:
+        """True once nothing can run there any more."""
+
     def start(self, callback: Callback[Any]) -> None:
         """Begin to run it. Called in the core's thread. Raises ``ClientClosed``."""
 
@@ -135,8 +139,10 @@ class ListenerGate:
             if not callback.over.is_set() or callback.was_cancelled:
                 raise
         if callback.was_cancelled:
-            # Not by us, so probably by the end of its loop: then this client is closed now.
+            # Not by us, so probably by the end of its loop, which closes next.
             await trio.sleep(self._executor.cancel_grace_s)
+            if self._executor.is_closed:  # its client will be soon, with nothing settled
+                await trio.sleep_forever()
         return callback.result()
 
     async def _wait_out(self, callback: Callback[Outcome | Retry | None]) -> None:
