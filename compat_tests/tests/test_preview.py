@@ -61,12 +61,11 @@ async def test_the_preview_client_on_its_own_servers(tmp_path: Path) -> None:
                 ("broker1/0", 0, 0, 101, "ReadOnly"),
                 ("broker2/2", 101, 0, -1, "Normal"),
             ]
-            # The producer learns of it by the redirect that its next send gets.
+            # The producer learns of it by the redirect that its next send gets, or by its look at
+            # the route each second: where that came between two steps, it knows no offset yet.
             sent = await producer.send(Outgoing(topic, b"101"), queue_id=0)
-            assert (sent.queue_offset, sent.origin_broker, sent.origin_queue_id) == (
-                *(101, "broker2"),
-                2,
-            )
+            assert (sent.origin_broker, sent.origin_queue_id) == ("broker2", 2)
+            assert sent.queue_offset in (101, -1)
             offset, bodies = 0, []
             await puller.until_readable(0, 102)
             while offset < 102:
