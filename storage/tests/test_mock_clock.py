@@ -1,10 +1,13 @@
 """The mock clock of these tests waits for threads of its own run, and serves fixtures too."""
 
 import time
+from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
 from trio.testing import MockClock
+
+from lanemq.storage.disk._threads import in_thread
 
 
 @pytest.fixture
@@ -16,13 +19,18 @@ async def test_a_test_runs_by_the_clock_that_a_fixture_of_it_asks_for(opened: Mo
     assert trio.lowlevel.current_clock() is opened
 
 
+@pytest.mark.parametrize("run", [trio.to_thread.run_sync, in_thread])
 async def test_the_clock_does_not_jump_over_what_a_thread_is_working_on(
-    autojump_clock: MockClock,
+    autojump_clock: MockClock, run: Callable[..., Awaitable[None]]
 ) -> None:
     began_s = trio.current_time()
-    await trio.to_thread.run_sync(time.sleep, 0.05)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.to_thread.run_sync, time.sleep, 0.05)
+        nursery.start_soon(trio.sleep, 1)
+        await run(time.sleep, 0.05)
+        assert trio.current_time() == began_s
+        nursery.cancel_scope.cancel()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run, time.sleep, 0.05)
         await trio.testing.wait_all_tasks_blocked()
         assert trio.current_time() == began_s
         with trio.move_on_after(3600):

@@ -10,13 +10,17 @@ one, the test would run in real time with a mock clock beside it; here it runs b
 
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import wraps
-from typing import Final, ParamSpec, TypeVar, final
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar, final
 
 import pytest
 import trio
 from trio.abc import Clock, Instrument
 from trio.testing import MockClock
+
+if TYPE_CHECKING:
+    from outcome import Outcome
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -61,6 +65,30 @@ def _counted(run: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
     return run_counted
 
 
+_start = trio.lowlevel.start_thread_soon
+
+
+def _start_counted(
+    do: Callable[[], R], deliver: Callable[["Outcome[R]"], object], name: str | None = None
+) -> None:
+    """Count a thread until the run knows what became of it: then its task is awake."""
+    if not trio.lowlevel.in_trio_run():
+        _start(do, deliver, name)
+        return
+    at_work, token = _of_this_run(), trio.lowlevel.current_trio_token()
+    at_work.threads += 1
+
+    def over() -> None:
+        at_work.threads -= 1
+
+    def delivered(result: "Outcome[R]") -> None:
+        deliver(result)
+        with suppress(trio.RunFinishedError):
+            token.run_sync_soon(over)
+
+    _start(do, delivered, name)
+
+
 _CLOCKS: Final = ("autojump_clock", "mock_clock")
 _autojump = MockClock._autojump
 
@@ -73,6 +101,7 @@ def _jump_between_threads(clock: MockClock) -> None:
 
 
 trio.to_thread.run_sync = _counted(trio.to_thread.run_sync)  # type: ignore[assignment]
+trio.lowlevel.start_thread_soon = _start_counted  # type: ignore[assignment]
 MockClock._autojump = _jump_between_threads  # type: ignore[method-assign, assignment]
 
 
