@@ -31,7 +31,7 @@ class Sending:
     def __init__(self) -> None:
         self.acknowledged: list[bytes] = []
         self.dying_s = self.dead_s = math.inf
-        """Times before and after the kill, once it has been."""
+        """Times before the kill, and when the clients know of it, once it has been."""
         self.is_over = False
 
     async def send(self, producer: Producer, topic: str, name: str) -> None:
@@ -92,8 +92,9 @@ async def test_a_listener_s_sigkill_fails_no_send_that_may_choose_its_queue(
             victim = cluster.brokers["broker1"]
             sending.dying_s = trio.current_time()
             await victim.kill()
+            await sending.more(20)  # then their clients have seen the ends of the connections
             sending.dead_s = trio.current_time()
-            await sending.more(500)
+            await sending.more(480)
             await victim.start()
             await sending.more(300)
             sending.is_over = True

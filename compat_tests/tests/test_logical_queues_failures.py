@@ -136,7 +136,7 @@ async def kill_command(at: Bench, topic: str, destination: str, last: str) -> No
 
 
 async def migrate_and_die(at: Bench, load: Load, step: str, victim: str) -> None:
-    topic = load.topic
+    topic, began_s = load.topic, trio.current_time()
     source = (await at.chain(topic, 0))[-1].broker_name
     destination = "broker2" if source == "broker1" else "broker1"
     if victim == "command":
@@ -161,6 +161,7 @@ async def migrate_and_die(at: Bench, load: Load, step: str, victim: str) -> None
             await at.admin.resume_migration(topic, 0)
     await until_moved(at, topic, destination)
     await load.more(least_offset=0)  # and clients know the place of what they send
+    load.moves.append((began_s, trio.current_time()))
     if victim in ("source", "destination"):
         load.outages.append((begun_s, max(noticed_s, trio.current_time())))
 

@@ -333,6 +333,9 @@ async def compression(cluster: Cluster, version: str, folder: Path) -> None:
 async def documents(cluster: Cluster, folder: Path) -> None:
     """Examples and documented code that run at Apache brokers, too."""
     assert len(BLOCKS) == 2
+    for topic in ("Paid", "Questions", "TransactionTopic", "RequestTopic"):
+        # The send that makes one may wait there for a name server for as long as it may take.
+        await cluster.control.create_topic(topic)
     for number, block in enumerate(BLOCKS):
         path = folder / f"block_{number}.py"
         path.write_text(block.replace("127.0.0.1:9876", cluster.name_server))

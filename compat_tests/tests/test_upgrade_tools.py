@@ -18,7 +18,7 @@ from lanemq.compat import (
     running,
 )
 from lanemq.compat.servers._mqadmin import MqadminShell, open_mqadmin
-from lanemq.compat.servers._waiting import until
+from lanemq.compat.servers._waiting import PATIENT_S, until
 from lanemq.sdk.admin.cli import admin as admin_commands
 from lanemq.storage import Stage
 from lanemq.wire import RequestCode, fastjson
@@ -128,6 +128,8 @@ async def test_both_brokers_answer_354_and_355_alike_in_every_stage(
 
 def our_admin(*arguments: str) -> str:
     """Run ``lanemq admin``."""
+    if "-n" in arguments:
+        arguments += ("--timeout", str(PATIENT_S))
     result = CliRunner().invoke(admin_commands, arguments)
     assert result.exit_code == 0, f"{arguments}: {result.output} {result.exception!r}"
     return result.stdout

@@ -3,6 +3,7 @@
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext, suppress
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -188,6 +189,9 @@ async def test_partitions_that_move_between_brokers_stay_linearizable(tmp_path: 
                 with trio.fail_after(120):
                     await answered(history, history.answered + rng.randint(1, 30))
             await all_open(name_server.address)
+            for partition, name in product(range(2), "ab"):  # whatever was cut above
+                with suppress(LanemqError):  # it is there
+                    await admin.migrate_logical_queue("%KV%default", partition, name)
         queues = await admin.routed_logical_queues("%KV%default")
         nursery.cancel_scope.cancel()
     assert queues is not None

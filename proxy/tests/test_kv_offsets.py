@@ -48,7 +48,7 @@ async def opened() -> AsyncIterator[tuple[TestServer, KeyValueStore]]:
 
 
 async def send(server: TestServer, *bodies: bytes) -> None:
-    async with open_producer("p", name_servers=server.name_servers) as producer:
+    async with open_producer("p", name_servers=server.name_servers, send_timeout_s=60) as producer:
         for body in bodies:
             await producer.send(Message(topic="T", body=body))
 
@@ -231,7 +231,9 @@ def test_the_blocking_face_takes_it() -> None:
 def test_the_asyncio_face_takes_it() -> None:
     async def main(server: TestServer) -> None:
         async with open_asyncio(name_servers=server.name_servers) as store:
-            async with aio.open_producer("p", name_servers=server.name_servers) as producer:
+            async with aio.open_producer(
+                "p", name_servers=server.name_servers, send_timeout_s=60
+            ) as producer:
                 await producer.send(Message(topic="T", body=b"1"))
             async with aio.open_lite_pull_consumer(
                 "g",

@@ -201,7 +201,7 @@ async def cluster(
     async with (
         open_nameserver(config) as name_server,
         open_remoting_client() as client,
-        open_admin(name_servers=name_server.address) as admin,
+        open_admin(name_servers=name_server.address, timeout_s=60) as admin,
         trio.open_nursery() as nursery,
     ):
         made = Cluster(root, name_server.address, client, admin, nursery)

@@ -452,6 +452,7 @@ async def test_the_place_that_a_sender_names_is_not_taken_for_the_one_of_the_nex
     assert (unknown.code, unknown.fields["queueOffset"]) == (0, "-1")
 
     answers: dict[str, int] = {}
+    store = cluster.brokers["broker2"].running.context.store
 
     async def send(place: str) -> None:
         client = await cluster.connect("broker2")
@@ -460,10 +461,14 @@ async def test_the_place_that_a_sender_names_is_not_taken_for_the_one_of_the_nex
         answer = await client.call(RequestCode.SEND_MESSAGE_V2, fields, b"x")
         answers[place] = int(answer.fields["queueOffset"])
 
+    async def stored(end: int) -> None:
+        await until(lambda: store.bounds(TOPIC, target.queue_id)[1] == end)
+
     async with trio.open_nursery() as nursery:
-        for place in (":10", ":11", ""):
+        for number, place in enumerate((":10", ":11", ""), start=2):
             nursery.start_soon(send, place)
-            await trio.sleep(0.1)
+            await stored(number)
+        await until(lambda: "" in answers)
         assert answers == {"": 3}
         assert (await cluster.commit(move.source, move.destination)).code == 0
     # The logical offsets 12, 13 and 14, as each sender counts.

@@ -32,8 +32,12 @@ async def test_time_spans_go_across_segments(autojump_clock: object) -> None:
             key=lambda span: span.message_queue.queue_id,
         )
         assert {span.message_queue.broker_name for span in (busy, idle)} == {LOGICAL_QUEUE_BROKER}
-        # Messages are a second apart, the third was consumed, and the fourth is a second old.
-        assert busy.consume_time_stamp - busy.min_time_stamp == pytest.approx(2000, abs=300)
-        assert busy.max_time_stamp - busy.consume_time_stamp == pytest.approx(1000, abs=300)
+        first, second = await client.messages(TOPIC, 0), await client.messages(TOPIC, 0, 2)
+        stamps = [message.store_timestamp_ms for message in first + second]
+        assert len(stamps) == 4
+        # The third was consumed, and the fourth is a second old.
+        assert busy.min_time_stamp == stamps[0]
+        assert busy.consume_time_stamp == stamps[2]
+        assert busy.max_time_stamp == stamps[3]
         assert busy.delay_time == pytest.approx(1000, abs=300)
         assert (idle.min_time_stamp, idle.max_time_stamp, idle.delay_time) == (-1, -1, 0)

@@ -328,7 +328,7 @@ async def test_a_heartbeat_is_told_whether_the_broker_knows_timers(tmp_path: Pat
 async def test_the_sdk_sends_at_a_time_and_recalls() -> None:
     async with (
         open_test_server() as server,
-        open_producer("pg", name_servers=server.name_servers) as producer,
+        open_producer("pg", name_servers=server.name_servers, send_timeout_s=60) as producer,
     ):
         for body in (b"a", b"b"):
             result = await producer.send(Message(topic="T", body=body, delay_s=3600))

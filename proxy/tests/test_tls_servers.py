@@ -84,16 +84,17 @@ async def test_clients_and_servers_with_certificates_understand_each_other(tmp_p
         open_locked_nameserver(settings) as name_server,
         open_broker(broker_config(tmp_path / "store", name_server.address, settings)) as broker,
     ):
-        client = ClientOptions(tls=known)
+        client = ClientOptions(tls=known, call_timeout_s=60)
+        options = ProducerOptions(client=client, send_timeout_s=60)
         async with open_producer(
-            "p", name_servers=name_server.address, options=ProducerOptions(client=client)
+            "p", name_servers=name_server.address, options=options
         ) as producer:
             for number in range(10):
                 await producer.send(Message(topic="T", body=b"%d" % number * 1000))
-        options = LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=client)
+        reading = LitePullOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=client)
         bodies = []
         async with open_lite_pull_consumer(
-            "c", name_servers=name_server.address, options=options
+            "c", name_servers=name_server.address, options=reading
         ) as consumer:
             await consumer.subscribe("T")
             with trio.fail_after(60):

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 import trio
 
+from lanemq.sdk.consumer import _consumer_core
 from lanemq.testkit.sdk.cluster import FakeCluster, small_cluster
 from lanemq.testkit.sdk.kv import KvCluster
 
@@ -45,6 +46,12 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     monkeypatch.undo()
     time.tzset()
+
+
+@pytest.fixture
+def patient_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a client reports when it is closed is waited for, however busy the machine is."""
+    monkeypatch.setattr(_consumer_core, "PERSIST_TIMEOUT_S", 60.0)
 
 
 @contextmanager

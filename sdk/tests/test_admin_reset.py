@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 import trio
 
+from lanemq.compat.servers._waiting import PATIENT_PRODUCER, PATIENT_S
 from lanemq.sdk import (
     ConsumeFrom,
     LitePullConsumer,
@@ -23,7 +24,9 @@ END = -1
 
 
 async def send(name_server: str, topic: str) -> None:
-    async with open_producer("reset-producers", name_servers=name_server) as producer:
+    async with open_producer(
+        "reset-producers", name_servers=name_server, options=PATIENT_PRODUCER
+    ) as producer:
         await producer.send(Message(topic=topic, body=b"x"))
 
 
@@ -43,7 +46,7 @@ async def test_a_group_that_has_just_been_started_is_to_be_given_some_seconds(
         await trio.sleep_forever()
 
     async with (
-        open_admin(name_servers=name_server) as admin,
+        open_admin(name_servers=name_server, timeout_s=PATIENT_S) as admin,
         open_push_consumer(
             group,
             name_servers=name_server,
@@ -74,7 +77,7 @@ async def test_a_stopped_group_is_reset_in_every_queue(name_server: str) -> None
     ) as consumer:
         await consumer.subscribe(topic)
         await poll_one(consumer)
-    async with open_admin(name_servers=name_server) as admin:
+    async with open_admin(name_servers=name_server, timeout_s=PATIENT_S) as admin:
         done = await reset_offsets_by_time(admin, group, topic, 0)
         assert done.online is None
         assert done.offline is not None
@@ -86,7 +89,7 @@ async def test_a_stopped_group_is_reset_in_every_queue(name_server: str) -> None
 async def test_a_group_that_nobody_knows_is_not_made(name_server: str) -> None:
     topic = "ResetUnknown"
     await send(name_server, topic)
-    async with open_admin(name_servers=name_server) as admin:
+    async with open_admin(name_servers=name_server, timeout_s=PATIENT_S) as admin:
         text = await refusal(admin, "reset-typo", topic)
         assert "group reset-typo has no offset in ResetUnknown" in text
         assert "check the name of the group" in text

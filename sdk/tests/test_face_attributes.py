@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import lanemq.sdk
+from lanemq.compat.servers._waiting import PATIENT_PRODUCER, PATIENT_S
 from lanemq.sdk import ClientClosed, ConsumeFrom, Message, aio, blocking
 from lanemq.sdk.aio import admin as aio_admin
 from lanemq.sdk.aio import kv as aio_kv
@@ -72,11 +73,11 @@ def test_no_property_of_a_client_asks_the_core(face: str) -> None:
 def test_attributes_are_read_on_a_loop_while_the_core_is_busy(name_server: str) -> None:
     async def main() -> None:
         async with (
-            aio.open_producer("ap", name_servers=name_server) as producer,
+            aio.open_producer("ap", name_servers=name_server, options=PATIENT_PRODUCER) as producer,
             aio.open_lite_pull_consumer(
                 "al", name_servers=name_server, consume_from=ConsumeFrom.FIRST_OFFSET
             ) as reader,
-            aio_admin.open_admin(name_servers=name_server) as admin,
+            aio_admin.open_admin(name_servers=name_server, timeout_s=PATIENT_S) as admin,
             aio_kv.open_kv_store(name_servers=name_server, namespace="attributes") as store,
             store.lock(b"aio lock") as lock,
         ):
@@ -123,7 +124,9 @@ async def _ignore(messages: object) -> None:
 
 @pytest.mark.slow
 def test_attributes_of_a_closed_client_are_what_they_are_on_trio(name_server: str) -> None:
-    with blocking.open_producer("ap", name_servers=name_server) as producer:
+    with blocking.open_producer(
+        "ap", name_servers=name_server, options=PATIENT_PRODUCER
+    ) as producer:
         producer.send(Message(topic="AttributeTopic", body=b"makes the topic"))
     with blocking.open_push_consumer(
         "ac", name_servers=name_server, subscriptions={"AttributeTopic": "*"}, listener=print

@@ -5,7 +5,10 @@ import pytest
 from lanemq.testkit.sdk.faces import FACES, run_scenario
 from lanemq.testkit.sdk.scenarios import SCENARIOS
 
-pytestmark = pytest.mark.slow  # a server, and all waiting by the real clock
+pytestmark = [
+    pytest.mark.slow,  # a server, and all waiting by the real clock
+    pytest.mark.usefixtures("patient_ends"),
+]
 
 
 @pytest.mark.parametrize("face", FACES)

@@ -7,6 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from lanemq.compat.servers._waiting import PATIENT_PRODUCER
 from lanemq.sdk import (
     ConcurrentListener,
     ConsumeFrom,
@@ -118,7 +119,9 @@ def test_the_other_faces_tell_it_too(name_server: str, face: str) -> None:
 
     contexts: list[ListenerContext] = []
     topic = f"Context-{face}"
-    with blocking.open_producer("pg", name_servers=name_server) as producer:
+    with blocking.open_producer(
+        "pg", name_servers=name_server, options=PATIENT_PRODUCER
+    ) as producer:
         producer.send(blocking.Message(topic=topic, body=b"x"))
     options: Any = {
         "name_servers": name_server,

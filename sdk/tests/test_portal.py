@@ -19,6 +19,7 @@ import pytest
 import trio
 
 import lanemq.sdk
+from lanemq.compat.servers._waiting import PATIENT_CLIENT, PATIENT_PRODUCER
 from lanemq.sdk import (
     ClientClosed,
     ConsumeFrom,
@@ -45,8 +46,11 @@ from lanemq.sdk.faces._portal_calls import Callback
 from lanemq.testkit.sdk.cluster import clock_ms, small_cluster
 from lanemq.testkit.sdk.producers import FakeProducers, FakeTransactions
 
-pytestmark = pytest.mark.slow  # threads wait for one another by the real clock
-FIRST = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
+pytestmark = [
+    pytest.mark.slow,  # threads wait for one another by the real clock
+    pytest.mark.usefixtures("patient_ends"),
+]
+FIRST = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, client=PATIENT_CLIENT)
 MESSAGE = Message(topic="PortalTopic", body=b"x")
 PATIENCE_S = 60.0
 """Far more than anything here takes: the machine may be busy."""
@@ -80,10 +84,10 @@ def until(condition: Callable[[], bool]) -> None:
 
 def test_the_thread_lives_from_the_first_client_to_the_last(name_server: str) -> None:
     assert not core_threads()
-    with blocking.open_producer("pg", name_servers=name_server) as first:
+    with blocking.open_producer("pg", name_servers=name_server, options=PATIENT_PRODUCER) as first:
         (thread,) = core_threads()
         assert thread.daemon
-        with blocking.open_producer("pg2", name_servers=name_server):
+        with blocking.open_producer("pg2", name_servers=name_server, options=PATIENT_PRODUCER):
             assert core_threads() == [thread]
         assert core_threads() == [thread]
         first.send(MESSAGE)
@@ -92,9 +96,13 @@ def test_the_thread_lives_from_the_first_client_to_the_last(name_server: str) ->
 
 def test_blocking_and_asyncio_clients_share_it(name_server: str) -> None:
     async def main() -> None:
-        async with aio.open_producer("pg", name_servers=name_server) as theirs:
+        async with aio.open_producer(
+            "pg", name_servers=name_server, options=PATIENT_PRODUCER
+        ) as theirs:
             await theirs.send(MESSAGE)
-            with blocking.open_producer("pg2", name_servers=name_server) as ours:
+            with blocking.open_producer(
+                "pg2", name_servers=name_server, options=PATIENT_PRODUCER
+            ) as ours:
                 assert len(core_threads()) == 1
                 ours.send(MESSAGE)
 
@@ -112,7 +120,7 @@ def test_a_client_that_cannot_be_opened_leaves_no_thread() -> None:
 
 
 def test_a_client_opens_and_closes_without_a_block(name_server: str) -> None:
-    opening = blocking.open_producer("pg", name_servers=name_server)
+    opening = blocking.open_producer("pg", name_servers=name_server, options=PATIENT_PRODUCER)
     producer = opening.start()
     producer.send(MESSAGE)
     producer.close()
@@ -121,12 +129,14 @@ def test_a_client_opens_and_closes_without_a_block(name_server: str) -> None:
     opening.close()
     with pytest.raises(ClientClosed):
         producer.send(MESSAGE)
-    with blocking.open_producer("pg", name_servers=name_server) as inside:
+    with blocking.open_producer("pg", name_servers=name_server, options=PATIENT_PRODUCER) as inside:
         inside.close()  # and the end of the block finds nothing to do
-    blocking.open_producer("pg", name_servers=name_server).close()  # never opened
+    blocking.open_producer(
+        "pg", name_servers=name_server, options=PATIENT_PRODUCER
+    ).close()  # never opened
 
     async def main() -> None:
-        opening = aio.open_producer("pg", name_servers=name_server)
+        opening = aio.open_producer("pg", name_servers=name_server, options=PATIENT_PRODUCER)
         producer = await opening.start()
         await producer.send(MESSAGE)
         await asyncio.gather(producer.close(), producer.close(), opening.close())
@@ -138,7 +148,9 @@ def test_a_client_opens_and_closes_without_a_block(name_server: str) -> None:
 
 
 def test_two_threads_may_close_a_client_at_the_same_time(name_server: str) -> None:
-    consumer = blocking.open_lite_pull_consumer("readers", name_servers=name_server).start()
+    consumer = blocking.open_lite_pull_consumer(
+        "readers", name_servers=name_server, client=PATIENT_CLIENT
+    ).start()
     threads = [threading.Thread(target=consumer.close) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -149,14 +161,16 @@ def test_two_threads_may_close_a_client_at_the_same_time(name_server: str) -> No
 
 
 def test_what_never_changes_is_there_without_asking_the_core(name_server: str) -> None:
-    with blocking.open_producer("pg", name_servers=name_server) as producer:
+    with blocking.open_producer(
+        "pg", name_servers=name_server, options=PATIENT_PRODUCER
+    ) as producer:
         known = producer.client_id, producer.group
     assert (producer.client_id, producer.group) == known  # nobody is left who could be asked
     assert known[1] == "pg"
 
 
 def test_a_client_opens_once(name_server: str) -> None:
-    opening = blocking.open_producer("pg", name_servers=name_server)
+    opening = blocking.open_producer("pg", name_servers=name_server, options=PATIENT_PRODUCER)
     with opening, pytest.raises(WrongUse, match="once"):
         opening.__enter__()
 
@@ -168,7 +182,8 @@ def test_a_program_that_closes_nothing_ends_and_its_progress_is_kept(
         import sys, threading
         from lanemq.sdk import blocking
         from lanemq.sdk.blocking import ConcurrentListener, ConsumeFrom, Message, PushOptions
-        producer = blocking.open_producer("pg", name_servers=sys.argv[1]).__enter__()
+        opening = blocking.open_producer("pg", name_servers=sys.argv[1], send_timeout_s=60)
+        producer = opening.__enter__()
         producer.send(Message(topic="ExitTopic", body=b"x"))
         settled = threading.Event()
         opening = blocking.open_push_consumer(
@@ -188,7 +203,9 @@ def test_a_program_that_closes_nothing_ends_and_its_progress_is_kept(
     said, began_to_end_s = done.stdout.split()
     assert (said, done.stderr) == ("ends", "")
     assert ended_s - float(began_to_end_s) < 15
-    with blocking.open_lite_pull_consumer("ExitGroup", name_servers=name_server) as consumer:
+    with blocking.open_lite_pull_consumer(
+        "ExitGroup", name_servers=name_server, client=PATIENT_CLIENT
+    ) as consumer:
         queues = consumer.queues_of("ExitTopic")
         assert sum(consumer.committed(queue) or 0 for queue in queues) == 1
 
@@ -206,12 +223,14 @@ def test_a_program_ends_beside_a_listener_that_does_not(name_server: str, tmp_pa
             "StuckGroup", name_servers=sys.argv[1], subscriptions={"StuckTopic": "*"},
             listener=OrderlyListener(handle),
             options=PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET)).__enter__()
-        with blocking.open_producer("pg", name_servers=sys.argv[1]) as producer:
+        with blocking.open_producer("pg", name_servers=sys.argv[1], send_timeout_s=60) as producer:
             producer.send(Message(topic="StuckTopic", body=b"x"))
         assert begun.wait(60)
         print("ends")
         """
-    with blocking.open_producer("pg", name_servers=name_server) as producer:
+    with blocking.open_producer(
+        "pg", name_servers=name_server, options=PATIENT_PRODUCER
+    ) as producer:
         producer.send(Message(topic="StuckTopic", body=b"makes the topic"))
     done = run(script, name_server, home=tmp_path)
     assert (done.stdout, done.returncode) == ("ends\n", 0), done.stderr
@@ -222,7 +241,7 @@ def test_a_forked_process_has_no_client_and_opens_its_own(name_server: str, tmp_
         import os, sys, warnings
         from lanemq.sdk import ClientClosed, Message, blocking
         warnings.simplefilter("ignore", DeprecationWarning)  # that there are threads is the point
-        with blocking.open_producer("pg", name_servers=sys.argv[1]) as producer:
+        with blocking.open_producer("pg", name_servers=sys.argv[1], send_timeout_s=60) as producer:
             producer.send(Message(topic="ForkTopic", body=b"parent"))
             child = os.fork()
             if child == 0:
@@ -234,7 +253,7 @@ def test_a_forked_process_has_no_client_and_opens_its_own(name_server: str, tmp_
                 assert os.waitpid(child, 0)[1] == 0
                 producer.send(Message(topic="ForkTopic", body=b"parent again"))
         if child == 0:
-            with blocking.open_producer("pg", name_servers=sys.argv[1]) as own:
+            with blocking.open_producer("pg", name_servers=sys.argv[1], send_timeout_s=60) as own:
                 own.send(Message(topic="ForkTopic", body=b"child"))
             print("the child's own", flush=True)
             sys.exit(0)
@@ -254,7 +273,9 @@ def test_a_forked_process_has_no_client_and_opens_its_own(name_server: str, tmp_
 
 def test_an_error_shows_the_callers_lines_and_the_cores(name_server: str) -> None:
     async def nowhere() -> None:
-        async with aio.open_lite_pull_consumer("rg", name_servers=name_server) as consumer:
+        async with aio.open_lite_pull_consumer(
+            "rg", name_servers=name_server, client=PATIENT_CLIENT
+        ) as consumer:
             await consumer.queues_of("NoSuchTopic")
 
     with pytest.raises(NoRoute) as caught:
@@ -297,7 +318,9 @@ def interrupted(call: Callable[[], object], *, within: CodeType) -> float:
 
 
 def test_an_interruption_cancels_the_call_and_leaves_the_client_usable(name_server: str) -> None:
-    with blocking.open_lite_pull_consumer("ig", name_servers=name_server) as consumer:
+    with blocking.open_lite_pull_consumer(
+        "ig", name_servers=name_server, client=PATIENT_CLIENT
+    ) as consumer:
         consumer.assign([])
         poll = type(consumer).poll.__code__
         assert interrupted(lambda: consumer.poll(timeout_s=60), within=poll) < 30
@@ -355,14 +378,18 @@ def test_iteration_in_a_thread_left_by_an_error_commits_what_was_handled(name_se
     with pytest.raises(LookupError):
         handle_forty()
     queue = read[0].queue
-    with blocking.open_lite_pull_consumer("left", name_servers=name_server) as consumer:
+    with blocking.open_lite_pull_consumer(
+        "left", name_servers=name_server, client=PATIENT_CLIENT
+    ) as consumer:
         consumer.assign([queue])
         assert consumer.committed(queue) == 40
         assert next(consumer).body == b"040"
 
 
 def test_an_interruption_ends_a_block_that_waits_for_its_listeners(name_server: str) -> None:
-    with blocking.open_producer("pg", name_servers=name_server) as producer:
+    with blocking.open_producer(
+        "pg", name_servers=name_server, options=PATIENT_PRODUCER
+    ) as producer:
         producer.send(MESSAGE)
     begun, go_on = threading.Event(), threading.Event()
 
@@ -419,7 +446,9 @@ def test_interruptions_at_any_moment_leave_the_core_awake(name_server: str, tmp_
 
 def test_a_cancelled_task_cancels_its_call(name_server: str) -> None:
     async def main() -> None:
-        async with aio.open_lite_pull_consumer("cg", name_servers=name_server) as consumer:
+        async with aio.open_lite_pull_consumer(
+            "cg", name_servers=name_server, client=PATIENT_CLIENT
+        ) as consumer:
             await consumer.assign([])
             started_s = time.monotonic()
             with pytest.raises(TimeoutError):
@@ -474,7 +503,9 @@ def test_messages_are_not_lost_by_cancelled_polls(name_server: str) -> None:
 def filled(name_server: str) -> str:
     """A topic of its own, with eight messages in one queue."""
     topic = f"ListenerTopic{next(NUMBERS)}"
-    with blocking.open_producer("pg", name_servers=name_server) as producer:
+    with blocking.open_producer(
+        "pg", name_servers=name_server, options=PATIENT_PRODUCER
+    ) as producer:
         producer.send_batch([Message(topic=topic, body=b"%d" % n) for n in range(8)])
     return topic
 
@@ -498,7 +529,9 @@ def consumer_of(
 def test_a_listener_that_is_too_slow_keeps_its_place_but_not_its_message(
     quick_server: str,
 ) -> None:
-    with blocking.open_producer("pg", name_servers=quick_server) as producer:
+    with blocking.open_producer(
+        "pg", name_servers=quick_server, options=PATIENT_PRODUCER
+    ) as producer:
         producer.send(Message(topic="SlowTopic", body=b"x"))
     times, go_on = [], threading.Event()
     running: list[int] = []
@@ -565,7 +598,9 @@ def test_an_asyncio_listener_that_is_too_slow_is_cancelled(quick_server: str) ->
 
         # The handler has begun by then, or there is nothing of it to be cancelled.
         options = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET, consume_timeout_s=2.0)
-        async with aio.open_producer("pg", name_servers=quick_server) as producer:
+        async with aio.open_producer(
+            "pg", name_servers=quick_server, options=PATIENT_PRODUCER
+        ) as producer:
             await producer.send(Message(topic="SlowAioTopic", body=b"x"))
         async with aio.open_push_consumer(
             "slow-aio",
@@ -639,7 +674,9 @@ def test_a_listener_that_makes_no_sense_is_refused_when_it_is_made() -> None:
 
 
 def test_a_selector_must_not_wait_for_the_core_it_runs_in(name_server: str) -> None:
-    with blocking.open_producer("pg", name_servers=name_server) as producer:
+    with blocking.open_producer(
+        "pg", name_servers=name_server, options=PATIENT_PRODUCER
+    ) as producer:
 
         def select(
             queues: Sequence[lanemq.sdk.MessageQueue], message: Message
@@ -678,7 +715,9 @@ def test_a_loop_that_hangs_does_not_hold_up_the_core(name_server: str, filled: s
         async def handle(messages: Sequence[ReceivedMessage]) -> None:
             if not hung.is_set():
                 hung.set()
-                with blocking.open_producer("pg", name_servers=name_server) as producer:
+                with blocking.open_producer(
+                    "pg", name_servers=name_server, options=PATIENT_PRODUCER
+                ) as producer:
                     # The loop waits for this, and so for the core; the core waits for no loop.
                     producer.send(MESSAGE)
             done.set()
@@ -738,7 +777,9 @@ def test_a_client_whose_loop_is_gone_is_closed(
 
 def test_a_client_may_be_used_from_another_loop(name_server: str) -> None:
     async def main() -> None:
-        async with aio.open_producer("pg", name_servers=name_server) as producer:
+        async with aio.open_producer(
+            "pg", name_servers=name_server, options=PATIENT_PRODUCER
+        ) as producer:
 
             async def send() -> None:
                 await producer.send(MESSAGE)

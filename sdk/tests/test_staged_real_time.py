@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 import trio
 
+from lanemq.compat.servers._waiting import PATIENT_S
 from lanemq.proxy.broker.state import _locks
 from lanemq.sdk import (
     ConsumeFrom,
@@ -27,7 +28,7 @@ from lanemq.testing import open_test_server
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.message import StageRecord, stage_group
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("patient_ends")]
 FIRST = PushOptions(consume_from=ConsumeFrom.FIRST_OFFSET)
 SIZES = [10, 20, 70]
 AT_ONCE = [10, 20, 20, 20, 20, 10]
@@ -41,7 +42,7 @@ Listener = OrderlyListener | StagedConcurrentListener
 
 async def make_topic(name_server: str, topic: str) -> tuple[str, MessageQueue]:
     """A topic of one queue; the broker's address and the queue."""
-    async with open_admin(name_servers=name_server) as admin:
+    async with open_admin(name_servers=name_server, timeout_s=PATIENT_S) as admin:
         (address,) = await admin.masters("DefaultCluster")
         await admin.put_topic(address, TopicConfig(topic, 1, 1))
     async with open_producer("pg", name_servers=name_server, send_timeout_s=PATIENCE_S) as producer:
@@ -118,7 +119,7 @@ async def test_the_proposals_example_takes_six_rounds(name_server: str) -> None:
         earlier = max(end for offset, _, end in log.runs if stages.stage_of(offset) < stage)
         later = min(begin for offset, begin, _ in log.runs if stages.stage_of(offset) >= stage)
         assert earlier < later
-    async with open_admin(name_servers=name_server) as admin:
+    async with open_admin(name_servers=name_server, timeout_s=PATIENT_S) as admin:
         number = await admin.group_offset(address, stage_group("proposal"), queue)
         assert number is not None
         assert StageRecord.unpack(number) == StageRecord(100, 100, settled=True)
@@ -136,7 +137,7 @@ async def test_an_offline_reset_by_the_admin_client_begins_the_stages_anew(
 ) -> None:
     address, queue = await make_topic(name_server, "ResetTopic")
     await consume(name_server, "ResetTopic", staged, "resetting", AT_ONCE)
-    async with open_admin(name_servers=name_server) as admin:
+    async with open_admin(name_servers=name_server, timeout_s=PATIENT_S) as admin:
         done = await reset_offsets_by_time(admin, "resetting", "ResetTopic", 1)
         number = await admin.group_offset(address, stage_group("resetting"), queue)
         assert number == StageRecord(0, 0, settled=True).pack()

@@ -1,7 +1,5 @@
 """An archive is replayed: each queue in its order, each message once, also after kills."""
 
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -16,7 +14,7 @@ from lanemq.compat import Control
 from lanemq.compat.servers._waiting import PATIENT_S
 from lanemq.sdk.admin import open_admin, queues_of
 from lanemq.testing import open_test_server
-from lanemq.testkit.spark import require_packages, until_readable
+from lanemq.testkit.spark import kill_session, require_packages, until_readable
 from lanemq.wire.message import StoredMessage
 
 require_packages()
@@ -160,8 +158,7 @@ def test_a_replay_that_was_killed_goes_on_and_sends_each_message_once(
             assert process.poll() is None, "the replay ended before it was killed"
             if _ends(address) > 1500:
                 break
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        kill_session(process)
         before = count()
         assert 1500 < before < 12_000
         done = replay(spark, str(tmp_path), "orders", cluster=Cluster.named(address))

@@ -2,8 +2,6 @@
 
 import inspect
 import json
-import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -22,7 +20,13 @@ from lanemq.compat.servers._waiting import PATIENT_S
 from lanemq.sdk import Message, open_producer
 from lanemq.sdk.admin import open_admin, queues_of
 from lanemq.testing import open_test_server
-from lanemq.testkit.spark import PATIENT, PATIENT_WRITES, require_packages, until_readable
+from lanemq.testkit.spark import (
+    PATIENT,
+    PATIENT_WRITES,
+    kill_session,
+    require_packages,
+    until_readable,
+)
 from lanemq.wire.message import StoredMessage
 
 require_packages()
@@ -303,8 +307,7 @@ def test_a_query_that_was_killed_counts_every_message_once(
                 start_new_session=True,
             )
             _wait_for(partial(_has_commits, tmp_path, commits), process)
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            kill_session(process)
         done = _commits(tmp_path)
         assert done < 20
         killed_query(spark, server.name_servers, str(tmp_path))

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from lanemq.compat import Cluster
+from lanemq.compat import PATIENT_S, Cluster
 from lanemq.sdk import Credentials, open_remoting_client
 from lanemq.sdk.admin import open_admin
 from lanemq.wire import RequestCode
@@ -39,7 +39,9 @@ APACHE_SETTINGS: Final = {
 
 async def admit_clerk(cluster: Cluster, topic: str) -> None:
     """Make a topic, and ``CLERK``, who may send to it."""
-    async with open_admin(name_servers=cluster.name_server, credentials=_CHIEF) as admin:
+    async with open_admin(
+        name_servers=cluster.name_server, credentials=_CHIEF, timeout_s=PATIENT_S
+    ) as admin:
         (broker,) = await admin.masters("DefaultCluster")
         await admin.put_topic(broker, TopicConfig(topic, 4, 4))
     await cluster.control.until_routed(topic)
@@ -54,4 +56,4 @@ async def admit_clerk(cluster: Cluster, topic: str) -> None:
             ),
             request(RequestCode.AUTH_CREATE_ACL, {"subject": subject}, body=acl.encode()),
         ):
-            await client.call(broker, frame, timeout_s=10)
+            await client.call(broker, frame, timeout_s=PATIENT_S)

@@ -40,6 +40,7 @@ from .servers._daemon import Daemon
 from .servers._logical import LogicalControl, logical_cluster
 from .servers._named import SERVER_NAMES, run_server
 from .servers._ports import free_port
+from .servers._waiting import PATIENT_S
 from .stores._log_walk import walk_log
 from .stores._rows_walk import Row, Rows, walk_rows
 from .stores._stages import recorded_store, stage_settings
@@ -49,6 +50,7 @@ from .stores._view import Committed, StoreView, view_store
 __all__ = [
     "APACHE_VERSIONS",
     "CLIENTS",
+    "PATIENT_S",
     "SERVER_NAMES",
     "BuildFailed",
     "Cell",

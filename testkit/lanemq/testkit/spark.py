@@ -1,7 +1,14 @@
 """Requirements of tests of the Spark part, and patience for their clusters."""
 
 import importlib.util
+import os
 import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from lanemq.compat.servers._waiting import PATIENT_S, until
@@ -31,6 +38,28 @@ def require_java() -> None:
     """Skip, or fail, a test without a JDK, which Spark runs on."""
     if shutil.which("java") is None:
         missing("a JDK of version 17 needed: no java on PATH")
+
+
+def kill_session(leader: subprocess.Popen[bytes]) -> None:
+    """Kill a process and all of its session; return when none of them runs any more.
+
+    Spark's Python workers are in a process group of their own, and would go on for a while.
+    """
+    while alive := [pid for pid, session in _sessions() if session == leader.pid]:
+        for pid in alive:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        leader.poll()
+        time.sleep(0.01)
+
+
+def _sessions() -> Iterator[tuple[int, int]]:
+    """Yield each process that runs, and its session (``man 5 proc``, ``/proc/PID/stat``)."""
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, _, session, *_ = file.read_text().rpartition(")")[2].split()
+            if state != "Z":
+                yield int(file.parent.name), int(session)
 
 
 async def until_readable(admin: AdminClient, topic: str, count: int) -> None:

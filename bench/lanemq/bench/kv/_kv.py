@@ -18,6 +18,7 @@ from typing import Final
 import trio
 
 from lanemq.compat import (
+    PATIENT_S,
     Daemon,
     Driver,
     ServerFailed,
@@ -167,7 +168,10 @@ async def _ask(
 @asynccontextmanager
 async def _lanemq(folder: Path) -> AsyncIterator[str]:
     cluster = lanemq_cluster(folder, settings=SETTINGS)
-    async with running(cluster), open_admin(name_servers=cluster.name_server) as admin:
+    async with (
+        running(cluster),
+        open_admin(name_servers=cluster.name_server, timeout_s=PATIENT_S) as admin,
+    ):
         (broker,) = (await admin.cluster()).broker_addr_table.values()
         yield broker.broker_addrs[0]
 

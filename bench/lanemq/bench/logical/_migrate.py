@@ -16,7 +16,15 @@ from pathlib import Path
 
 import trio
 
-from lanemq.compat import Cluster, Driver, LogicalControl, logical_cluster, open_driver, running
+from lanemq.compat import (
+    PATIENT_S,
+    Cluster,
+    Driver,
+    LogicalControl,
+    logical_cluster,
+    open_driver,
+    running,
+)
 from lanemq.sdk import LitePullOptions, open_lite_pull_consumer
 from lanemq.sdk.admin import AdminClient, open_admin
 
@@ -109,7 +117,7 @@ async def bench_migrate(plan: MigratePlan, say: Say) -> MigrateBench:
             async with (
                 running(cluster),
                 open_driver(client, commands[client], folder) as driver,
-                open_admin(name_servers=cluster.name_server) as admin,
+                open_admin(name_servers=cluster.name_server, timeout_s=PATIENT_S) as admin,
             ):
                 found[client] = await _Bench(plan, say, client, cluster, driver, admin).run()
     return MigrateBench(machine, plan.threads, plan.migrations, found)

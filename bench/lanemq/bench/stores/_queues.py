@@ -13,7 +13,7 @@ from pathlib import Path
 
 import trio
 
-from lanemq.compat import StoreStand, stage_settings
+from lanemq.compat import PATIENT_S, StoreStand, stage_settings
 from lanemq.sdk.admin import open_admin
 from lanemq.storage import Stage
 from lanemq.wire.bodies import MessageQueue
@@ -102,7 +102,7 @@ async def read_some(address: str, plan: QueuesPlan) -> None:
     """Read queues here and there, and see that each has its message."""
     step = max(1, plan.queues // SAMPLE)
     places = list(islice(queues_of(plan.queues, plan.queues_per_topic), 0, None, step))
-    async with open_admin(name_servers=address) as admin:
+    async with open_admin(name_servers=address, timeout_s=PATIENT_S) as admin:
         for number, (topic, queue_id) in enumerate(places):
             queue = MessageQueue(topic, BROKER_NAME, queue_id)
             pulled = await admin.pull(address, queue, 0)
