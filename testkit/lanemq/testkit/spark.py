@@ -49,8 +49,8 @@ def kill_session(leader: subprocess.Popen[bytes]) -> None:
         for pid in alive:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        leader.poll()
         time.sleep(0.01)
+    leader.wait()
 
 
 def _sessions() -> Iterator[tuple[int, int]]:

@@ -55,7 +55,10 @@ async def pull(cell: Cell) -> None:
         expect_equal("status", pulled.status, "FOUND")
         expect_equal("bodies", [m.body for m in pulled.messages], [b"0", b"1", b"2", b"3"])
         expect_equal("next offset", pulled.next_offset, 4)
-        expect_equal("bounds", (pulled.min_offset, pulled.max_offset), (0, 10))
+        expect_equal("least offset", pulled.min_offset, 0)
+        end = pulled.max_offset  # where the queue has moved on, as far as the one asked knows
+        is_end = 4 <= end <= 10 if moves_queues(cell.cluster.name) else end == 10
+        expect(is_end, f"an end of 10, not {end}")
 
         pulled = await _pull(cell, puller, 1, offset=4, count=3, tags="B")
         expect_equal("tag B", [m.body for m in pulled.messages], [b"5", b"7", b"9"])
