@@ -12,8 +12,6 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/producer"
 )
 
-const sendTimeout = 15 * time.Second // many clients share a small machine
-
 // chooser sends a message to the queue that was asked for, others in turn.
 type chooser struct {
 	chosen sync.Map // *primitive.Message -> queue id
@@ -44,7 +42,6 @@ func openProducer(asked *request) (interface{}, error) {
 		producer.WithGroupName(asked.Group),
 		producer.WithInstanceName(asked.Name),
 		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{asked.NameServer})),
-		producer.WithSendMsgTimeout(sendTimeout),
 		producer.WithQueueSelector(queues),
 	)
 	if err != nil {
