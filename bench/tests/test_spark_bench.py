@@ -14,22 +14,16 @@ require_packages()
 
 from lanemq.bench.spark._spark import RATIOS  # noqa: E402
 
-LIMIT_S = 1500
-"""Takes 100 s by itself; a busy machine is no reason to fail."""
-
 
 @pytest.mark.slow
 @pytest.mark.peers
-@pytest.mark.timeout(LIMIT_S + 60)
 def test_each_measure_has_a_rate_and_ratios_are_of_medians(tmp_path: Path) -> None:
     require_java()
     command = [str(Path(sys.executable).with_name("lanemq")), "bench", "spark", "--json"]
     command += ["--messages", "3000", "--rounds", "1", "--folder", str(tmp_path)]
     # What a JVM would compile thoroughly here, it would compile in vain.
     environment = {**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
-    )
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     names = {name for pair in RATIOS.values() for name in pair}

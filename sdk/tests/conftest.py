@@ -50,7 +50,7 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def patient_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a client reports when it is closed is waited for, however busy the machine is."""
+    """Clients that are closed wait for the answers to their reports, as long as it takes."""
     monkeypatch.setattr(_consumer_core, "PERSIST_TIMEOUT_S", 60.0)
 
 

@@ -101,6 +101,7 @@ def _jump_between_threads(clock: MockClock) -> None:
 
 
 trio.to_thread.run_sync = _counted(trio.to_thread.run_sync)  # type: ignore[assignment]
+# (One type variable is not another for mypy; what is replaced is what it is.)
 trio.lowlevel.start_thread_soon = _start_counted  # type: ignore[assignment]
 MockClock._autojump = _jump_between_threads  # type: ignore[method-assign, assignment]
 

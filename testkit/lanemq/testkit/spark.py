@@ -49,7 +49,7 @@ def kill_session(leader: subprocess.Popen[bytes]) -> None:
         for pid in alive:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(0.01)
+        time.sleep(0.01)  # nobody but the leader can be waited for
     leader.wait()
 
 

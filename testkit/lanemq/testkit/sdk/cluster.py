@@ -6,7 +6,7 @@ Time is trio's; under ``MockClock`` a quarter of an hour of retries takes no tim
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -103,7 +103,7 @@ class Node:
         self.takes_bytes = trio.Event()
         self.takes_bytes.set()
         self.handlers: dict[int, Callable[[Frame, Peer], Frame | None]] = {}
-        self.waiters: dict[int, Callable[[Frame, Peer], object]] = {}
+        self.waiters: dict[int, Callable[[Frame, Peer], Awaitable[Frame | None]]] = {}
 
     def refuse(self, code: int, *answers: int) -> None:
         """Answer the next requests of ``code`` with these response codes, one each."""
@@ -172,7 +172,7 @@ class Node:
 
     async def _wait(self, frame: Frame, peer: "Peer") -> None:
         try:
-            reply = await self.waiters[frame.code](frame, peer)  # type: ignore[misc]
+            reply = await self.waiters[frame.code](frame, peer)
         except Refused as error:
             reply = frame.reply(error.code, remark=error.remark)
         self._answer(frame, reply, peer)
