@@ -160,6 +160,46 @@ def test_two_threads_may_close_a_client_at_the_same_time(name_server: str) -> No
     assert not core_threads()
 
 
+@pytest.mark.parametrize("face", ["threads", "asyncio"])
+def test_a_client_that_is_closed_after_its_core_waits_for_the_thread(
+    name_server: str, monkeypatch: pytest.MonkeyPatch, face: str
+) -> None:
+    joining, alive = threading.Event(), []
+    join = _portal.Portal.join
+
+    def joined(portal: _portal.Portal) -> None:
+        joining.set()
+        join(portal)
+
+    monkeypatch.setattr(_portal.Portal, "join", joined)
+
+    def core_ends_first() -> threading.Thread:
+        portal, (thread,) = _portal.find_portal(), core_threads()
+        portal.at_end(lambda: joining.wait(PATIENCE_S))  # nothing runs, but the thread is there
+        portal.post(portal._leaving.set)
+        until(lambda: portal.over)
+        return thread
+
+    async def main() -> None:
+        opening = aio.open_producer("pg", name_servers=name_server, options=PATIENT_PRODUCER)
+        producer = await opening.start()
+        thread = core_ends_first()
+        with suppress(ClientClosed):
+            await producer.close()
+        alive.append(thread.is_alive())
+
+    if face == "asyncio":
+        asyncio.run(main())
+    else:
+        opening = blocking.open_producer("pg", name_servers=name_server, options=PATIENT_PRODUCER)
+        producer = opening.start()
+        thread = core_ends_first()
+        with suppress(ClientClosed):
+            producer.close()
+        alive.append(thread.is_alive())
+    assert alive == [False]
+
+
 def test_what_never_changes_is_there_without_asking_the_core(name_server: str) -> None:
     with blocking.open_producer(
         "pg", name_servers=name_server, options=PATIENT_PRODUCER
