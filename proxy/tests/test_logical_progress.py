@@ -117,6 +117,35 @@ async def test_what_is_committed_at_the_old_end_is_passed_on_and_never_takes_pro
     assert kept(cluster, opened) == 2
 
 
+async def test_a_commit_at_the_old_end_counts_behind_it_too(cluster: LogicalCluster) -> None:
+    """The reader was redirected, and asked a name server that has not heard of it yet."""
+    source, opened = await cluster.migrate(0, "broker2")
+    await cluster.fill(opened, 5, first=10)
+    await commit(cluster, source, 13)
+    await trio.sleep(1)
+    assert kept(cluster, opened) == 13
+    client = await cluster.at("broker1")  # and so it does for the next one with such a view
+    name = progress_topic(TOPIC, source.delta)
+    fields = {"consumerGroup": GROUP, "topic": name, "queueId": "0"}
+    answer = await client.call(RequestCode.QUERY_CONSUMER_OFFSET, fields)
+    assert answer.fields["offset"] == "13"
+
+
+async def test_a_commit_at_the_old_end_is_answered_when_it_has_been_passed_on(
+    cluster: LogicalCluster,
+) -> None:
+    source, opened = await cluster.migrate(0, "broker2")
+    await commit(cluster, source, 6)
+    assert kept(cluster, opened) == 6  # whoever takes the queue next asks there
+    await cluster.brokers["broker2"].kill()
+    began_s = trio.current_time()
+    await commit(cluster, source, 8)  # kept here, and passed on when the other one is back
+    assert trio.current_time() - began_s < 2
+    await cluster.brokers["broker2"].restart("power")
+    await trio.sleep(60)
+    assert kept(cluster, opened) == 8
+
+
 async def test_what_is_committed_at_a_destination_before_it_opens_is_not_taken_back(
     cluster: LogicalCluster,
 ) -> None:

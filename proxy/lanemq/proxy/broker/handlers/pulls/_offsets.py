@@ -3,7 +3,7 @@
 Source: RocketMQ 4.9.8, ConsumerManageProcessor (14, 15), AdminBrokerProcessor (29 to 32).
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Final, Protocol, final
 
 from attrs import define
@@ -100,8 +100,21 @@ class GroupOffsets:
         self._commit_offset(group, topic, queue_id, offset, hops=hops)
         return DONE
 
-    def answer_update(self, header: UpdateConsumerOffset, frame: Frame, session: Session) -> Done:
-        return self.update(header, hops=hops_of(frame))
+    def answer_update(
+        self, header: UpdateConsumerOffset, frame: Frame, session: Session
+    ) -> Done | Awaitable[Done]:
+        """Keep the offset; one of a queue that has gone on elsewhere is there with the answer."""
+        hops = hops_of(frame)
+        done = self.update(header, hops=hops)
+        key = header.consumer_group, header.topic, header.queue_id
+        is_awaited = not hops and not frame.is_oneway
+        if is_awaited and self._logical_progress.is_late(*key):
+            return self._after_passing_on(key, done)
+        return done
+
+    async def _after_passing_on(self, key: tuple[str, str, int], done: Done) -> Done:
+        await self._logical_progress.passed_on(*key)
+        return done
 
 
 @final

@@ -5,14 +5,15 @@ sends or reads there: a group that is offline finds its progress when every earl
 gone. What is committed at the old end afterwards is passed on, and never takes progress back.
 What is committed at a destination before it opens waits for what the source knows.
 
-The old end keeps what it has. It is only ever looked at where nothing later is known, and then
-it counts up to the end of its segment: offsets that a superseded broker gave out behind it are
-not the logical queue's, whose messages there were not read yet.
+The old end keeps what it has. It is only ever looked at where nothing later is known, and then,
+if the broker was superseded, it counts up to the end of its segment: offsets that such a broker
+gave out behind it are not the logical queue's, whose messages there were not read yet. After any
+other migration a group that commits an offset behind the end has read it at the next one.
 """
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar, final
+from typing import Final, NamedTuple, TypeVar, final
 
 import trio
 
@@ -42,10 +43,26 @@ QUEUED_MAX: Final = 10_000
 counts."""
 RETRY_S: Final = 1.0
 TELL_S: Final = 2.0
+WAIT_S: Final = 1.0
+"""The longest wait of a client for its commit to be passed on; clients give a broker 3 s."""
+
+GIVE_UP_S: Final = 600.0
+"""Seconds after which a commit is given up that could not be passed on; it is kept here."""
 
 ValueT = TypeVar("ValueT")
 Key = tuple[str, str, int]
 """Group, topic, index."""
+
+
+class _Late(NamedTuple):
+    """A commit to pass on."""
+
+    offset: int
+    delta: int
+    """The first logical offset of the segments that it was committed in."""
+    hops: int
+    """The number of times it was passed on before."""
+    until_s: float
 
 
 @final
@@ -66,10 +83,10 @@ class LogicalProgress:
         self._offsets = offsets
         self._peers = peers
         self._commit = commit
-        self._late: dict[Key, tuple[int, int]] = {}
-        """Offset to pass on, and the number of times it was passed on before."""
+        self._late: dict[Key, _Late] = {}
         self._early: dict[Key, int] = {}
         self._wake = trio.Event()
+        self._passed = trio.Event()
 
     # Commits as they come
 
@@ -89,16 +106,31 @@ class LogicalProgress:
         if not is_open and waiting is not None and mapping.is_own(waiting):
             _put_off(self._early, (group, parsed.topic, index), offset)
             return None
-        offset = self._worth(group, own, offset)
+        offset = _worth(group, mapping, index, parsed.delta, offset)
         if not is_open:
             end = mapping.open_end(index)
             if end is not None and not mapping.is_own(end) and hops < HOPS_MAX:
-                _put_off(self._late, (group, parsed.topic, index), (offset, hops))
+                late = _Late(offset, parsed.delta, hops, trio.current_time() + GIVE_UP_S)
+                _put_off(self._late, (group, parsed.topic, index), late)
                 self._wake.set()
         kept = self._offsets.get(group, name, index) if hops else None
         if kept is not None and offset <= kept:
             return None  # a commit that was passed on may be old
         return offset
+
+    def is_late(self, group: str, name: str, index: int) -> bool:
+        """Return True if a commit under a ``progress_topic`` is still to be passed on."""
+        parsed = parse_progress_topic(name)
+        return parsed is not None and (group, parsed.topic, index) in self._late
+
+    async def passed_on(self, group: str, name: str, index: int) -> None:
+        """Wait until a commit has been passed on, no longer than ``WAIT_S``.
+
+        A consumer that takes the queue next asks at its end.
+        """
+        with trio.move_on_after(WAIT_S):
+            while self.is_late(group, name, index):
+                await self._passed.wait()
 
     def kept(self, group: str, name: str, index: int) -> int | None:
         """Return a group's offset under a ``progress_topic``, as far as it counts."""
@@ -107,16 +139,7 @@ class LogicalProgress:
         mapping = None if parsed is None else self._logical.get(parsed.topic)
         if offset is None or parsed is None or mapping is None:
             return offset
-        chain = mapping.chain(index)
-        own = [s for s in chain if mapping.is_own(s) and s.delta == parsed.delta]
-        return self._worth(group, own, offset)
-
-    @staticmethod
-    def _worth(group: str, own: list[Segment], offset: int) -> int:
-        """Bound ``offset`` by the segment of ``own`` that ends last; all begin together."""
-        if not own or is_stage_group(group):
-            return offset
-        return max(segment.clamp_progress(offset) for segment in own)
+        return _worth(group, mapping, index, parsed.delta, offset)
 
     def superseded(self, sealed: Segment) -> None:
         """Bound what groups have committed in an own segment that was cut off by its end."""
@@ -191,14 +214,24 @@ class LogicalProgress:
             await self._wake.wait()
             self._wake = trio.Event()
             while self._late:
-                for key in list(self._late):
-                    if await self._pass_on(key, *self._late[key]):
-                        self._late.pop(key, None)
+                await self._pass_all_on()
                 if self._late:
                     await trio.sleep(RETRY_S)
 
-    async def _pass_on(self, key: Key, offset: int, hops: int) -> bool:
-        """Pass a commit on; return whether it is done with, passed on or given up."""
+    async def _pass_all_on(self) -> None:
+        away: set[str] = set()
+        for key in list(self._late):
+            late = self._late.get(key)  # it may have been dropped meanwhile
+            if late is not None and await self._pass_on(key, late, away):
+                self._late.pop(key, None)
+        self._passed.set()
+        self._passed = trio.Event()
+
+    async def _pass_on(self, key: Key, late: _Late, away: set[str]) -> bool:
+        """Pass a commit on; return whether it is done with, passed on or given up.
+
+        ``away`` has the names of brokers that did not answer; one more may be added.
+        """
         group, topic, index = key
         mapping = self._logical.get(topic)
         end = None if mapping is None else mapping.open_end(index)
@@ -208,14 +241,34 @@ class LogicalProgress:
             return False  # it has to open first
         if mapping.is_own(end):
             return True  # the migration was called off; it is kept here
-        header = UpdateConsumerOffset(group, progress_topic(topic, end.delta), index, offset)
-        fields = header.to_fields() | {HOPS_FIELD: str(hops + 1)}
-        asked = request(RequestCode.UPDATE_CONSUMER_OFFSET, fields)
-        try:
-            await self._peers.call(end.broker_name, end.broker_address, asked, TELL_S)
-        except Refused as error:
-            LOGGER.info("progress of %s in %s was not passed on: %s", group, end, error.remark)
-        return self._late.get(key) == (offset, hops)
+        if end.broker_name not in away:
+            # The queue may have been taken past what was read when this was committed.
+            offset = _worth(group, mapping, index, late.delta, late.offset)
+            header = UpdateConsumerOffset(group, progress_topic(topic, end.delta), index, offset)
+            fields = header.to_fields() | {HOPS_FIELD: str(late.hops + 1)}
+            asked = request(RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+            try:
+                await self._peers.call(end.broker_name, end.broker_address, asked, TELL_S)
+            except Refused as error:
+                LOGGER.info("progress of %s in %s is not passed on yet: %s", group, end, error)
+                away.add(end.broker_name)
+            else:
+                return self._late.get(key) == late
+        return trio.current_time() >= late.until_s
+
+
+def _worth(group: str, mapping: TopicMapping, index: int, delta: int, offset: int) -> int:
+    """Bound an offset that was committed here, in segments that begin at ``delta``.
+
+    It counts up to the end of the last of them, if the queue was taken past that; else in full.
+    """
+    chain = mapping.chain(index)
+    own = [s for s in chain if mapping.is_own(s) and s.delta == delta]
+    if not own or is_stage_group(group):
+        return offset
+    bound = max(segment.clamp_progress(offset) for segment in own)
+    is_superseded = any(s.is_forced and s.delta >= bound for s in chain.placed)
+    return bound if is_superseded else offset
 
 
 def _put_off(waiting: dict[Key, ValueT], key: Key, value: ValueT) -> None:
