@@ -1,6 +1,6 @@
 """The real mqadmin, many commands in one JVM."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -16,6 +16,10 @@ from ..peers._programs import JAVA_LIGHT, java_libraries
 from ._apache import EXPORTS
 
 COMMAND_S = 180.0
+ATTEMPTS_MAX = 5
+OUT_OF_TIME = "RemotingTimeoutException"
+"""mqadmin gives a command's first question 5 s, less the time in which it found its own classes;
+the JVM may be slow for as long on a busy machine, and no option changes that."""
 # mqadmin insists on a home with this file; what it logs is of no use here.
 _QUIET = '<configuration><root level="OFF"/></configuration>\n'
 
@@ -30,14 +34,22 @@ class Printed:
 
 @final
 class MqadminShell:
-    """Runs commands of one release, one at a time; each command name works once."""
+    """Runs commands of one release, one at a time."""
 
     def __init__(self, process: trio.Process) -> None:
         self._process = process
         self._buffer = bytearray()
 
     async def run(self, *args: str) -> Printed:
-        """Run one command. Raises ``DriverFailed`` where the JVM has ended."""
+        """Run one command; again where it had no time. Raises ``DriverFailed`` where the JVM has
+        ended."""
+        for _ in range(ATTEMPTS_MAX):
+            printed = await self._run(args)
+            if OUT_OF_TIME not in printed.err:
+                break
+        return printed
+
+    async def _run(self, args: Sequence[str]) -> Printed:
         assert not any("\t" in arg or "\n" in arg for arg in args)
         assert self._process.stdin is not None
         with trio.fail_after(COMMAND_S):

@@ -2,15 +2,18 @@ import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import java.util.Map;
+import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /**
  * Runs mqadmin commands one after the other in one JVM, as a start of it costs a second.
  *
  * <p>A line on stdin is one command, its words parted by tabs. The answer is a line with two
- * numbers, then so many bytes of what the command printed, then of its errors. mqadmin keeps
- * its command objects, and some of those their closed clients: each name works once.
+ * numbers, then so many bytes of what the command printed, then of its errors. mqadmin would
+ * keep its command objects, and some of those their closed clients: each line gets new ones.
  */
 public final class Shell {
     public static void main(String[] unused) throws Exception {
@@ -24,7 +27,8 @@ public final class Shell {
             System.setOut(new PrintStream(printed, true, "UTF-8"));
             System.setErr(new PrintStream(errors, true, "UTF-8"));
             try {
-                org.apache.rocketmq.tools.command.MQAdminStartup.main0(line.split("\t"), null);
+                forgetCommands();
+                MQAdminStartup.main0(line.split("\t"), null);
             } catch (Throwable e) {
                 e.printStackTrace();
             }
@@ -36,6 +40,16 @@ public final class Shell {
             out.flush();
         }
         System.exit(0);
+    }
+
+    /** Empties mqadmin's list of commands, whatever a release calls it; it is filled at each run. */
+    private static void forgetCommands() throws IllegalAccessException {
+        for (Field field : MQAdminStartup.class.getDeclaredFields()) {
+            if (field.getType() == List.class) {
+                field.setAccessible(true);
+                ((List<?>) field.get(null)).clear();
+            }
+        }
     }
 
     /**
