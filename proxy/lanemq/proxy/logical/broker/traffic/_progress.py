@@ -250,7 +250,9 @@ class LogicalProgress:
             try:
                 await self._peers.call(end.broker_name, end.broker_address, asked, TELL_S)
             except Refused as error:
-                LOGGER.info("progress of %s in %s is not passed on yet: %s", group, end, error)
+                LOGGER.info(
+                    "progress of %s in %s is not passed on yet: %s", group, end, error.remark
+                )
                 away.add(end.broker_name)
             else:
                 return self._late.get(key) == late
