@@ -52,6 +52,7 @@ class LogicalParts:
             store=store,
             store_host=broker.store_host,
         )
+        logical_progress.cut_off(superseded.segments)
         indices = LogicalIndices(logical=logical, topics=store.tables.topics)
         self.reconciler = Reconciler(
             config=broker.config,

@@ -11,19 +11,16 @@ gave out behind it are not the logical queue's, whose messages there were not re
 other migration a group that commits an offset behind the end has read it at the next one.
 """
 
-import logging
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, TypeVar, final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, final
 
 import trio
 
 from lanemq.storage import OffsetTable, disk_problem
-from lanemq.wire import Refused, RequestCode
-from lanemq.wire.frame import request
-from lanemq.wire.headers import UpdateConsumerOffset
 from lanemq.wire.logical import (
     PROGRESS_PREFIX,
     Segment,
+    SegmentKey,
     SegmentState,
     parse_progress_topic,
     progress_topic,
@@ -31,43 +28,19 @@ from lanemq.wire.logical import (
 from lanemq.wire.message import is_stage_group
 
 from ....broker._peers import Peers
-from ...rules._forwarding import HOPS_FIELD, HOPS_MAX
+from ...rules._forwarding import HOPS_MAX
 from ...rules._map_changes import refusal
 from ...rules._mapping import TopicMapping
 from ..state._state import LogicalState
-
-LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
+from ._late_commits import CommitHere, Key, LateCommits
 
 QUEUED_MAX: Final = 10_000
-"""Most late and early commits that wait; beyond it the oldest are dropped, and the next one
-counts."""
-RETRY_S: Final = 1.0
-TELL_S: Final = 2.0
-WAIT_S: Final = 1.0
-"""The longest wait of a client for its commit to be passed on; clients give a broker 3 s."""
-
-GIVE_UP_S: Final = 600.0
-"""Seconds after which a commit is given up that could not be passed on; it is kept here."""
-
-ValueT = TypeVar("ValueT")
-Key = tuple[str, str, int]
-"""Group, topic, index."""
-
-
-class _Late(NamedTuple):
-    """A commit to pass on."""
-
-    offset: int
-    delta: int
-    """The first logical offset of the segments that it was committed in."""
-    hops: int
-    """The number of times it was passed on before."""
-    until_s: float
+"""Most early commits that wait; beyond it the oldest are dropped, and the next one counts."""
 
 
 @final
 class LogicalProgress:
-    """The progress that one broker keeps; ``run`` is the task that passes commits on."""
+    """The progress that one broker keeps."""
 
     def __init__(
         self,
@@ -75,18 +48,20 @@ class LogicalProgress:
         offsets: OffsetTable,
         peers: Peers,
         *,
-        commit: Callable[[str, str, int, int], None],
+        commit: CommitHere,
+        queue_end: Callable[[str, int], int],
     ) -> None:
-        """Take the parts; ``commit`` keeps the offset of a group, topic and queue in
-        ``offsets``."""
+        """Take the parts; ``commit`` writes to ``offsets``, and ``queue_end`` has the physical
+        offset behind a message queue's last message."""
         self._logical = logical
         self._offsets = offsets
-        self._peers = peers
         self._commit = commit
-        self._late: dict[Key, _Late] = {}
+        self._queue_end = queue_end
         self._early: dict[Key, int] = {}
-        self._wake = trio.Event()
-        self._passed = trio.Event()
+        self._cut_off: set[SegmentKey] = set()
+        """Own segments with messages behind the end that their queue has for them."""
+        self.late = LateCommits(logical, offsets, peers, commit=commit, worth=self.worth)
+        """What is to be passed on to the brokers that queues end at now."""
 
     # Commits as they come
 
@@ -106,31 +81,36 @@ class LogicalProgress:
         if not is_open and waiting is not None and mapping.is_own(waiting):
             _put_off(self._early, (group, parsed.topic, index), offset)
             return None
-        offset = _worth(group, mapping, index, parsed.delta, offset)
+        offset = self.worth(group, mapping, index, parsed.delta, offset)
         if not is_open:
             end = mapping.open_end(index)
             if end is not None and not mapping.is_own(end) and hops < HOPS_MAX:
-                late = _Late(offset, parsed.delta, hops, trio.current_time() + GIVE_UP_S)
-                _put_off(self._late, (group, parsed.topic, index), late)
-                self._wake.set()
-        kept = self._offsets.get(group, name, index) if hops else None
-        if kept is not None and offset <= kept:
-            return None  # a commit that was passed on may be old
-        return offset
+                self.late.add((group, parsed.topic, index), offset, parsed.delta, hops)
+        if not hops:
+            return offset
+        if is_open and not is_stage_group(group):
+            offset = min(offset, self._end_of(own))
+        kept = self._offsets.get(group, name, index)
+        # A commit that was passed on may be old.
+        return offset if kept is None or offset > kept else None
+
+    def _end_of(self, own: list[Segment]) -> int:
+        """Return the logical end of an open queue: a log may have lost what others have read."""
+        return max(s.to_logical(self._queue_end(s.topic, s.queue_id)) for s in own)
 
     def is_late(self, group: str, name: str, index: int) -> bool:
-        """Return True if a commit under a ``progress_topic`` is still to be passed on."""
+        """Return True if a commit under a ``progress_topic`` is about to be passed on."""
         parsed = parse_progress_topic(name)
-        return parsed is not None and (group, parsed.topic, index) in self._late
+        return parsed is not None and self.late.waits((group, parsed.topic, index))
 
     async def passed_on(self, group: str, name: str, index: int) -> None:
-        """Wait until a commit has been passed on, no longer than ``WAIT_S``.
+        """Wait until a commit that ``is_late`` is where its queue ends now.
 
-        A consumer that takes the queue next asks at its end.
+        No longer than a second, and not for a broker that does not answer.
         """
-        with trio.move_on_after(WAIT_S):
-            while self.is_late(group, name, index):
-                await self._passed.wait()
+        parsed = parse_progress_topic(name)
+        if parsed is not None:
+            await self.late.tried((group, parsed.topic, index))
 
     def kept(self, group: str, name: str, index: int) -> int | None:
         """Return a group's offset under a ``progress_topic``, as far as it counts."""
@@ -139,10 +119,29 @@ class LogicalProgress:
         mapping = None if parsed is None else self._logical.get(parsed.topic)
         if offset is None or parsed is None or mapping is None:
             return offset
-        return _worth(group, mapping, index, parsed.delta, offset)
+        return self.worth(group, mapping, index, parsed.delta, offset)
+
+    def worth(self, group: str, mapping: TopicMapping, index: int, delta: int, offset: int) -> int:
+        """Bound an offset that was committed here, in segments that begin at ``delta``.
+
+        It counts up to the end of the last of them, if the queue was taken past that; else in
+        full.
+        """
+        chain = mapping.chain(index)
+        own = [s for s in chain if mapping.is_own(s) and s.delta == delta]
+        if not own or is_stage_group(group):
+            return offset
+        bound = max(segment.clamp_progress(offset) for segment in own)
+        is_past = any(s.is_forced and s.delta >= bound for s in chain.placed if s not in own)
+        return bound if is_past or any(s.key in self._cut_off for s in own) else offset
+
+    def cut_off(self, segments: Iterable[Segment]) -> None:
+        """Note own segments whose broker has messages behind their ends."""
+        self._cut_off.update(segment.key for segment in segments)
 
     def superseded(self, sealed: Segment) -> None:
         """Bound what groups have committed in an own segment that was cut off by its end."""
+        self.cut_off([sealed])
         name, index = progress_topic(sealed.topic, sealed.delta), sealed.logical_index
         for group in self._offsets.groups:
             offset = self._offsets.get(group, name, index)
@@ -208,72 +207,8 @@ class LogicalProgress:
             if offset > (self._offsets.get(group, name, index) or 0):
                 self._commit(group, name, index, offset)
 
-    async def run(self) -> None:
-        """Pass on commits made at former ends of queues, until cancelled."""
-        while True:
-            await self._wake.wait()
-            self._wake = trio.Event()
-            while self._late:
-                await self._pass_all_on()
-                if self._late:
-                    await trio.sleep(RETRY_S)
 
-    async def _pass_all_on(self) -> None:
-        away: set[str] = set()
-        for key in list(self._late):
-            late = self._late.get(key)  # it may have been dropped meanwhile
-            if late is not None and await self._pass_on(key, late, away):
-                self._late.pop(key, None)
-        self._passed.set()
-        self._passed = trio.Event()
-
-    async def _pass_on(self, key: Key, late: _Late, away: set[str]) -> bool:
-        """Pass a commit on; return whether it is done with, passed on or given up.
-
-        ``away`` has the names of brokers that did not answer; one more may be added.
-        """
-        group, topic, index = key
-        mapping = self._logical.get(topic)
-        end = None if mapping is None else mapping.open_end(index)
-        if mapping is None or end is None:
-            return True
-        if end.state is SegmentState.WRITE_ONLY:
-            return False  # it has to open first
-        if mapping.is_own(end):
-            return True  # the migration was called off; it is kept here
-        if end.broker_name not in away:
-            # The queue may have been taken past what was read when this was committed.
-            offset = _worth(group, mapping, index, late.delta, late.offset)
-            header = UpdateConsumerOffset(group, progress_topic(topic, end.delta), index, offset)
-            fields = header.to_fields() | {HOPS_FIELD: str(late.hops + 1)}
-            asked = request(RequestCode.UPDATE_CONSUMER_OFFSET, fields)
-            try:
-                await self._peers.call(end.broker_name, end.broker_address, asked, TELL_S)
-            except Refused as error:
-                LOGGER.info(
-                    "progress of %s in %s is not passed on yet: %s", group, end, error.remark
-                )
-                away.add(end.broker_name)
-            else:
-                return self._late.get(key) == late
-        return trio.current_time() >= late.until_s
-
-
-def _worth(group: str, mapping: TopicMapping, index: int, delta: int, offset: int) -> int:
-    """Bound an offset that was committed here, in segments that begin at ``delta``.
-
-    It counts up to the end of the last of them, if the queue was taken past that; else in full.
-    """
-    chain = mapping.chain(index)
-    own = [s for s in chain if mapping.is_own(s) and s.delta == delta]
-    if not own or is_stage_group(group):
-        return offset
-    bound = max(segment.clamp_progress(offset) for segment in own)
-    is_superseded = any(s.is_forced and s.delta >= bound for s in chain.placed)
-    return bound if is_superseded else offset
-
-
-def _put_off(waiting: dict[Key, ValueT], key: Key, value: ValueT) -> None:
+def _put_off(waiting: dict[Key, int], key: Key, offset: int) -> None:
     if key not in waiting and len(waiting) >= QUEUED_MAX:
         del waiting[next(iter(waiting))]
-    waiting[key] = value
+    waiting[key] = offset
