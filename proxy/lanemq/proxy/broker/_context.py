@@ -103,13 +103,8 @@ class BrokerContext:
         )
         """The logical queues in which this broker has a part."""
         self.logical_progress = LogicalProgress(
-            self.logical,
-            store.tables.consumer_offsets,
-            self.peers,
-            commit=self.commit_offset,
-            queue_end=lambda topic, queue_id: store.bounds(topic, queue_id)[1],
+            self.logical, store, self.peers, commit=self.commit_offset
         )
-        self.on_mapping_changed.append(self.logical_progress.late.changed)
         """The groups' progress in logical queues."""
         self.writer = Writer(
             store,

@@ -11,12 +11,12 @@ gave out behind it are not the logical queue's, whose messages there were not re
 other migration a group that commits an offset behind the end has read it at the next one.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, final
 
 import trio
 
-from lanemq.storage import OffsetTable, disk_problem
+from lanemq.storage import Store, disk_problem
 from lanemq.wire.logical import (
     PROGRESS_PREFIX,
     Segment,
@@ -45,22 +45,19 @@ class LogicalProgress:
     def __init__(
         self,
         logical: LogicalState,
-        offsets: OffsetTable,
+        store: Store,
         peers: Peers,
         *,
         commit: CommitHere,
-        queue_end: Callable[[str, int], int],
     ) -> None:
-        """Take the parts; ``commit`` writes to ``offsets``, and ``queue_end`` has the physical
-        offset behind a message queue's last message."""
         self._logical = logical
-        self._offsets = offsets
+        self._store = store
+        self._offsets = store.tables.consumer_offsets
         self._commit = commit
-        self._queue_end = queue_end
         self._early: dict[Key, int] = {}
         self._cut_off: set[SegmentKey] = set()
         """Own segments with messages behind the end that their queue has for them."""
-        self.late = LateCommits(logical, offsets, peers, commit=commit, worth=self.worth)
+        self.late = LateCommits(logical, self._offsets, peers, commit=commit, worth=self.worth)
         """What is to be passed on to the brokers that queues end at now."""
 
     # Commits as they come
@@ -96,7 +93,7 @@ class LogicalProgress:
 
     def _end_of(self, own: list[Segment]) -> int:
         """Return the logical end of an open queue: a log may have lost what others have read."""
-        return max(s.to_logical(self._queue_end(s.topic, s.queue_id)) for s in own)
+        return max(s.to_logical(self._store.bounds(s.topic, s.queue_id)[1]) for s in own)
 
     def is_late(self, group: str, name: str, index: int) -> bool:
         """Return True if a commit under a ``progress_topic`` is about to be passed on."""
