@@ -78,7 +78,7 @@ class LateCommits:
         self._worth = worth
         self._late: dict[Key, _Late] = {}
         self._fresh: set[Key] = set()
-        """What is to be looked at next."""
+        """The commits to look at next."""
         self._queued: dict[str, dict[Key, None]] = {}
         """For each broker with a task the commits to pass on to it, in order."""
         self._away: set[str] = set()

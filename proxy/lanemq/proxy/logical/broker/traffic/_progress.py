@@ -58,7 +58,7 @@ class LogicalProgress:
         self._cut_off: set[SegmentKey] = set()
         """Own segments with messages behind the end that their queue has for them."""
         self.late = LateCommits(logical, self._offsets, peers, commit=commit, worth=self.worth)
-        """What is to be passed on to the brokers that queues end at now."""
+        """The commits to pass on to the brokers that queues end at now."""
 
     # Commits as they come
 
