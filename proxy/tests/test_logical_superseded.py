@@ -277,25 +277,6 @@ async def test_a_commit_behind_the_cut_is_passed_on_as_one_up_to_it(
     assert kept(cluster, opened) == 15
 
 
-@pytest.mark.parametrize("restarts", [False, True])
-async def test_a_source_knows_by_itself_that_it_was_cut_off(
-    cluster: LogicalCluster, *, restarts: bool
-) -> None:
-    """A destination of 5.0.0-PREVIEW does not say that an operator has forced it."""
-    source = await gone_past(cluster)
-    (opened,) = [s for s in await cluster.chain("broker2", 0) if s.broker_name == "broker2"]
-    await found_out(cluster)
-    if restarts:
-        await cluster.brokers["broker1"].kill()
-        await cluster.brokers["broker1"].restart("power")
-        await trio.sleep(10)
-    logical = cluster.brokers["broker1"].running.context.logical
-    await logical.change(TOPIC, lambda mapping: mapping.put(opened.for_clients()))
-    await commit(cluster, source, 10 + TAKEN)
-    await trio.sleep(10)
-    assert kept(cluster, opened) == 10
-
-
 async def test_a_drain_takes_progress_along_up_to_the_cut(cluster: LogicalCluster) -> None:
     source = await gone_past(cluster)
     await commit(cluster, source, 10 + TAKEN)

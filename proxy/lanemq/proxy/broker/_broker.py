@@ -141,7 +141,7 @@ class Broker:
             "asking who took over": self._logical.start.run,
             "completing migrations": self._logical.reconciler.run,
             "expiring segments": self._logical.retention.run,
-            "keeping groups' progress in logical queues": self.context.logical_progress.late.run,
+            "keeping groups' progress in logical queues": self.context.logical_progress.run,
             "sampling": self._sample,
         }
         if self._timers is not None:

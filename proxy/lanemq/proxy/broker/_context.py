@@ -103,7 +103,7 @@ class BrokerContext:
         )
         """The logical queues in which this broker has a part."""
         self.logical_progress = LogicalProgress(
-            self.logical, store, self.peers, commit=self.commit_offset
+            self.logical, store.tables.consumer_offsets, self.peers, commit=self.commit_offset
         )
         """The groups' progress in logical queues."""
         self.writer = Writer(

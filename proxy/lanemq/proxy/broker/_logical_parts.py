@@ -52,8 +52,6 @@ class LogicalParts:
             store=store,
             store_host=broker.store_host,
         )
-        logical_progress.cut_off(superseded.segments)
-        broker.on_mapping_changed.append(logical_progress.late.changed)
         indices = LogicalIndices(logical=logical, topics=store.tables.topics)
         self.reconciler = Reconciler(
             config=broker.config,

@@ -44,15 +44,11 @@ def merged(mapping: TopicMapping, view: LogicalQueues) -> TopicMapping:
 def is_newer(segment: Segment, known: Segment) -> bool:
     """Return whether a copy has to replace the known one.
 
-    A segment that never had a message may be the destination of another migration later. That the
-    queue was taken past its source is known for good; a tool of 5.0.0-PREVIEW leaves it out of
-    what it tells.
+    A segment that never had a message may be the destination of another migration later.
     """
     if (segment.migration or 0) > (known.migration or 0) and known.is_empty:
         return True
-    says_more = bool(segment.is_forced and not known.is_forced)
-    before, now = progress(known), progress(segment)
-    return (now > before or (now == before and says_more)) and not is_older(segment, known)
+    return progress(segment) > progress(known) and not is_older(segment, known)
 
 
 def without_forgotten(mapping: TopicMapping, view: LogicalQueues) -> TopicMapping:

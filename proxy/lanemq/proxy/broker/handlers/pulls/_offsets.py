@@ -3,7 +3,7 @@
 Source: RocketMQ 4.9.8, ConsumerManageProcessor (14, 15), AdminBrokerProcessor (29 to 32).
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from typing import Final, Protocol, final
 
 from attrs import define
@@ -100,24 +100,8 @@ class GroupOffsets:
         self._commit_offset(group, topic, queue_id, offset, hops=hops)
         return DONE
 
-    def update_and_pass_on(
-        self, header: UpdateConsumerOffset, *, hops: int = 0
-    ) -> Done | Awaitable[Done]:
-        """Keep the offset; one of a queue that has gone on elsewhere is there with the answer."""
-        done = self.update(header, hops=hops)
-        key = header.consumer_group, header.topic, header.queue_id
-        return self._after(key, done) if self._logical_progress.is_late(*key) else done
-
-    async def _after(self, key: tuple[str, str, int], done: Done) -> Done:
-        await self._logical_progress.passed_on(*key)
-        return done
-
-    def answer_update(
-        self, header: UpdateConsumerOffset, frame: Frame, session: Session
-    ) -> Done | Awaitable[Done]:
-        if frame.is_oneway:
-            return self.update(header, hops=hops_of(frame))
-        return self.update_and_pass_on(header, hops=hops_of(frame))
+    def answer_update(self, header: UpdateConsumerOffset, frame: Frame, session: Session) -> Done:
+        return self.update(header, hops=hops_of(frame))
 
 
 @final

@@ -75,11 +75,6 @@ class SupersededMessages:
         for entry in self._entries.values():
             self._tell(entry)
 
-    @property
-    def segments(self) -> list[Segment]:
-        """The superseded segments."""
-        return [entry.segment for entry in self._entries.values()]
-
     async def note(self, sealed: Segment, end: int) -> None:
         """Note that messages from the end of ``sealed`` to ``end`` are cut off. Raises
         ``Refused``."""

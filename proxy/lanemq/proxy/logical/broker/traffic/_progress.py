@@ -5,22 +5,24 @@ sends or reads there: a group that is offline finds its progress when every earl
 gone. What is committed at the old end afterwards is passed on, and never takes progress back.
 What is committed at a destination before it opens waits for what the source knows.
 
-The old end keeps what it has. It is only ever looked at where nothing later is known, and then,
-if the broker was superseded, it counts up to the end of its segment: offsets that such a broker
-gave out behind it are not the logical queue's, whose messages there were not read yet. After any
-other migration a group that commits an offset behind the end has read it at the next one.
+The old end keeps what it has. It is only ever looked at where nothing later is known, and then
+it counts up to the end of its segment: offsets that a superseded broker gave out behind it are
+not the logical queue's, whose messages there were not read yet.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Final, final
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar, final
 
 import trio
 
-from lanemq.storage import Store, disk_problem
+from lanemq.storage import OffsetTable, disk_problem
+from lanemq.wire import Refused, RequestCode
+from lanemq.wire.frame import request
+from lanemq.wire.headers import UpdateConsumerOffset
 from lanemq.wire.logical import (
     PROGRESS_PREFIX,
     Segment,
-    SegmentKey,
     SegmentState,
     parse_progress_topic,
     progress_topic,
@@ -28,37 +30,46 @@ from lanemq.wire.logical import (
 from lanemq.wire.message import is_stage_group
 
 from ....broker._peers import Peers
-from ...rules._forwarding import HOPS_MAX
+from ...rules._forwarding import HOPS_FIELD, HOPS_MAX
 from ...rules._map_changes import refusal
 from ...rules._mapping import TopicMapping
 from ..state._state import LogicalState
-from ._late_commits import CommitHere, Key, LateCommits
+
+LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
 
 QUEUED_MAX: Final = 10_000
-"""Most early commits that wait; beyond it the oldest are dropped, and the next one counts."""
+"""Most late and early commits that wait; beyond it the oldest are dropped, and the next one
+counts."""
+RETRY_S: Final = 1.0
+TELL_S: Final = 2.0
+
+ValueT = TypeVar("ValueT")
+Key = tuple[str, str, int]
+"""Group, topic, index."""
 
 
 @final
 class LogicalProgress:
-    """The progress that one broker keeps."""
+    """The progress that one broker keeps; ``run`` is the task that passes commits on."""
 
     def __init__(
         self,
         logical: LogicalState,
-        store: Store,
+        offsets: OffsetTable,
         peers: Peers,
         *,
-        commit: CommitHere,
+        commit: Callable[[str, str, int, int], None],
     ) -> None:
+        """Take the parts; ``commit`` keeps the offset of a group, topic and queue in
+        ``offsets``."""
         self._logical = logical
-        self._store = store
-        self._offsets = store.tables.consumer_offsets
+        self._offsets = offsets
+        self._peers = peers
         self._commit = commit
+        self._late: dict[Key, tuple[int, int]] = {}
+        """Offset to pass on, and the number of times it was passed on before."""
         self._early: dict[Key, int] = {}
-        self._cut_off: set[SegmentKey] = set()
-        """Own segments with messages behind the end that their queue has for them."""
-        self.late = LateCommits(logical, self._offsets, peers, commit=commit, worth=self.worth)
-        """The commits to pass on to the brokers that queues end at now."""
+        self._wake = trio.Event()
 
     # Commits as they come
 
@@ -78,36 +89,16 @@ class LogicalProgress:
         if not is_open and waiting is not None and mapping.is_own(waiting):
             _put_off(self._early, (group, parsed.topic, index), offset)
             return None
-        offset = self.worth(group, mapping, index, parsed.delta, offset)
+        offset = self._worth(group, own, offset)
         if not is_open:
             end = mapping.open_end(index)
             if end is not None and not mapping.is_own(end) and hops < HOPS_MAX:
-                self.late.add((group, parsed.topic, index), offset, parsed.delta, hops)
-        if not hops:
-            return offset
-        if is_open and not is_stage_group(group):
-            offset = min(offset, self._end_of(own))
-        kept = self._offsets.get(group, name, index)
-        # A commit that was passed on may be old.
-        return offset if kept is None or offset > kept else None
-
-    def _end_of(self, own: list[Segment]) -> int:
-        """Return the logical end of an open queue: a log may have lost what others have read."""
-        return max(s.to_logical(self._store.bounds(s.topic, s.queue_id)[1]) for s in own)
-
-    def is_late(self, group: str, name: str, index: int) -> bool:
-        """Return True if a commit under a ``progress_topic`` is about to be passed on."""
-        parsed = parse_progress_topic(name)
-        return parsed is not None and self.late.waits((group, parsed.topic, index))
-
-    async def passed_on(self, group: str, name: str, index: int) -> None:
-        """Wait until a commit that ``is_late`` is where its queue ends now.
-
-        No longer than a second, and not for a broker that does not answer.
-        """
-        parsed = parse_progress_topic(name)
-        if parsed is not None:
-            await self.late.tried((group, parsed.topic, index))
+                _put_off(self._late, (group, parsed.topic, index), (offset, hops))
+                self._wake.set()
+        kept = self._offsets.get(group, name, index) if hops else None
+        if kept is not None and offset <= kept:
+            return None  # a commit that was passed on may be old
+        return offset
 
     def kept(self, group: str, name: str, index: int) -> int | None:
         """Return a group's offset under a ``progress_topic``, as far as it counts."""
@@ -116,29 +107,19 @@ class LogicalProgress:
         mapping = None if parsed is None else self._logical.get(parsed.topic)
         if offset is None or parsed is None or mapping is None:
             return offset
-        return self.worth(group, mapping, index, parsed.delta, offset)
-
-    def worth(self, group: str, mapping: TopicMapping, index: int, delta: int, offset: int) -> int:
-        """Bound an offset that was committed here, in segments that begin at ``delta``.
-
-        It counts up to the end of the last of them, if the queue was taken past that; else in
-        full.
-        """
         chain = mapping.chain(index)
-        own = [s for s in chain if mapping.is_own(s) and s.delta == delta]
+        own = [s for s in chain if mapping.is_own(s) and s.delta == parsed.delta]
+        return self._worth(group, own, offset)
+
+    @staticmethod
+    def _worth(group: str, own: list[Segment], offset: int) -> int:
+        """Bound ``offset`` by the segment of ``own`` that ends last; all begin together."""
         if not own or is_stage_group(group):
             return offset
-        bound = max(segment.clamp_progress(offset) for segment in own)
-        is_past = any(s.is_forced and s.delta >= bound for s in chain.placed if s not in own)
-        return bound if is_past or any(s.key in self._cut_off for s in own) else offset
-
-    def cut_off(self, segments: Iterable[Segment]) -> None:
-        """Note own segments whose broker has messages behind their ends."""
-        self._cut_off.update(segment.key for segment in segments)
+        return max(segment.clamp_progress(offset) for segment in own)
 
     def superseded(self, sealed: Segment) -> None:
         """Bound what groups have committed in an own segment that was cut off by its end."""
-        self.cut_off([sealed])
         name, index = progress_topic(sealed.topic, sealed.delta), sealed.logical_index
         for group in self._offsets.groups:
             offset = self._offsets.get(group, name, index)
@@ -204,8 +185,40 @@ class LogicalProgress:
             if offset > (self._offsets.get(group, name, index) or 0):
                 self._commit(group, name, index, offset)
 
+    async def run(self) -> None:
+        """Pass on commits made at former ends of queues, until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            while self._late:
+                for key in list(self._late):
+                    if await self._pass_on(key, *self._late[key]):
+                        self._late.pop(key, None)
+                if self._late:
+                    await trio.sleep(RETRY_S)
 
-def _put_off(waiting: dict[Key, int], key: Key, offset: int) -> None:
+    async def _pass_on(self, key: Key, offset: int, hops: int) -> bool:
+        """Pass a commit on; return whether it is done with, passed on or given up."""
+        group, topic, index = key
+        mapping = self._logical.get(topic)
+        end = None if mapping is None else mapping.open_end(index)
+        if mapping is None or end is None:
+            return True
+        if end.state is SegmentState.WRITE_ONLY:
+            return False  # it has to open first
+        if mapping.is_own(end):
+            return True  # the migration was called off; it is kept here
+        header = UpdateConsumerOffset(group, progress_topic(topic, end.delta), index, offset)
+        fields = header.to_fields() | {HOPS_FIELD: str(hops + 1)}
+        asked = request(RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+        try:
+            await self._peers.call(end.broker_name, end.broker_address, asked, TELL_S)
+        except Refused as error:
+            LOGGER.info("progress of %s in %s was not passed on: %s", group, end, error.remark)
+        return self._late.get(key) == (offset, hops)
+
+
+def _put_off(waiting: dict[Key, ValueT], key: Key, value: ValueT) -> None:
     if key not in waiting and len(waiting) >= QUEUED_MAX:
         del waiting[next(iter(waiting))]
-    waiting[key] = offset
+    waiting[key] = value

@@ -88,7 +88,7 @@ class Questions:
             groups.query, _of(Code.QUERY_CONSUMER_OFFSET), GroupOffset.read
         )
         self.commit: Final = Question[UpdateConsumerOffset, Done](
-            groups.update_and_pass_on, _of(Code.UPDATE_CONSUMER_OFFSET), done
+            groups.update, _of(Code.UPDATE_CONSUMER_OFFSET), done
         )
         self.max_offset: Final = Question[GetMaxOffset, QueueOffset](
             queues.get_max, _of(Code.GET_MAX_OFFSET), QueueOffset.read_end
