@@ -191,32 +191,18 @@ def credentials(account: tuple[str, str]) -> Credentials:
 NEW = ("lanemqnew", "new12345")
 MORE = "accounts:\n  - {accessKey: lanemqtemp, secretKey: temp1234}\n"
 CHANGES = (
-    (
-        (
-            "updateAclConfig",
-            "-a",
-            NEW[0],
-            "-s",
-            NEW[1],
-            "-t",
-            "orders=PUB|SUB",
-            "-g",
-            "readers=SUB",
-        ),
-        ("deleteAclConfig", "-a", "lanemqtemp"),
-        ("updateGlobalWhiteAddr", "-g", "10.7.1.*,10.8.0.1", "-p", "MORE"),
-        ("clusterAclConfigVersion",),
-    ),
-    (
-        ("updateAclConfig", "-a", CLERK[0], "-s", CLERK[1], "-i", "SUB", "-t", "orders=PUB"),
-        ("deleteAclConfig", "-a", "lanemqnobody"),
-        ("updateGlobalWhiteAddr", "-g", "10.7.1.1", "-p", "NONE"),
-    ),
-    (("updateAclConfig", "-a", "lanemqbad", "-s", "bad12345", "-t", "orders"),),
-    (("updateAclConfig", "-a", "lanemqbad", "-s", "bad12345", "-g", "readers=pub"),),
-    (("updateAclConfig", "-a", "lanemqbad", "-s", "bad12"),),
+    ("updateAclConfig", "-a", NEW[0], "-s", NEW[1], "-t", "orders=PUB|SUB", "-g", "readers=SUB"),
+    ("deleteAclConfig", "-a", "lanemqtemp"),
+    ("updateGlobalWhiteAddr", "-g", "10.7.1.*,10.8.0.1", "-p", "MORE"),
+    ("clusterAclConfigVersion",),
+    ("updateAclConfig", "-a", CLERK[0], "-s", CLERK[1], "-i", "SUB", "-t", "orders=PUB"),
+    ("deleteAclConfig", "-a", "lanemqnobody"),
+    ("updateGlobalWhiteAddr", "-g", "10.7.1.1", "-p", "NONE"),
+    ("updateAclConfig", "-a", "lanemqbad", "-s", "bad12345", "-t", "orders"),
+    ("updateAclConfig", "-a", "lanemqbad", "-s", "bad12345", "-g", "readers=pub"),
+    ("updateAclConfig", "-a", "lanemqbad", "-s", "bad12"),
 )
-"""Commands of mqadmin, those of one start together; ``MORE`` stands for a file in ``conf/acl``."""
+"""Commands of mqadmin; ``MORE`` stands for a file in ``conf/acl``, ``NONE`` for one that is not."""
 VOLATILE = re.compile(r"@[0-9a-f]+$|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|(?<=secretKey=)(bad12|\*+)(?= )")
 """An object's address, a time of day, and a secret, which lanemq does not repeat."""
 AFTER_CHANGES = (
@@ -239,15 +225,13 @@ async def change(cluster: Cluster, folder: Path) -> list[str]:
     conf = cluster.folder / "home" / "conf"
     paths = {"MORE": str(conf / "acl" / "more.yml"), "NONE": str(conf / "none.yml")}
     told = []
-    for number, commands in enumerate(CHANGES):
-        home = folder / str(number)
-        (home / "conf").mkdir(parents=True)
-        (home / "conf" / "tools.yml").write_text(f"accessKey: {CHIEF[0]}\nsecretKey: {CHIEF[1]}\n")
-        async with open_mqadmin("4.9.7", home) as shell:
-            for name, *arguments in commands:
-                arguments = [paths.get(one, one) for one in arguments]
-                printed = await shell.run(name, "-b", address, *arguments)
-                told += [*sorted(printed.out.splitlines()), *re.findall("CODE: .*", printed.err)]
+    (folder / "conf").mkdir(parents=True)
+    (folder / "conf" / "tools.yml").write_text(f"accessKey: {CHIEF[0]}\nsecretKey: {CHIEF[1]}\n")
+    async with open_mqadmin("4.9.7", folder) as shell:
+        for name, *arguments in CHANGES:
+            arguments = [paths.get(one, one) for one in arguments]
+            printed = await shell.run(name, "-b", address, *arguments)
+            told += [*sorted(printed.out.splitlines()), *re.findall("CODE: .*", printed.err)]
     for path in (conf / "plain_acl.yml", conf / "acl" / "more.yml"):
         loaded = yaml.safe_load(path.read_bytes())
         (version,) = loaded["dataVersion"]

@@ -278,14 +278,13 @@ async def traces(cluster: Cluster, version: str, folder: Path) -> None:
         result = await producer.send(Message(topic=topic, body=b"traced", keys=("order-1",)))
         await producer.send(Message(topic=topic, body=b"without keys"))
         await inbox.wait_for(2)
+    query = ("queryMsgTraceById", "-n", cluster.name_server, "-i", result.message_id)
     with trio.fail_after(WAIT_S):
-        while True:  # the index of the broker is a moment behind
-            async with open_mqadmin(version, folder) as mqadmin:
-                printed = await mqadmin.run(
-                    *("queryMsgTraceById", "-n", cluster.name_server, "-i", result.message_id)
-                )
-            if "#ConsumerGroup" in printed.out and "#ProducerGroup" in printed.out:
-                break
+        async with open_mqadmin(version, folder) as mqadmin:
+            while True:  # the index of the broker is a moment behind
+                printed = await mqadmin.run(*query)
+                if "#ConsumerGroup" in printed.out and "#ProducerGroup" in printed.out:
+                    break
     rows = [line.split() for line in printed.out.splitlines() if line.startswith(("Pub", "Sub"))]
     assert [(row[0], row[1], row[-1]) for row in rows] == [
         ("Pub", "sdk-tracers", "success"),

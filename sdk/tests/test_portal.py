@@ -164,7 +164,7 @@ def test_two_threads_may_close_a_client_at_the_same_time(name_server: str) -> No
 def test_a_client_that_is_closed_after_its_core_waits_for_the_thread(
     name_server: str, monkeypatch: pytest.MonkeyPatch, face: str
 ) -> None:
-    joining, alive = threading.Event(), []
+    joining = threading.Event()
     join = _portal.Portal.join
 
     def joined(portal: _portal.Portal) -> None:
@@ -180,24 +180,24 @@ def test_a_client_that_is_closed_after_its_core_waits_for_the_thread(
         until(lambda: portal.over)
         return thread
 
-    async def main() -> None:
+    async def close_in_asyncio() -> threading.Thread:
         opening = aio.open_producer("pg", name_servers=name_server, options=PATIENT_PRODUCER)
         producer = await opening.start()
         thread = core_ends_first()
         with suppress(ClientClosed):
             await producer.close()
-        alive.append(thread.is_alive())
+        return thread
 
-    if face == "asyncio":
-        asyncio.run(main())
-    else:
+    def close() -> threading.Thread:
         opening = blocking.open_producer("pg", name_servers=name_server, options=PATIENT_PRODUCER)
         producer = opening.start()
         thread = core_ends_first()
         with suppress(ClientClosed):
             producer.close()
-        alive.append(thread.is_alive())
-    assert alive == [False]
+        return thread
+
+    thread = asyncio.run(close_in_asyncio()) if face == "asyncio" else close()
+    assert not thread.is_alive()
 
 
 def test_what_never_changes_is_there_without_asking_the_core(name_server: str) -> None:
