@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from lanemq.compat.servers._ports import free_port
 from lanemq.proxy.cli._group import lanemq
-from lanemq.proxy.net.transport._listen import listen_with_vip
 from lanemq.wire.frame import Connection, Frame, request
 
 pytestmark = pytest.mark.slow  # every test starts Python anew
@@ -151,13 +151,8 @@ def test_what_was_put_and_changed_survives_a_restart_of_the_name_server(start: S
 
 
 def test_a_taken_port_is_one_line_that_names_the_way_to_another(tmp_path: Path) -> None:
-    main, taken = listen_with_vip("127.0.0.1", 0)
-    main.close()
-    with taken, socket.socket() as kept:
-        port = taken.getsockname()[1]
-        # A server may listen on the port two above; no connection gets it by chance.
-        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        kept.bind(("127.0.0.1", port + 2))
+    port = free_port(-2) - 2  # that of a broker's clients of old; its main one is free
+    with socket.create_server(("127.0.0.1", port)):
         name_server = ("namesrv", "--host", "127.0.0.1", "--port", str(port))
         broker = ("broker", "--host", "127.0.0.1", "--port")
         serve = ("serve", "--port", "0", "--broker-port")
