@@ -8,6 +8,7 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.proxy.broker._framed import GroupOffset
+from lanemq.proxy.logical.broker.traffic import _progress
 from lanemq.proxy.logical.listener.offsets._progress import Progress
 from lanemq.testkit.proxy.logical import mapped_cluster, tools
 from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster
@@ -115,6 +116,24 @@ async def test_what_is_committed_at_the_old_end_is_passed_on_and_never_takes_pro
     assert kept(cluster, opened) == 9
     await commit(cluster, opened, 2)  # who resets a group does it at the end
     assert kept(cluster, opened) == 2
+
+
+async def test_more_commits_at_the_old_end_than_are_kept_to_be_passed_on_fail_no_task(
+    cluster: LogicalCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_progress, "QUEUED_MAX", 3)
+    source, opened = await cluster.migrate(0, "broker2")
+    first, second = (cluster.brokers[name].host for name in ("broker1", "broker2"))
+    cluster.network.part(first, second)
+    for number in range(9):  # each of these takes as long as one that is passed on to nobody
+        await commit(cluster, source, 5, group=f"group{number}")
+        await trio.sleep(_progress.TELL_S / 3)
+    cluster.network.join()
+    await trio.sleep(10)
+    assert not [record for record in caplog.records if record.exc_info]
+    await commit(cluster, source, 6, group="group9")
+    await trio.sleep(10)
+    assert kept(cluster, opened, "group9") == 6
 
 
 async def test_what_is_committed_at_a_destination_before_it_opens_is_not_taken_back(

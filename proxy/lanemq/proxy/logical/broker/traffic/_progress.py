@@ -192,7 +192,10 @@ class LogicalProgress:
             self._wake = trio.Event()
             while self._late:
                 for key in list(self._late):
-                    if await self._pass_on(key, *self._late[key]):
+                    waiting = self._late.get(key)
+                    if waiting is None:
+                        continue  # dropped while another was passed on: too many wait
+                    if await self._pass_on(key, *waiting):
                         self._late.pop(key, None)
                 if self._late:
                     await trio.sleep(RETRY_S)
