@@ -1,6 +1,7 @@
 """Older clients see logical queues at several brokers; a live listener stands for each."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 import trio
@@ -114,6 +115,34 @@ async def connect(cluster: LogicalCluster) -> list[Client]:
         host, port = data.broker_addrs[0].split(":")
         clients.append(Client(Peer(await cluster.network.dialer(CLIENT_HOST)(host, int(port)))))
     return clients
+
+
+@pytest.mark.slow
+async def test_a_send_is_answered_with_the_queue_that_it_named_whatever_is_known_by_then(
+    cluster: LogicalCluster,
+) -> None:
+    """A name server that has just started may not know yet among how many brokers queues are
+    divided."""
+    client = (await connect(cluster))[1]
+    assert (await client.send("T", queue_id=1)).fields["queueId"] == "1"
+    routes = cluster.brokers["broker2"].logical_listener.routes
+    (known,) = routes._known.values()
+    assert known.view is not None
+    assert known.view.queues[index_of(1, 0, BROKERS)].segments[0].broker_name == "broker1"
+    answers = []
+
+    async def send() -> None:
+        answers.append(await client.send("T", queue_id=0))
+
+    cluster.network.part(cluster.brokers["broker1"].host, cluster.brokers["broker2"].host)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(send)
+        await trio.sleep(0.5)  # it is being passed on
+        known.view = replace(known.view, brokers=1)
+        cluster.network.join()
+    assert [(a.code, a.fields["queueId"], a.fields["queueOffset"]) for a in answers] == [
+        (0, "0", "0")
+    ]
 
 
 @pytest.mark.slow

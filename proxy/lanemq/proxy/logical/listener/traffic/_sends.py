@@ -218,7 +218,8 @@ class Sends:
 
     def _seen(self, asked: Frame, answer: Answer, segment: Segment) -> Seen:
         """Translate a broker's answer for the client of the listener."""
-        queue_id = self._queues.queue_id_of(segment)
+        # As the client named it: among how many brokers queues are divided may have changed since.
+        queue_id = int(asked.fields[queue_field(asked.code)])
         if isinstance(answer, Stored):
             tag = broker_tag(segment.broker_name)
             return replace(
