@@ -4,11 +4,14 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from lanemq.proxy.logical.listener.brokers._routes import FRESH_S
 from lanemq.testkit.proxy.brokers import Client
 from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._logical import CLIENT_HOST, messages_of
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
+from lanemq.wire import RequestCode
+from lanemq.wire.logical import progress_topic
 
 pytestmark = pytest.mark.slow  # a cluster of its own
 
@@ -84,3 +87,28 @@ async def test_a_reader_is_sent_over_no_offsets_because_a_sender_was(
             bodies += [message.body for message in messages_of(answer)]
             offset = int(answer.fields["nextBeginOffset"])
         assert bodies[:15] == 3 * [b"0", b"1", b"2", b"3", b"4"]
+
+
+async def test_a_name_server_that_has_not_heard_of_a_migration_takes_no_progress_back(
+    autojump_clock: MockClock,
+) -> None:
+    """The reader was sent on, and the listener looks at its route before the commit."""
+    async with mapped_cluster("broker1", "broker2", "broker3", messages=3) as cluster:
+        dial, listener = cluster.network.dialer(CLIENT_HOST), cluster.brokers["broker3"].host
+        client = Client(Peer(await dial(listener, LOGICAL_PORT)))
+        for name in ("broker1", "broker2"):
+            cluster.network.part(cluster.brokers[name].host, cluster.name_server.host)
+        _, opened = await cluster.migrate(0, "broker2")
+        await cluster.fill(opened, 4)
+        assert len(messages_of(await client.pull("T", 0, 0))) == 3
+        await trio.sleep(FRESH_S - 2)
+        assert len(messages_of(await client.pull("T", 0, 3))) == 4
+        await trio.sleep(3)
+        fields = {"consumerGroup": "readers", "topic": "T", "queueId": "0", "commitOffset": "7"}
+        assert (await client.call(RequestCode.UPDATE_CONSUMER_OFFSET, fields)).code == 0
+        await trio.sleep(5)
+        cluster.network.join()
+        await trio.sleep(60)
+        tables = cluster.brokers["broker2"].running.context.store.tables
+        name = progress_topic("T", opened.delta)
+        assert tables.consumer_offsets.get("readers", name, 0) == 7

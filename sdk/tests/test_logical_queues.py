@@ -479,6 +479,48 @@ async def test_progress_is_logical_and_found_again_wherever_the_queue_is(
         assert not [key for key in broker.offsets if key[1] == T]  # none of physical queues
 
 
+async def test_a_name_server_that_has_not_heard_of_a_migration_takes_no_progress_back(
+    autojump_clock: MockClock, logical_cluster: LogicalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The consumer was redirected, has read on, and looks at its route before it commits."""
+    name_server = logical_cluster.name_server_nodes[0]
+    async with producing(logical_cluster) as producer:
+        await fill(producer, 0, 3)
+        before = name_server._logical(T)
+        async with reading(logical_cluster, 0) as consumer:
+            assert len(await consumer.poll()) == 3
+            await move(logical_cluster, 0, "broker-b")
+            await fill(producer, 0, 4, start=3)
+            found: list[ReceivedMessage] = []
+            while len(found) < 4:
+                found += await consumer.poll(30)
+            monkeypatch.setattr(name_server, "_logical", lambda topic: before)
+            routes = consumer._open.client.routes
+            assert not await routes.confirm(T)
+            await consumer.commit()
+            monkeypatch.undo()
+            assert await routes.confirm(T)
+    async with reading(logical_cluster, 0) as consumer:
+        assert await consumer.committed(logical(0)) == 7
+
+
+async def test_a_topic_that_is_made_anew_has_nothing_of_earlier_redirects(
+    autojump_clock: MockClock, logical_cluster: LogicalCluster
+) -> None:
+    async with producing(logical_cluster) as producer:
+        await fill(producer, 0, 3)
+        await move(logical_cluster, 0, "broker-b")
+        await fill(producer, 0, 1, start=3)  # it was redirected
+        for broker in logical_cluster.by_name.values():
+            broker.chains.clear()
+            broker.queues.clear()
+        logical_cluster.enable(T, 2)
+        await producer._client.routes.refresh(T)
+        sent = await producer.send(Message(topic=T, body=b"0"), queue=logical(0))
+        assert sent.queue_offset == 0
+        assert logical_cluster.bodies_of(T, 0) == [b"0"]
+
+
 async def test_a_group_that_was_reset_to_the_beginning_begins_there(
     autojump_clock: MockClock,
     logical_cluster: LogicalCluster,

@@ -58,10 +58,7 @@ async def follow_redirect(client: Client, topic: str, answer: Frame, address: st
     except RemoteProtocolError as error:
         raise BadAnswer(address, f"a request for {topic}", str(error)) from error
     LOGGER.debug("%s redirects for %s: %s", address, topic, redirect)
-    if redirect is None:
-        await client.routes.refresh(topic)
-    else:
-        client.routes.redirected(topic, redirect)
+    await client.routes.redirected(topic, redirect)
 
 
 @final

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from lanemq.wire import Permission
 from lanemq.wire.bodies import MASTER_ID, MessageQueue, RouteData
-from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, Chain, LogicalQueues, Segment
+from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, Chain, LogicalQueues, Redirect, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,18 @@ def with_chains(route: TopicRoute, chains: LogicalQueues) -> TopicRoute:
         if any(segment.is_readable or segment.is_writable for segment in chain)
     )
     return replace(route, publish_queues=publish, subscribe_queues=subscribe, chains=chains)
+
+
+def with_redirect(route: TopicRoute, redirect: Redirect) -> TopicRoute:
+    """Return ``route`` with what a redirect tells. The route has to have logical queues."""
+    assert route.chains is not None
+    chains, brokers = route.chains, dict(route.brokers)
+    for segment in (redirect.current, redirect.following):
+        chains = chains.put_segment(segment)
+        if segment.broker_name not in brokers and segment.broker_address is not None:
+            # New here; the next look-up at the name server brings the rest.
+            brokers[segment.broker_name] = {MASTER_ID: segment.broker_address}
+    return with_chains(replace(route, brokers=brokers), chains)
 
 
 def _is_ordered(route: TopicRoute) -> bool:

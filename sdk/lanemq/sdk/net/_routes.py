@@ -15,7 +15,7 @@ from lanemq.wire import RemoteProtocolError, RequestCode, ResponseCode
 from lanemq.wire.bodies import MASTER_ID, RouteData
 from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import GetRouteInfo
-from lanemq.wire.logical import LOGICAL_QUEUE_FLAG, Redirect
+from lanemq.wire.logical import LOGICAL_QUEUE_FLAG, RecentRedirects, Redirect
 
 from .._errors import (
     BadAnswer,
@@ -28,7 +28,7 @@ from .._errors import (
 )
 from ..observe._log import get_logger
 from ._remoting import RemotingClient
-from ._route_table import TopicRoute, read_default_route, read_route, with_chains
+from ._route_table import TopicRoute, read_default_route, read_route, with_redirect
 
 LOGGER = get_logger("lanemq.sdk.routes")
 
@@ -110,6 +110,7 @@ class Routes:
         self._default_topic = default_topic
         self._default_topic_queues = default_topic_queues
         self._routes: dict[str, TopicRoute] = {}
+        self._redirects: dict[str, RecentRedirects] = {}
         self._watched: dict[str, None] = {}  # a set that keeps its order
         self._locks: dict[str, trio.Lock] = {}
         self._listeners: list[RouteListener] = []
@@ -218,8 +219,8 @@ class Routes:
     async def confirm(self, topic: str) -> bool:
         """Do ``refresh``; return whether the route is as a name server told it just now.
 
-        It is not where a name server has lost it, and not for sure where somebody else asked at the
-        same time.
+        It is not where a name server has lost it or has not heard of a redirect, and not for sure
+        where somebody else asked at the same time.
         """
         lock = self._locks.get(topic)
         if lock is None:
@@ -235,21 +236,27 @@ class Routes:
             route = read_route(topic, data, logical_queues=self._logical_queues)
         except RemoteProtocolError as error:
             raise _bad_route(topic, error) from error
+        redirects, is_told = self._redirects.get(topic), True
+        if redirects is not None and route.chains is not None:
+            for redirect in redirects.unheard(route.chains, trio.current_time()):
+                route, is_told = with_redirect(route, redirect), False
         self._keep(route)
-        return True
+        return is_told
 
-    def redirected(self, topic: str, redirect: Redirect) -> None:
-        """Learn the present segments of a logical queue from a broker."""
-        route = self._routes.get(topic)
-        if route is None or route.chains is None:
+    async def redirected(self, topic: str, redirect: Redirect | None) -> None:
+        """Learn the present segments of a logical queue from a broker.
+
+        None makes everything to be asked for anew; raises as ``find_for_send`` then.
+        """
+        if redirect is None:
+            self._redirects.pop(topic, None)
+            await self.refresh(topic)
             return
-        chains, brokers = route.chains, dict(route.brokers)
-        for segment in (redirect.current, redirect.following):
-            chains = chains.put_segment(segment)
-            if segment.broker_name not in brokers and segment.broker_address is not None:
-                # New here; the next look-up at the name server brings the rest.
-                brokers[segment.broker_name] = {MASTER_ID: segment.broker_address}
-        self._keep(with_chains(replace(route, brokers=brokers), chains))
+        route = self._routes.get(topic)
+        if route is not None and route.chains is not None:
+            redirects = self._redirects.setdefault(topic, RecentRedirects())
+            redirects.note(redirect, trio.current_time())
+            self._keep(with_redirect(route, redirect))
 
     async def refresh_all(self) -> None:
         """Refresh every watched topic; failures are logged."""

@@ -121,7 +121,8 @@ class LogicalBroker(FakeBroker):
         segment = self._latest(header.topic, header.queue_id)
         understands = header.sys_flag & LOGICAL_QUEUE_FLAG
         meant = frame.fields.pop(SEGMENT_FIELD, None)
-        if segment is not None and meant is not None and not segment.is_meant(meant):
+        is_mapped = header.topic in self.chains
+        if meant is not None and is_mapped and (segment is None or not segment.is_meant(meant)):
             fields = {REDIRECT_FIELD: REDIRECT_VALUE}
             return frame.reply(ResponseCode.NO_PERMISSION, fields, b"", "another segment")
         frame.fields["f"] = str(header.sys_flag & ~LOGICAL_QUEUE_FLAG)

@@ -67,6 +67,7 @@ from ._queues import (
     with_logical_queues,
 )
 from ._reader_positions import ReaderPositions
+from ._recent_redirects import RecentRedirects
 from ._report import (
     JAVA_ALL,
     JAVA_NONE,
@@ -126,6 +127,7 @@ __all__ = [
     "ProgressTopic",
     "PullWait",
     "ReaderPositions",
+    "RecentRedirects",
     "Redirect",
     "ReuseLogicalQueue",
     "SealLogicalQueue",

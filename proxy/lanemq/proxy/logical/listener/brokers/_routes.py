@@ -1,7 +1,7 @@
 """The routes that a logical listener knows: places of the segments of its topics.
 
 Name servers are asked as a client is that knows logical queues. What brokers say in redirects
-is newer than that and goes into the same chains.
+is newer than that, goes into the same chains, and is not taken back by an older view.
 """
 
 import logging
@@ -22,8 +22,8 @@ from lanemq.wire.logical import (
     LOGICAL_QUEUE_FLAG,
     Chain,
     LogicalQueues,
+    RecentRedirects,
     Redirect,
-    Segment,
 )
 
 LOGGER = logging.getLogger("lanemq.proxy.logical.listener")
@@ -54,6 +54,11 @@ class TopicView:
         """Return the segments of a logical queue; None for one that does not exist."""
         return self.queues.get(index)
 
+    def with_redirect(self, redirect: Redirect) -> "TopicView":
+        """Return the view with what a redirect tells."""
+        queues = self.queues.put_segment(redirect.current).put_segment(redirect.following)
+        return replace(self, queues=queues)
+
     def address(self, broker_name: str) -> str | None:
         """Return the address of a broker, from the name server or from the redirect that named
         it."""
@@ -71,7 +76,8 @@ class _Known:
     had_use: bool
     """True if the last question brought anything new, or redirects have since."""
     is_told: bool
-    """True if a name server told the view as it is, and no redirect has changed it since."""
+    """True if a name server told the view as it is, and no redirect has changed it."""
+    redirects: RecentRedirects
 
 
 @final
@@ -123,9 +129,14 @@ class LogicalRoutes:
             if len(self._known) >= TOPICS_MAX:
                 self._known.clear()
             before = known.view if known is not None else None
+            redirects = known.redirects if known is not None else RecentRedirects()
+            is_told, now_s = is_answered, trio.current_time()
             if not is_answered:
                 view = before
-            self._known[topic] = _Known(view, trio.current_time(), view != before, is_answered)
+            elif view is not None:
+                for redirect in redirects.unheard(view.queues, now_s):
+                    view, is_told = view.with_redirect(redirect), False
+            self._known[topic] = _Known(view, now_s, view != before, is_told, redirects)
         finally:
             del self._asking[topic]
             done.set()
@@ -177,23 +188,18 @@ class LogicalRoutes:
             return view, True
         return None, False
 
-    def put(self, topic: str, *segments: Segment) -> None:
-        """Learn the present state of segments."""
-        known = self._known.get(topic)
-        if known is not None and known.view is not None:
-            queues = known.view.queues
-            for segment in segments:
-                queues = queues.put_segment(segment)
-            if queues != known.view.queues:
-                known.view = replace(known.view, queues=queues)
-                known.had_use, known.is_told = True, False
-
     async def redirected(self, topic: str, redirect: Redirect | None) -> None:
-        """Learn from a redirect; if it names no target, ask a name server."""
+        """Learn from a redirect; if it names no target, ask a name server, whose word counts."""
+        known = self._known.get(topic)
         if redirect is None:
+            if known is not None:
+                known.redirects = RecentRedirects()
             await self.refresh(topic)
-        else:
-            self.put(topic, redirect.current, redirect.following)
+        elif known is not None and known.view is not None:
+            known.redirects.note(redirect, trio.current_time())
+            view = known.view.with_redirect(redirect)
+            if view != known.view:
+                known.view, known.had_use, known.is_told = view, True, False
 
 
 def read_view(answer: Frame) -> TopicView | None:
