@@ -78,6 +78,7 @@ def test_a_redirect_past_other_segments_or_from_an_open_one_is_not_kept() -> Non
     for redirect in (
         Redirect(FIRST.sealed(40), opened("broker3", 55)),
         Redirect(FIRST, SECOND),
+        Redirect(FIRST.sealed(40), replace(SECOND, state=SegmentState.WRITE_ONLY)),
         Redirect(FIRST.sealed(0), opened("broker2", 0)),  # it may be opened once more
         Redirect(FIRST.sealed(40), replace(SECOND, logical_index=1)),
         Redirect(FIRST.sealed(40), replace(SECOND, delta=-1, state=SegmentState.WRITE_ONLY)),

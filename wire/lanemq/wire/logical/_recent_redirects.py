@@ -30,12 +30,13 @@ class RecentRedirects:
         """Keep a redirect from the end of a segment to the one that begins there.
 
         Others are left out: there may be more between the two, which only name servers show. So
-        are those from a segment that never had a message, for the queue may come back to it.
+        are those from a segment that never had a message, for the queue may come back to it, and
+        to a destination that is not open: the source opens again if the migration is called off.
         """
         ended, following = redirect.current, redirect.following
         index = ended.logical_index
         is_beside = ended.end_offset == following.delta and following.logical_index == index
-        if is_beside and not ended.is_empty:
+        if is_beside and following.is_readable and not ended.is_empty:
             noted = self._noted.setdefault(index, deque(maxlen=KEPT_MAX))
             noted.append((now_s, redirect))
 
