@@ -154,7 +154,7 @@ def test_a_queue_that_is_used_again_has_its_segments_by_offset() -> None:
 def test_logical_queues_are_changed_one_chain_at_a_time() -> None:
     queues = LogicalQueues.of([at("a/1", 0, index=2), at("a/0", 0)])
     assert list(queues) == [0, 2]
-    queues = queues.put_segment(at("b/0", -1, state=WRITE_ONLY, index=2))
+    queues = queues.put_segments(at("b/0", -1, state=WRITE_ONLY, index=2))
     assert len(queues[2]) == 2
     own = queues.of_broker("b")
     assert [len(own[0]), len(own[2])] == [0, 1], "the empty chain stays"

@@ -32,7 +32,7 @@ def view_of(*segments: Segment) -> LogicalQueues:
 def seen(redirects: RecentRedirects, view: LogicalQueues, now_s: float) -> LogicalQueues:
     """The view with everything that it has not heard of."""
     for redirect in redirects.unheard(view, now_s):
-        view = view.put_segment(redirect.current).put_segment(redirect.following)
+        view = view.put_segments(redirect.current, redirect.following)
     return view
 
 
@@ -110,7 +110,7 @@ def test_no_view_is_taken_back_nor_brought_further_than_brokers_have_told(
     """A queue that goes from broker to broker; a client that was told of some of it."""
     ends: dict[str, int] = {}
     history = [Chain(0, [FIRST])]
-    redirects, told_up_to = RecentRedirects(), 0
+    redirects = RecentRedirects()
     for number, (name, count) in enumerate(moves):
         source = history[-1].normal
         assert source is not None
@@ -120,11 +120,8 @@ def test_no_view_is_taken_back_nor_brought_further_than_brokers_have_told(
         history.append(history[-1].put(ended, target))
         if number in told:
             redirects.note(Redirect(ended, target), float(number))
-    shown = history[min(at, len(history) - 1)]
-    known = seen(redirects, LogicalQueues([shown]), 8.0)[0]
-    for number in range(min(at, len(history) - 1), len(moves)):
-        if number not in told:
-            break
-        told_up_to = number + 1
-    assert known == history[max(told_up_to, min(at, len(history) - 1))]
+    at = min(at, len(moves))
+    known = seen(redirects, LogicalQueues([history[at]]), 8.0)[0]
+    untold = (number for number in range(at, len(moves)) if number not in told)
+    assert known == history[next(untold, len(moves))]
     assert not check_chain(known)

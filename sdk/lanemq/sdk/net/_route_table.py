@@ -78,13 +78,12 @@ def with_chains(route: TopicRoute, chains: LogicalQueues) -> TopicRoute:
 def with_redirect(route: TopicRoute, redirect: Redirect) -> TopicRoute:
     """Return ``route`` with what a redirect tells. The route has to have logical queues."""
     assert route.chains is not None
-    chains, brokers = route.chains, dict(route.brokers)
-    for segment in (redirect.current, redirect.following):
-        chains = chains.put_segment(segment)
+    segments, brokers = (redirect.current, redirect.following), dict(route.brokers)
+    for segment in segments:
         if segment.broker_name not in brokers and segment.broker_address is not None:
             # New here; the next look-up at the name server brings the rest.
             brokers[segment.broker_name] = {MASTER_ID: segment.broker_address}
-    return with_chains(replace(route, brokers=brokers), chains)
+    return with_chains(replace(route, brokers=brokers), route.chains.put_segments(*segments))
 
 
 def _is_ordered(route: TopicRoute) -> bool:

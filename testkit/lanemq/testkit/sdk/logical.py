@@ -97,10 +97,7 @@ class LogicalBroker(FakeBroker):
         return segments[-1] if segments else None
 
     def _keep(self, topic: str, *segments: Segment) -> None:
-        queues = self.chains.get(topic, LogicalQueues())
-        for segment in segments:
-            queues = queues.put_segment(segment)
-        self.chains[topic] = queues
+        self.chains[topic] = self.chains.get(topic, LogicalQueues()).put_segments(*segments)
         for (name, _), queue in self.queues.items():
             if name == topic:  # tasks that wait there look again
                 queue.arrived.set()

@@ -94,11 +94,14 @@ class LogicalQueues(Mapping[int, Chain]):
         """Return a copy with ``chain``, in place of the one of its index if there is one."""
         return LogicalQueues({**self._chains, chain.index: chain}.values())
 
-    def put_segment(self, segment: Segment) -> "LogicalQueues":
-        """Return a copy with a segment in the chain that it names. It does not leave any other
+    def put_segments(self, *segments: Segment) -> "LogicalQueues":
+        """Return a copy with segments in the chains that they name. They do not leave any other
         chain."""
-        chain = self._chains.get(segment.logical_index) or Chain(segment.logical_index)
-        return self.put(chain.put(segment))
+        chains = dict(self._chains)
+        for segment in segments:
+            index = segment.logical_index
+            chains[index] = (chains.get(index) or Chain(index)).put(segment)
+        return LogicalQueues(chains.values())
 
     def remove(self, index: int) -> "LogicalQueues":
         """Return a copy without a logical queue. Raises ``KeyError`` if it is not there."""

@@ -56,7 +56,7 @@ class TopicView:
 
     def with_redirect(self, redirect: Redirect) -> "TopicView":
         """Return the view with what a redirect tells."""
-        queues = self.queues.put_segment(redirect.current).put_segment(redirect.following)
+        queues = self.queues.put_segments(redirect.current, redirect.following)
         return replace(self, queues=queues)
 
     def address(self, broker_name: str) -> str | None:
