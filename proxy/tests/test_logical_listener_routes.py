@@ -11,7 +11,8 @@ from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._logical import CLIENT_HOST, messages_of
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
 from lanemq.wire import RequestCode
-from lanemq.wire.logical import progress_topic
+from lanemq.wire.bodies import MessageQueue
+from lanemq.wire.logical import Redirect, Segment, progress_topic
 
 pytestmark = pytest.mark.slow  # a cluster of its own
 
@@ -112,3 +113,27 @@ async def test_a_name_server_that_has_not_heard_of_a_migration_takes_no_progress
         tables = cluster.brokers["broker2"].running.context.store.tables
         name = progress_topic("T", opened.delta)
         assert tables.consumer_offsets.get("readers", name, 0) == 7
+
+
+async def test_a_redirect_that_does_not_hold_any_more_is_taken_back_at_once(
+    autojump_clock: MockClock,
+) -> None:
+    """The topic was deleted and made anew: the broker that it names says to ask anew."""
+    async with mapped_cluster("broker1", "broker2", messages=3) as cluster:
+        routes = cluster.brokers["broker2"].logical_listener.routes
+        told = await routes.find("T")
+        assert told is not None
+        first, other = told.queues[0][0], told.queues[1][0]
+        moved = Segment(MessageQueue("T", "broker2", 7), 0, 3)
+        await routes.redirected("T", Redirect(first.sealed(3), moved))
+        await trio.sleep(FRESH_S - 2)
+        view = await routes.refresh("T")
+        assert view is not None
+        assert view.queues[0].tail == moved
+        assert not await routes.confirm("T", 0)
+        assert await routes.confirm("T", 1), "a redirect of another queue says nothing of this one"
+        await routes.redirected("T", None)
+        view = routes.get("T")
+        assert view is not None
+        assert (view.queues[0].tail, view.queues[1].tail) == (first, other)
+        assert await routes.confirm("T", 0)

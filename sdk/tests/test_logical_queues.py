@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 import trio
@@ -38,7 +39,13 @@ from lanemq.wire import RequestCode
 from lanemq.wire.bodies import BrokerData, MessageQueue, RouteData
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import PullMessage
-from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, Segment, SegmentState, check_chain
+from lanemq.wire.logical import (
+    LOGICAL_QUEUE_BROKER,
+    LOGICAL_QUEUES_MEMBER,
+    Segment,
+    SegmentState,
+    check_chain,
+)
 
 T = "T"
 
@@ -479,8 +486,13 @@ async def test_progress_is_logical_and_found_again_wherever_the_queue_is(
         assert not [key for key in broker.offsets if key[1] == T]  # none of physical queues
 
 
+@pytest.mark.parametrize("source_is_heard", [False, True])
 async def test_a_name_server_that_has_not_heard_of_a_migration_takes_no_progress_back(
-    autojump_clock: MockClock, logical_cluster: LogicalCluster, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock,
+    logical_cluster: LogicalCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    source_is_heard: bool,
 ) -> None:
     """The consumer was redirected, has read on, and looks at its route before it commits."""
     name_server = logical_cluster.name_server_nodes[0]
@@ -494,14 +506,23 @@ async def test_a_name_server_that_has_not_heard_of_a_migration_takes_no_progress
             found: list[ReceivedMessage] = []
             while len(found) < 4:
                 found += await consumer.poll(30)
+            if source_is_heard:
+                queues = cast(
+                    dict[str, list[Segment]], name_server._logical(T)[LOGICAL_QUEUES_MEMBER]
+                )
+                before = {LOGICAL_QUEUES_MEMBER: {**queues, "0": queues["0"][:1]}}
             monkeypatch.setattr(name_server, "_logical", lambda topic: before)
             routes = consumer._open.client.routes
-            assert not await routes.confirm(T)
+            assert not await routes.confirm(T, 0)
+            assert await routes.confirm(T, 1), "the redirect was of the other queue"
+            await fill(producer, 0, 1, start=7)
+            found += await consumer.poll(30)
+            assert [message.queue_offset for message in found] == [3, 4, 5, 6, 7]
             await consumer.commit()
             monkeypatch.undo()
-            assert await routes.confirm(T)
+            assert await routes.confirm(T, 0)
     async with reading(logical_cluster, 0) as consumer:
-        assert await consumer.committed(logical(0)) == 7
+        assert await consumer.committed(logical(0)) == 8
 
 
 async def test_a_topic_that_is_made_anew_has_nothing_of_earlier_redirects(

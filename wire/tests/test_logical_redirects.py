@@ -56,13 +56,54 @@ def test_a_destination_that_waits_in_the_view_has_been_opened() -> None:
     assert seen(redirects, view_of(FIRST, waits), 101.0) == view_of(FIRST.sealed(40), SECOND)
 
 
-def test_a_view_that_shows_the_end_counts_whatever_it_shows_behind() -> None:
+def test_a_view_that_has_heard_of_the_source_alone_is_brought_up_to_date() -> None:
+    """Otherwise a reader behind the end would be sent back to it."""
     redirects = RecentRedirects()
     redirects.note(MOVED, 100.0)
-    gone_past = view_of(FIRST.sealed(40), opened("broker3", 40))
-    assert list(redirects.unheard(gone_past, 101.0)) == []
-    assert list(redirects.unheard(view_of(opened("broker3", 0)), 101.0)) == []
-    assert list(redirects.unheard(LogicalQueues(), 101.0)) == []
+    ended = FIRST.sealed(40, first_time_ms=1, last_time_ms=2).with_state(SegmentState.EXPIRED)
+    waits = replace(SECOND, delta=-1, state=SegmentState.WRITE_ONLY)
+    for view in (view_of(ended), view_of(ended, waits)):
+        assert seen(redirects, view, 101.0) == view_of(ended, SECOND)
+
+
+def test_a_view_that_shows_what_came_after_the_source_counts() -> None:
+    redirects = RecentRedirects()
+    redirects.note(MOVED, 100.0)
+    for view in (
+        view_of(FIRST.sealed(40), opened("broker3", 40)),  # the destination was given up
+        view_of(FIRST.sealed(40), opened("broker1", 40, begin=40)),  # the migration was called off
+        view_of(FIRST.sealed(40), SECOND.sealed(5)),
+        view_of(FIRST.sealed(38)),  # the end of another one
+        view_of(opened("broker3", 0)),
+        LogicalQueues(),
+    ):
+        assert redirects.unheard(view, 101.0) == []
+
+
+def test_a_queue_is_not_left_without_an_open_end() -> None:
+    """Who sends would find none, while the source at least says where to go."""
+    redirects = RecentRedirects()
+    ended = SECOND.sealed(5)
+    first = Redirect(FIRST.sealed(40), ended)
+    redirects.note(first, 100.0)
+    assert redirects.unheard(view_of(FIRST), 101.0) == []
+    second = Redirect(ended, opened("broker3", 45))
+    redirects.note(second, 101.0)
+    assert redirects.unheard(view_of(FIRST), 101.0) == [first, second]
+
+
+def test_the_same_redirect_counts_once_and_from_its_first_time() -> None:
+    """Every reader that waits is given it."""
+    redirects = RecentRedirects()
+    redirects.note(MOVED, 100.0)
+    ended = SECOND.sealed(5)
+    onward = Redirect(ended, opened("broker3", 45))
+    for n in range(20):
+        redirects.note(onward, 101.0 + n / 4)
+    assert redirects.unheard(view_of(FIRST), 106.0) == [MOVED, onward]
+    assert redirects.unheard(view_of(SECOND), 110.5) == [onward]
+    assert redirects.unheard(view_of(SECOND), 111.0) == []
+    assert not redirects
 
 
 def test_after_ten_seconds_views_count_alone() -> None:
@@ -103,11 +144,15 @@ def test_of_many_redirects_the_oldest_are_forgotten() -> None:
     moves=st.lists(st.tuples(st.sampled_from(BROKERS), st.integers(1, 5)), min_size=1, max_size=8),
     told=st.sets(st.integers(0, 7)),
     at=st.integers(0, 8),
+    destination=st.sampled_from(["open source", "not there", "waits"]),
 )
 def test_no_view_is_taken_back_nor_brought_further_than_brokers_have_told(
-    moves: Sequence[tuple[str, int]], told: set[int], at: int
+    moves: Sequence[tuple[str, int]], told: set[int], at: int, destination: str
 ) -> None:
-    """A queue that goes from broker to broker; a client that was told of some of it."""
+    """A queue that goes from broker to broker; a client that was told of some of it.
+
+    Of the next migration the view may show that its source has ended, or not even that.
+    """
     ends: dict[str, int] = {}
     history = [Chain(0, [FIRST])]
     redirects = RecentRedirects()
@@ -121,7 +166,13 @@ def test_no_view_is_taken_back_nor_brought_further_than_brokers_have_told(
         if number in told:
             redirects.note(Redirect(ended, target), float(number))
     at = min(at, len(moves))
-    known = seen(redirects, LogicalQueues([history[at]]), 8.0)[0]
-    untold = (number for number in range(at, len(moves)) if number not in told)
-    assert known == history[next(untold, len(moves))]
+    shown = history[at]
+    if at < len(moves) and destination != "open source":
+        ended, target = history[at + 1].segments[-2:]
+        shown = shown.put(ended)
+        if destination == "waits":
+            shown = shown.put(replace(target, delta=-1, state=SegmentState.WRITE_ONLY))
+    known = seen(redirects, LogicalQueues([shown]), 8.0)[0]
+    last = next((number for number in range(at, len(moves)) if number not in told), len(moves))
+    assert known == (shown if last == at else history[last])
     assert not check_chain(known)

@@ -116,8 +116,10 @@ class LogicalCalls:
         for _ in range(ROUNDS_MAX):
             chain = self._known_chain(queue)
             step = next_pull_step(chain, queue, offset, self._places, is_confirmed=is_told)
-            if step is PullWait.UNCONFIRMED and (is_told := await routes.confirm(queue.topic)):
-                continue
+            if step is PullWait.UNCONFIRMED:
+                is_told = await routes.confirm(queue.topic, queue.queue_id)
+                if is_told:
+                    continue
             match step:
                 case PullWait():
                     return await self._nothing_yet(queue, offset, terms)

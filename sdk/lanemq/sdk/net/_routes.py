@@ -213,35 +213,42 @@ class Routes:
         A route once known stays known when the name server has lost it: it may have been
         restarted, and its brokers will register again. Raises as ``find_for_send``.
         """
-        await self.confirm(topic)
+        await self._look_up(topic)
         return self._routes.get(topic)
 
-    async def confirm(self, topic: str) -> bool:
-        """Do ``refresh``; return whether the route is as a name server told it just now.
+    async def confirm(self, topic: str, index: int) -> bool:
+        """Do ``refresh``; return whether a logical queue is as a name server told it just now.
 
-        It is not where a name server has lost it or has not heard of a redirect, and not for sure
-        where somebody else asked at the same time.
+        It is not where a name server has lost the topic or has not heard of a redirect, and not for
+        sure where somebody else asked at the same time.
         """
+        changed = await self._look_up(topic)
+        return changed is not None and index not in changed
+
+    async def _look_up(self, topic: str) -> set[int] | None:
+        """Ask for a route and keep it; return the logical queues that redirects have changed in
+        it, or None if nobody has told it to this task."""
         lock = self._locks.get(topic)
         if lock is None:
             lock = self._locks[topic] = trio.Lock()
         if lock.locked():  # another task asks already: its answer is as fresh
             async with lock:
-                return False
+                return None
         async with lock:
             data = await self._ask(topic)
         if data is None:
-            return False
+            return None
         try:
             route = read_route(topic, data, logical_queues=self._logical_queues)
         except RemoteProtocolError as error:
             raise _bad_route(topic, error) from error
-        redirects, is_told = self._redirects.get(topic), True
+        redirects, changed = self._redirects.get(topic), set[int]()
         if redirects is not None and route.chains is not None:
             for redirect in redirects.unheard(route.chains, trio.current_time()):
-                route, is_told = with_redirect(route, redirect), False
+                route = with_redirect(route, redirect)
+                changed.add(redirect.current.logical_index)
         self._keep(route)
-        return is_told
+        return changed
 
     async def redirected(self, topic: str, redirect: Redirect | None) -> None:
         """Learn the present segments of a logical queue from a broker.

@@ -76,7 +76,9 @@ class _Known:
     had_use: bool
     """True if the last question brought anything new, or redirects have since."""
     is_told: bool
-    """True if a name server told the view as it is, and no redirect has changed it."""
+    """True if a name server told the view, but for the queues in ``redirected``."""
+    redirected: set[int]
+    """Logical queues that redirects have changed in the view."""
     redirects: RecentRedirects
 
 
@@ -130,29 +132,41 @@ class LogicalRoutes:
                 self._known.clear()
             before = known.view if known is not None else None
             redirects = known.redirects if known is not None else RecentRedirects()
-            is_told, now_s = is_answered, trio.current_time()
+            redirected, now_s = set[int](), trio.current_time()
             if not is_answered:
                 view = before
             elif view is not None:
                 for redirect in redirects.unheard(view.queues, now_s):
-                    view, is_told = view.with_redirect(redirect), False
-            self._known[topic] = _Known(view, now_s, view != before, is_told, redirects)
+                    view = view.with_redirect(redirect)
+                    redirected.add(redirect.current.logical_index)
+            self._known[topic] = _Known(
+                view,
+                now_s,
+                had_use=view != before,
+                is_told=is_answered,
+                redirected=redirected,
+                redirects=redirects,
+            )
         finally:
             del self._asking[topic]
             done.set()
         return self.get(topic)
 
-    async def confirm(self, topic: str) -> bool:
-        """Return whether the view is as a name server told it a moment ago; ask if it is not.
+    async def confirm(self, topic: str, index: int) -> bool:
+        """Return whether a logical queue is as a name server told it a moment ago; ask if it is
+        not.
 
         Redirects tell of two segments, and there may be others between them. A name server
         shows none behind offsets that may be somewhere.
         """
-        known = self._known.get(topic)
-        if known is None or not known.is_told or trio.current_time() - known.asked_s >= RETRY_S:
+        now_s = trio.current_time()
+        if not self._is_told(topic, index) or now_s - self._known[topic].asked_s >= RETRY_S:
             await self.refresh(topic)
-            known = self._known.get(topic)
-        return known is not None and known.is_told
+        return self._is_told(topic, index)
+
+    def _is_told(self, topic: str, index: int) -> bool:
+        known = self._known.get(topic)
+        return known is not None and known.is_told and index not in known.redirected
 
     async def brokers(self) -> Mapping[str, str]:
         """Ask a name server for all brokers; return name -> address of the master."""
@@ -192,14 +206,16 @@ class LogicalRoutes:
         """Learn from a redirect; if it names no target, ask a name server, whose word counts."""
         known = self._known.get(topic)
         if redirect is None:
-            if known is not None:
-                known.redirects = RecentRedirects()
+            if known is not None and known.redirects:
+                # What they have changed in the view may be wrong, however new it is.
+                known.redirects, known.had_use = RecentRedirects(), True
             await self.refresh(topic)
         elif known is not None and known.view is not None:
             known.redirects.note(redirect, trio.current_time())
             view = known.view.with_redirect(redirect)
             if view != known.view:
-                known.view, known.had_use, known.is_told = view, True, False
+                known.view, known.had_use = view, True
+                known.redirected.add(redirect.current.logical_index)
 
 
 def read_view(answer: Frame) -> TopicView | None:

@@ -160,8 +160,10 @@ class Pulls:
             if step is not PullWait.NOTHING_READABLE:
                 begin = await self._readers.goes_on_at(reader, offset, chain, session)
                 step = step if begin is None else GoOn(begin)
-            if step is PullWait.UNCONFIRMED and (is_told := await self._routes.confirm(topic)):
-                continue
+            if step is PullWait.UNCONFIRMED:
+                is_told = await self._routes.confirm(topic, index)
+                if is_told:
+                    continue
             match step:
                 case PullWait():
                     return await _nothing_yet(offset, chain, hold_s)
