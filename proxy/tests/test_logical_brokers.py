@@ -256,6 +256,36 @@ async def test_a_broker_that_only_gets_a_queue_says_what_the_others_do(
 
 
 @pytest.mark.slow
+async def test_the_number_of_brokers_stays_where_a_name_server_that_starts_does_not_know_it(
+    autojump_clock: object,
+) -> None:
+    """Only a broker that has not heard of it itself has come back to the name server so far."""
+    async with mapped_cluster("broker1", logical_queue_brokers=2, queues=2) as cluster:
+        before = (await route_of(cluster)).queue_datas
+        await cluster.add("broker2", logical_queue_brokers=8)
+        name_server, first = cluster.name_server, cluster.brokers["broker1"]
+        routes = cluster.brokers["broker2"].logical_listener.routes
+        assert await routes.find("T") is not None
+        await cluster.migrate(0, "broker2")
+        contexts = [broker.running.context for broker in cluster.brokers.values()]
+        assert [context.logical.brokers for context in contexts] == [{"T": 2}, {"T": 0}]
+        cluster.network.part(first.host, name_server.host)
+        await name_server.stop()
+        await name_server.start()
+        seen = set[int]()
+        for _ in range(20):
+            await trio.sleep(5)
+            view = await routes.find("T")
+            if view is not None:
+                seen.add(view.brokers)
+        cluster.network.join()
+        await trio.sleep(60)
+        assert seen == {2}
+        assert [context.logical.brokers for context in contexts] == [{"T": 2}, {"T": 2}]
+        assert (await route_of(cluster)).queue_datas == before
+
+
+@pytest.mark.slow
 async def test_a_wiped_broker_closes_what_ends_on_it_alone(cluster: LogicalCluster) -> None:
     """No queue is moved by it; of brokers that share their queues with others, sends go on."""
     name_server = await asker(cluster)

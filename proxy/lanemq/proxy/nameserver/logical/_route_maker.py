@@ -31,7 +31,7 @@ class RouteMaker:
         listener: ListenerAddress | None,
         indices: Collection[int] | None = None,
         *,
-        seen_at: int | None = None,
+        seen_at: int = 0,
         with_numbers: bool = True,
     ) -> RouteData:
         """Make the route for a client that asks for logical queues: these, and all brokers.
@@ -41,7 +41,8 @@ class RouteMaker:
         A listener is one broker more: there such clients keep offsets and locks, by logical
         index. ``orderTopicConf`` would make them use physical queues. Neither member for
         logical queues may ever be null. ``seen_at`` is for servers: how many brokers clients of
-        old see the topic at.
+        old see the topic at. It is left out while it is not known, since they keep what they
+        are told: to call it one would change the names of queues that clients have.
         """
         shown = [chain for index, chain in queues.items() if indices is None or index in indices]
         if not with_numbers:
@@ -50,7 +51,7 @@ class RouteMaker:
         if listener is not None:
             brokers = (*brokers, _broker(listener))
         extra = {**physical.extra, LOGICAL_QUEUES_MEMBER: LogicalQueues(shown).to_json()}
-        if seen_at is not None:
+        if seen_at:
             extra[LOGICAL_BROKERS_MEMBER] = seen_at
         return replace(physical, broker_datas=brokers, order_topic_conf=None, extra=extra)
 

@@ -207,7 +207,7 @@ class LogicalRoutes:
         if view.status is Status.NOT_YET:
             return None
         maker = self._makers.setdefault(name, RouteMaker())
-        brokers = topic.brokers
+        brokers = topic.brokers or 1
         if asker is Asker.OLD:
             if listener is None or not view.queues:
                 return physical
@@ -222,7 +222,7 @@ class LogicalRoutes:
             return route
         if asker is Asker.FLAGGED_JAVA:
             return maker.flagged(physical, view.queues, listener, indices, with_numbers=False)
-        return maker.flagged(physical, view.queues, listener, indices, seen_at=brokers)
+        return maker.flagged(physical, view.queues, listener, indices, seen_at=topic.brokers)
 
     def problems(self) -> Mapping[str, tuple[str, ...]]:
         """Return, by topic, the reasons why the last report is not shown as it is."""

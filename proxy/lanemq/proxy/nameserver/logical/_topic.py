@@ -138,14 +138,16 @@ class LogicalTopic:
 
     @property
     def brokers(self) -> int:
-        """The number of brokers at which older clients see it. It stays what it is while any
-        broker says it; else it is the least that one says, so that all name servers have the same.
+        """The number of brokers at which older clients see it; 0 while no broker says any.
+
+        It stays what it is while any broker says it; else it is the least that one says, so that
+        all name servers have the same.
         """
         reports = [found.report for found in self._reported.values() if found.report is not None]
         said = {report.brokers for report in reports if report.brokers > 0}
         if said and self._brokers not in said:
             self._brokers = min(said)
-        return self._brokers or 1
+        return self._brokers
 
     # The view for clients
 

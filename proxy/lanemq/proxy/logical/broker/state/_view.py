@@ -63,7 +63,7 @@ class LogicalView:
                 LOGGER.warning("a name server's route of %s cannot be read: %s", topic, error)
                 continue
             brokers = route.extra.get(LOGICAL_BROKERS_MEMBER)
-            if isinstance(brokers, int):
+            if isinstance(brokers, int) and brokers > 0:
                 self._logical.brokers_heard[topic] = brokers
             for segment in queues.segments if queues is not None else ():
                 known = segments.get(segment.key)

@@ -80,6 +80,8 @@ class _Known:
     redirected: set[int]
     """Logical queues that redirects have changed in the view."""
     redirects: RecentRedirects
+    brokers: int
+    """The view's, or those of the last one where name servers do not know the topic now."""
 
 
 @final
@@ -146,6 +148,7 @@ class LogicalRoutes:
                 is_told=is_answered,
                 redirected=redirected,
                 redirects=redirects,
+                brokers=view.brokers if view is not None else self._brokers_of(topic),
             )
         finally:
             del self._asking[topic]
@@ -185,13 +188,17 @@ class LogicalRoutes:
             }
         return {}
 
+    def _brokers_of(self, topic: str) -> int:
+        known = self._known.get(topic)
+        return known.brokers if known is not None else 1
+
     async def _ask(self, topic: str) -> tuple[TopicView | None, bool]:
         header = GetRouteInfo(topic=topic, sys_flag=LOGICAL_QUEUE_FLAG)
         frame = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header.to_fields())
         for at, server in enumerate(self._name_servers):
             try:
                 answer = await self._client.call(server, frame, ASK_S, accept=_ANSWERS)
-                view = read_view(answer)
+                view = read_view(answer, brokers=self._brokers_of(topic))
             except (LanemqError, RemoteProtocolError) as error:
                 LOGGER.info(
                     "name server %s does not tell the route of %s: %s", server, topic, error
@@ -218,8 +225,11 @@ class LogicalRoutes:
                 known.redirected.add(redirect.current.logical_index)
 
 
-def read_view(answer: Frame) -> TopicView | None:
-    """Read the view in a name server's answer; None for a topic without logical queues."""
+def read_view(answer: Frame, *, brokers: int = 1) -> TopicView | None:
+    """Read the view in a name server's answer; None for a topic without logical queues.
+
+    ``brokers`` is their number where the name server does not know it, as after its start.
+    """
     if answer.code != ResponseCode.SUCCESS:
         return None
     route = RouteData.decode(answer.body)
@@ -231,5 +241,5 @@ def read_view(answer: Frame) -> TopicView | None:
         for broker in route.broker_datas
         if MASTER_ID in broker.broker_addrs and broker.broker_name != LOGICAL_QUEUE_BROKER
     }
-    brokers = route.extra.get(LOGICAL_BROKERS_MEMBER)
-    return TopicView(queues, addresses, brokers if isinstance(brokers, int) and brokers else 1)
+    told = route.extra.get(LOGICAL_BROKERS_MEMBER)
+    return TopicView(queues, addresses, told if isinstance(told, int) and told > 0 else brokers)
