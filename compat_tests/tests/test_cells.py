@@ -91,6 +91,11 @@ async def test_each_outcome_has_its_reason(tmp_path: Path) -> None:
     assert reasons[2] == "nobody could"
     assert "ZeroDivisionError" in reasons[3]
     assert {(result.client, result.server) for result in results} == {("fake", "nowhere")}
+    written = (tmp_path / "logs" / "nowhere" / "failed.txt").read_text()
+    assert {line.split(": ")[1] for line in written.splitlines()} == {"fails", "breaks"}
+    assert reasons[1] in written
+    await run(tmp_path, "passes")
+    assert not (tmp_path / "logs" / "nowhere" / "failed.txt").exists()
 
 
 @pytest.mark.usefixtures("fake")

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -166,18 +167,25 @@ async def run_cells(
     logs: Path,
     on_result: OnResult = lambda _: None,
 ) -> list[CellResult]:
-    """Run the chosen clients and scenarios on one running cluster."""
+    """Run the chosen clients and scenarios on one running cluster.
+
+    Each failure is written to ``failed.txt`` beside the drivers' logs as it happens.
+    """
     scenarios = sorted(
         (SCENARIOS[name] for name in selection.scenarios), key=lambda scenario: not scenario.long
     )
     waiting = iter([(client, scenario) for scenario in scenarios for client in selection.clients])
     results: dict[tuple[str, str], CellResult] = {}
-    async with _drivers(logs / cluster.name) as drivers:
+    failures = logs / cluster.name / "failed.txt"
+    failures.unlink(missing_ok=True)
+    async with _drivers(failures.parent) as drivers:
 
         async def work() -> None:
             for client, scenario in waiting:
                 result = await _run_cell(cluster, drivers, client, scenario)
                 results[client, scenario.name] = result
+                if result.outcome == "failed":
+                    _note_failure(failures, result)
                 on_result(result)
 
         async with trio.open_nursery() as nursery:
@@ -198,6 +206,13 @@ async def _drivers(logs: Path) -> AsyncIterator[Drivers]:
             yield Drivers(nursery, folder)
             nursery.cancel_scope.cancel()
         _keep_logs(folder, logs)
+
+
+def _note_failure(path: Path, result: CellResult) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    at = f"{datetime.now():%H:%M:%S}"
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"{at} {result.client}: {result.scenario}: {result.reason}\n")
 
 
 def _keep_logs(folder: Path, logs: Path) -> None:
