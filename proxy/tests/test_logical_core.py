@@ -23,7 +23,7 @@ from lanemq.proxy.logical.rules._map_changes import map_queue, unmap_queue
 from lanemq.proxy.logical.rules._mapping import TopicMapping
 from lanemq.proxy.logical.rules._migration import Move, begin_prepare, committed, notified, prepared
 from lanemq.proxy.logical.rules._reading import (
-    GoOn,
+    ContinueAt,
     Read,
     Wait,
     may_know,
@@ -401,7 +401,7 @@ def test_every_pull_has_an_answer_that_lies_in_its_segment_or_leads_on(
     elif isinstance(plan, Wait):
         assert redirect_from(known, plan.segment) is None or plan.segment.state is WRITE_ONLY
     else:
-        assert isinstance(plan, GoOn)
+        assert isinstance(plan, ContinueAt)
         # It never asks the same again and again, for what it has learned leads elsewhere.
         if plan.redirect is None:
             assert plan.next_offset > offset
@@ -424,7 +424,7 @@ def test_vectors_13_and_14_the_number_is_cut_at_the_end_and_behind_it_is_the_nex
     assert isinstance(plan, Read)
     assert plan.max_count == 11
     plan = plan_read(known, 0, 101, 32, is_removed=lambda found: False)
-    assert isinstance(plan, GoOn)
+    assert isinstance(plan, ContinueAt)
     assert plan.next_offset == 101
     assert plan.redirect is not None
 
@@ -452,11 +452,11 @@ def test_a_reader_in_a_gap_goes_on_behind_it_and_elsewhere_only_where_its_offset
     before = segment("b", end=150, state=READ_ONLY)
     known = mapping(before, segment(begin=30, delta=200))
     plan = plan_read(known, 0, -20, 32, is_removed=lambda found: False)
-    assert plan == GoOn(ResponseCode.PULL_NOT_FOUND, "no suitable queue", 30)
+    assert plan == ContinueAt(ResponseCode.PULL_NOT_FOUND, "no suitable queue", 30)
     between = segment("c", delta=150, end=50, state=READ_ONLY)
     known = known.put(between)
     plan = plan_read(known, 0, -20, 32, is_removed=lambda found: False)
-    assert isinstance(plan, GoOn)
+    assert isinstance(plan, ContinueAt)
     assert plan.redirect is not None
     assert plan.redirect.following == between
 

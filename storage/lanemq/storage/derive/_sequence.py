@@ -113,11 +113,11 @@ class Sequences:
         held = [queue.held[0].log_position for queue in self._waiting.values()]
         return min(held, default=None)
 
-    def settled(self, units: Iterable[DerivedUnit]) -> Iterator[DerivedUnit]:
+    def confirmed(self, units: Iterable[DerivedUnit]) -> Iterator[DerivedUnit]:
         """Iterate over the units that are right, those still held back behind the last included.
 
-        A unit is asked for once those that it settled were given: whoever keeps them is asked what
-        an index knows with all of them in it, and knows at each record what is decided.
+        A unit is asked for once those that it confirmed were given: whoever keeps them is asked
+        what an index knows with all of them in it, and knows at each record what is decided.
         """
         for unit in units:
             yield from self.take(unit)

@@ -166,7 +166,7 @@ class MissingUnits:
         sequences = sequences_of([redo], lambda _unit, _slot: None)
         records = walk_over_damage(self._segments, begin, end) if lacking else ()
         units = self._derivation.walk(records)
-        for taken in sequences.settled(unit for unit in units if unit[:2] in lacking):
+        for taken in sequences.confirmed(unit for unit in units if unit[:2] in lacking):
             redo.put(taken)
         for (topic, queue_id), count in lacking.items():
             LOGGER.warning(

@@ -117,7 +117,7 @@ class Recovery:
             proven_end=self._proven_end,
             known=self._damage,
         )
-        for unit in self._sequences.settled(self._units(start, walk)):
+        for unit in self._sequences.confirmed(self._units(start, walk)):
             self._deliver(unit)
         for target in self._targets:
             dropped = target.truncate(walk.end)

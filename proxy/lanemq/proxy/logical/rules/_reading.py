@@ -40,8 +40,8 @@ class Wait:
 
 @final
 @dataclass(frozen=True, slots=True)
-class GoOn:
-    """A plan to send the client on, to ``next_offset`` or to another broker."""
+class ContinueAt:
+    """A plan to have the client continue at ``next_offset``, or at another broker."""
 
     code: ResponseCode
     remark: str
@@ -77,7 +77,7 @@ def plan_read(
     is_removed: Callable[[Segment], bool],
     meant: str | None = None,
     is_new: Callable[[Segment], bool] = lambda _: False,
-) -> Read | Wait | GoOn | LookAnew | None:
+) -> Read | Wait | ContinueAt | LookAnew | None:
     """Plan the answer to a pull; None for a queue that is in no logical queue.
 
     ``is_removed`` tells whether no message of a sealed segment is left in the log. ``meant`` is
@@ -109,7 +109,7 @@ def plan_read(
         end = segment.to_physical(following.delta)
         if queue_offset >= end:
             redirect = Redirect(segment, following)
-            return GoOn(ResponseCode.PULL_RETRY_IMMEDIATELY, EXCEEDS, end, redirect)
+            return ContinueAt(ResponseCode.PULL_RETRY_IMMEDIATELY, EXCEEDS, end, redirect)
         segment = replace(segment, offset_max=end)
         return Read(segment, segment.clamp_count(queue_offset, max_count))
     ends = queue_offset >= segment.offset_max
@@ -122,7 +122,7 @@ def plan_read(
     return Read(segment, segment.clamp_count(queue_offset, max_count))
 
 
-def to_the_end(segment: Segment, remark: str) -> GoOn:
+def to_the_end(segment: Segment, remark: str) -> ContinueAt:
     """Plan to send a reader to the end of a segment that has nothing for it up to there.
 
     It is redirected when it asks from there. A redirect would teach it the next segment, but not
@@ -130,7 +130,7 @@ def to_the_end(segment: Segment, remark: str) -> GoOn:
     again. To them there is nothing new; 5.0.0-PREVIEW takes "nothing matched" in a segment that
     others follow for an illegal offset, and leaves the queue alone for ten seconds.
     """
-    return GoOn(ResponseCode.PULL_NOT_FOUND, remark, segment.offset_max)
+    return ContinueAt(ResponseCode.PULL_NOT_FOUND, remark, segment.offset_max)
 
 
 def may_know(
@@ -154,7 +154,7 @@ def may_know(
     return own[begin:end]
 
 
-def _before(first: Segment, queue_offset: int, mapping: TopicMapping) -> GoOn:
+def _before(first: Segment, queue_offset: int, mapping: TopicMapping) -> ContinueAt:
     """Plan the answer to a reader before the first segment of a queue.
 
     Clients of 5.0.0-PREVIEW ask the segment behind a gap for the offsets in the gap. A redirect
@@ -163,11 +163,11 @@ def _before(first: Segment, queue_offset: int, mapping: TopicMapping) -> GoOn:
     if first.delta >= 0:
         place = mapping.chain(first.logical_index).locate(first.to_logical(queue_offset))
         if place is None or not place.is_legal or place.segment is first:
-            return GoOn(ResponseCode.PULL_NOT_FOUND, UNSUITABLE, first.offset_delta)
+            return ContinueAt(ResponseCode.PULL_NOT_FOUND, UNSUITABLE, first.offset_delta)
         redirect = Redirect(first, place.segment)
     else:
         redirect = redirect_from(mapping, first) or Redirect(first, first)
-    return GoOn(ResponseCode.PULL_RETRY_IMMEDIATELY, UNSUITABLE, first.offset_delta, redirect)
+    return ContinueAt(ResponseCode.PULL_RETRY_IMMEDIATELY, UNSUITABLE, first.offset_delta, redirect)
 
 
 def gone_on_at(mapping: TopicMapping, segment: Segment) -> Segment | None:
@@ -185,12 +185,14 @@ def gone_on_at(mapping: TopicMapping, segment: Segment) -> Segment | None:
     return last if last.order > segment.order else None
 
 
-def _leave(mapping: TopicMapping, segment: Segment, remark: str, *, waits: bool) -> Wait | GoOn:
+def _leave(
+    mapping: TopicMapping, segment: Segment, remark: str, *, waits: bool
+) -> Wait | ContinueAt:
     """Plan to send the client on; where there is no next segment yet, it waits at the end."""
     redirect = redirect_from(mapping, segment)
     if redirect is None and waits:
         return Wait(segment, remark)
-    return GoOn(ResponseCode.PULL_RETRY_IMMEDIATELY, remark, segment.offset_max, redirect)
+    return ContinueAt(ResponseCode.PULL_RETRY_IMMEDIATELY, remark, segment.offset_max, redirect)
 
 
 def redirect_from(mapping: TopicMapping, segment: Segment) -> Redirect | None:

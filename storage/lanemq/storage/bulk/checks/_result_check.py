@@ -109,7 +109,7 @@ class ResultCheck:
         window = Window(self._log, begin, end, log_end=log_end, sequences=sequences)
         units = self._demands.derivation.walk(window)
         wanted = (unit for unit in units if unit.log_position >= self._units_of(unit).since)
-        for unit in sequences.settled(wanted):
+        for unit in sequences.confirmed(wanted):
             self._look(unit, end)
 
     def _units_of(self, unit: DerivedUnit) -> "_Buffered":

@@ -53,7 +53,7 @@ class LogToFiles:
     def run(self, records: Iterable[Record]) -> None:
         """Add the missing units of records, and write them out."""
         units = self._demands.derivation.walk(records)
-        for unit in self._sequences.settled(filter(self._is_wanted, units)):
+        for unit in self._sequences.confirmed(filter(self._is_wanted, units)):
             self._put(unit)
             if self._waiting >= TAILS_MAX:
                 self._write_out()

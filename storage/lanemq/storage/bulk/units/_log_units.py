@@ -95,7 +95,7 @@ class LogUnits:
         )
         units = demands.derivation.walk(window)
         wanted = (unit for unit in units if unit.log_position >= self._rows_of(unit).since)
-        for topic, queue_id, offset, position, *rest in sequences.settled(wanted):
+        for topic, queue_id, offset, position, *rest in sequences.confirmed(wanted):
             name = topic, queue_id
             if position < window.end and self._queues[name].put(
                 offset, pack_unit_value(position, *rest)

@@ -82,7 +82,7 @@ class RocksFollower:
                     reached = record.end
                     return
 
-        for unit in sequences.settled(self._derivation.walk(batch())):
+        for unit in sequences.confirmed(self._derivation.walk(batch())):
             index.put(unit)
         index.reached(reached)
         if index.is_live or index.is_filling is not was_filling:

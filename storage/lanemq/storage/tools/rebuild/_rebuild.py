@@ -109,7 +109,7 @@ class Rebuild:
         records = self._records(progress)
         if self.queues or self._rows is not None:
             sequences = Sequences(self._leave_out, is_known=places)
-            for unit in sequences.settled(self._derivation.walk(records)):
+            for unit in sequences.confirmed(self._derivation.walk(records)):
                 self._put(unit)
         else:
             deque(records, maxlen=0)  # for the keys alone

@@ -20,7 +20,7 @@ from ....net._session import Session
 from ...rules._mapping import TopicMapping
 from ...rules._reading import (
     REMOVED,
-    GoOn,
+    ContinueAt,
     LookAnew,
     Read,
     Wait,
@@ -104,10 +104,10 @@ class LogicalReads:
         session: Session,
         max_count: int,
         get: Get,
-    ) -> InSegment | Wait | GoOn | LookAnew:
+    ) -> InSegment | Wait | ContinueAt | LookAnew:
         """Answer a pull; ``get`` reads the message queue."""
         found = self._read(mapping, asked, max_count, get)
-        if isinstance(found, GoOn) and found.redirect is not None:
+        if isinstance(found, ContinueAt) and found.redirect is not None:
             self._logical.counters.redirects += 1
             if asked.meant is None:
                 there = mapping.at(asked.queue_id, asked.offset)
@@ -119,7 +119,7 @@ class LogicalReads:
 
     def _read(
         self, mapping: TopicMapping, asked: PullRequest, max_count: int, get: Get
-    ) -> InSegment | Wait | GoOn | LookAnew:
+    ) -> InSegment | Wait | ContinueAt | LookAnew:
         queue_offset, logical = asked.offset, self._logical
         plan = plan_read(
             mapping,
@@ -182,7 +182,7 @@ def clamped(got: Got, segment: Segment, queue_offset: int) -> Got:
     return Got(status, next_offset, within.min_offset, max_offset, records)
 
 
-def answer_without_read(plan: Wait | GoOn | LookAnew, queue_offset: int) -> NotFound | Moved:
+def answer_without_read(plan: Wait | ContinueAt | LookAnew, queue_offset: int) -> NotFound | Moved:
     """Return an answer without messages, which sends the client on or lets it wait.
 
     It has all four numbers: clients read them unasked.
@@ -191,7 +191,7 @@ def answer_without_read(plan: Wait | GoOn | LookAnew, queue_offset: int) -> NotF
     if isinstance(plan, LookAnew):
         numbers = Numbers(queue_offset, queue_offset, queue_offset)
         return Moved(None, ResponseCode.PULL_RETRY_IMMEDIATELY, numbers, plan.remark)
-    if isinstance(plan, GoOn):
+    if isinstance(plan, ContinueAt):
         code, next_offset, redirect = plan.code, plan.next_offset, plan.redirect
     else:
         code, segment = ResponseCode.PULL_NOT_FOUND, plan.segment
