@@ -148,8 +148,8 @@ class KvBroker(FakeBroker):
         header = HEADERS[frame.code].from_fields(frame.fields)
         try:
             state = self._partition(header)
-        except _Elsewhere as elsewhere:
-            return frame.reply(ResponseCode.KV_MOVED, body=encode_answer(elsewhere.moved))
+        except _PartitionMoved as error:
+            return frame.reply(ResponseCode.KV_MOVED, body=encode_answer(error.moved))
         try:
             return frame.reply(body=encode_answer(self._found(state, header, frame.body)))
         except RemoteProtocolError as error:
@@ -160,7 +160,7 @@ class KvBroker(FakeBroker):
         number = header.partition or 0
         there = next(iter(parts.values()), None)
         if there is not None and there.partitions != header.partitions:
-            raise _Elsewhere(self._moved(parts.get(number), there.partitions))
+            raise _PartitionMoved(self._moved(parts.get(number), there.partitions))
         state = parts.get(number)
         if state is None:
             wanted = header.create_at if isinstance(header, KvWrite) else None
@@ -170,7 +170,7 @@ class KvBroker(FakeBroker):
             state = parts[number] = FakePartition(number, header.partitions, self.name)
             self.kv.publish(header.namespace or "")
         if state.holder != self.name:
-            raise _Elsewhere(self._moved(state, state.partitions))
+            raise _PartitionMoved(self._moved(state, state.partitions))
         if state.is_moving:
             raise BUSY
         return state
@@ -226,8 +226,8 @@ class KvBroker(FakeBroker):
         place = header.namespace, header.partition
         try:
             state = self._partition(header)
-        except _Elsewhere as elsewhere:
-            return frame.reply(ResponseCode.KV_MOVED, body=encode_answer(elsewhere.moved))
+        except _PartitionMoved as error:
+            return frame.reply(ResponseCode.KV_MOVED, body=encode_answer(error.moved))
         except Refused as error:
             return frame.reply(error.code, remark=error.remark)
         self.waiting.append(place)
@@ -255,7 +255,7 @@ class KvBroker(FakeBroker):
         ]
 
 
-class _Elsewhere(Exception):  # noqa: N818 - an answer
+class _PartitionMoved(Exception):  # noqa: N818 - an answer
     def __init__(self, moved: Moved) -> None:
         self.moved = moved
 

@@ -1,0 +1,57 @@
+"""``make lint`` finds words of our own making that the field has a term for."""
+
+import ast
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+spec = spec_from_file_location("check_words", ROOT / "tools" / "check_words.py")
+assert spec is not None
+assert spec.loader is not None
+check_words = module_from_spec(spec)
+spec.loader.exec_module(check_words)
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("class Crew: ...", ["Crew"]),
+        ("class _Lanes: ...", ["_Lanes"]),
+        ("def bury(): ...", ["bury"]),
+        ("async def _strike(): ...", ["_strike"]),
+        ("pool.let_go_of(queue)", ["let_go_of"]),
+        ("def work(Taker): ...", ["Taker"]),
+        ("lane = place = 1\nclass ProgressPlace: ...\nclass WorkerPool: ...", []),
+    ],
+)
+def test_names_of_our_own_making_are_found(source: str, found: list[str]) -> None:
+    assert [name for _, name, _ in check_words.coined_names("_pool", ast.parse(source))] == found
+
+
+@pytest.mark.parametrize(("stem", "line"), [("_crew", 1), ("errands", 1), ("_lane_numbers", None)])
+def test_a_module_of_such_a_name_is_found(stem: str, line: int | None) -> None:
+    found = list(check_words.coined_names(stem, ast.parse("a = 1")))
+    assert [number for number, *_ in found] == ([] if line is None else [line])
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a\nThe queue is let go of.", [(2, "release, give up")]),
+        ("# The queue is let go\n# of here.", [(1, "release, give up")]),
+        ("Its crews work.", [(1, "worker pool")]),
+        ("The caretaker lets it go, of course.", []),
+    ],
+)
+def test_phrases_of_our_own_making_are_found(text: str, found: list[tuple[int, str]]) -> None:
+    assert [(line, instead) for line, _, instead in check_words.coined_phrases(text)] == found
+
+
+@pytest.mark.slow
+def test_code_and_pages_have_none(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        check_words.main()
+    assert capsys.readouterr().out == ""
+    assert stopped.value.code == 0

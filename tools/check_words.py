@@ -1,0 +1,76 @@
+"""Finds words of our own making that the field has a term for, so that none of them comes back.
+
+``python tools/check_words.py`` reads the names of modules, classes, functions and attributes, and
+the text of code and pages. Words of our own that have to be stand in docs/glossary.md.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parent.parent
+PARTS: Final = ("wire", "storage", "proxy", "sdk", "spark", "compat_tests", "bench", "testkit")
+OWN_TEST: Final = "test_words.py"
+NAMES: Final = {
+    "Crew": "WorkerPool",
+    "Elsewhere": "what is there, such as MovedSends",
+    "Errand": "Call",
+    "Lane": "QueueConsumer",
+    "Place": "QueuePosition, or the kind of address",
+    "Taker": "ResponseFuture",
+    "bury": "dead_letter",
+    "let_go_of": "release",
+    "strike": "remove",
+}
+"""Maps names, as they are but for underscores around and an s behind, to what to write instead."""
+PHRASES: Final = {
+    "crew": "worker pool",
+    "errand": "call",
+    "let go of": "release, give up",
+    "taker": "receiver, or who it is",
+}
+
+
+def coined_names(stem: str, tree: ast.AST) -> Iterator[tuple[int, str, str]]:
+    """Iterate over such names of a module and in it: line, name, what to write instead."""
+    names = [(1, stem), (1, stem.strip("_").title())]
+    for node in ast.walk(tree):
+        for kind in ("name", "attr", "id", "arg"):
+            if isinstance(name := getattr(node, kind, None), str):
+                names.append((getattr(node, "lineno", 1), name))
+    for line, name in names:
+        plain = name.strip("_")
+        if instead := NAMES.get(plain) or NAMES.get(plain.removesuffix("s")):
+            yield line, name, instead
+
+
+def coined_phrases(text: str) -> Iterator[tuple[int, str, str]]:
+    """Iterate over such phrases of a text, also over two lines of it, as ``coined_names``."""
+    for phrase, instead in PHRASES.items():
+        pattern = r"\b" + phrase.replace(" ", r"[\s#]+") + r"s?\b"
+        for found in re.finditer(pattern, text, re.IGNORECASE):
+            yield text.count("\n", 0, found.start()) + 1, phrase, instead
+
+
+def main() -> None:
+    """Exit with 1 where there is one."""
+    code = [path for part in PARTS for path in (ROOT / part).rglob("*.py")]
+    is_fine = True
+    for path in sorted([*code, *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]):
+        if path.name == OWN_TEST:
+            continue
+        text = path.read_text(encoding="utf-8")
+        found = list(coined_phrases(text))
+        if path.suffix == ".py":
+            found += coined_names(path.stem, ast.parse(text))
+        for line, word, instead in found:
+            is_fine = False
+            print(f"{path.relative_to(ROOT)}:{line}: instead of {word!r} write {instead}")
+    sys.exit(0 if is_fine else 1)
+
+
+if __name__ == "__main__":
+    main()
