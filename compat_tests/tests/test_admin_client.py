@@ -181,9 +181,9 @@ async def messages(admin: AdminClient, broker: str, cluster: Cluster) -> None:
     pulled = await admin.pull(broker, QUEUE, 0, expression="t1 || t2", max_count=32)
     assert [message.body for message in pulled.messages] == [b"1", b"2"]
     assert (await admin.pull(broker, QUEUE, 0, expression="none")).status is (
-        PullStatus.NO_MATCHED_MESSAGE
+        PullStatus.NO_MATCHED_MSG
     )
-    assert (await admin.pull(broker, QUEUE, 3)).status is PullStatus.NO_NEW_MESSAGE
+    assert (await admin.pull(broker, QUEUE, 3)).status is PullStatus.NO_NEW_MSG
     assert (await admin.pull(broker, QUEUE, 9)).status is PullStatus.OFFSET_ILLEGAL
     units = await admin.queue_units(broker, QUEUE, 1, 5)
     assert [unit.physic_size for unit in units.queue_data] == [

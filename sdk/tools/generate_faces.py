@@ -573,7 +573,8 @@ def write_package(face: str, folder: str) -> str:
     for statement in tree.body:
         if not isinstance(statement, ast.ImportFrom):
             continue
-        origin = f"{up}{folder}{'.' if folder else ''}" if statement.level else ""
+        own = f"{folder}." if folder and statement.level == 1 else ""
+        origin = f"{up}{own}" if statement.level else ""
         for alias in statement.names:
             if alias.name in TRIO_ONLY:
                 continue

@@ -9,38 +9,21 @@ Source: RocketMQ 4.9.8, DefaultMQPullConsumer.
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from enum import Enum
-from typing import Final, Unpack, final
+from typing import Unpack, final
 
 from lanemq.wire.bodies import MASTER_ID, MessageQueue, SubscriptionData
 
 from ._lite_pull import LitePullConsumer, open_lite_pull_consumer
 from ._messages import ReceivedMessage
 from ._options import LitePullOptions
-from .consumer.requests._queue_calls import FOUND, NO_MATCH, NOT_FOUND, OFFSET_ILLEGAL, PullTerms
+from ._pull_status import PULL_STATUS, PullStatus
+from .consumer.requests._queue_calls import PullTerms
 from .net._discovery import NameServersLike
 from .net._link import Dial
 from .net._remoting import dial_tcp
 from .opening._settings import LitePullSettings
 
 __all__ = ["PullResult", "PullStatus", "Puller", "open_puller"]
-
-
-class PullStatus(Enum):
-    """The broker's answer to a pull, under its names in Java."""
-
-    FOUND = "FOUND"
-    NO_NEW_MSG = "NO_NEW_MSG"
-    NO_MATCHED_MSG = "NO_MATCHED_MSG"
-    OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
-
-
-STATUS_OF: Final = {
-    FOUND: PullStatus.FOUND,
-    NOT_FOUND: PullStatus.NO_NEW_MSG,
-    NO_MATCH: PullStatus.NO_MATCHED_MSG,
-    OFFSET_ILLEGAL: PullStatus.OFFSET_ILLEGAL,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +74,7 @@ class Puller:
             for stored in pulled.messages
             if not wanted.tags_set or stored.tags in wanted.tags_set
         ]
-        return PullResult(STATUS_OF[pulled.code], pulled.next_offset, messages)
+        return PullResult(PULL_STATUS[pulled.code], pulled.next_offset, messages)
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """Return the oldest offset that there is a message for; 0 for a queue never written."""

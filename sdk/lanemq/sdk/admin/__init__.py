@@ -1,5 +1,6 @@
 """Administering a RocketMQ cluster: topics, groups, offsets, and looking at messages."""
 
+from .._pull_status import PullStatus
 from ._client import (
     ORDER_TOPIC_NAMESPACE,
     AdminClient,
@@ -15,7 +16,7 @@ from .logical._operations import LogicalQueueOperations
 from .requests._broker import BrokerRequests
 from .requests._consumers import ConsumerRequests
 from .requests._logical import LogicalQueueRequests
-from .requests._messages import MessageRequests, Pulled, PulledRecords, PullStatus, message_id
+from .requests._messages import MessageRequests, Pulled, PulledRecords, message_id
 from .requests._name_server import NameServerRequests
 from .requests._servers import ServerRequests, UnknownCluster
 

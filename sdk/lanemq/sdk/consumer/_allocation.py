@@ -73,21 +73,12 @@ class AllocateConsistentHash:
         return [
             queue
             for queue in queues
-            if owners[ring[bisect_left(ring, _ring_hash(_java_text(queue))) % len(ring)]]
-            == client_id
+            if owners[ring[bisect_left(ring, _ring_hash(queue.java_text)) % len(ring)]] == client_id
         ]
 
 
 def _ring_hash(key: str) -> int:
     return int.from_bytes(hashlib.md5(key.encode(), usedforsecurity=False).digest()[:4], "big")
-
-
-def _java_text(queue: MessageQueue) -> str:
-    """Return the text of ``toString`` of Java's MessageQueue, for that is what its ring hashes."""
-    return (
-        f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name},"
-        f" queueId={queue.queue_id}]"
-    )
 
 
 @final

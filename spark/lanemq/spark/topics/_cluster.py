@@ -217,7 +217,7 @@ async def read_chunk(
             max_count=min(PULLED_MESSAGES, wanted.end - offset),
         )
         first = found.min_offset
-        if found.status is PullStatus.NO_NEW_MESSAGE:
+        if found.status is PullStatus.NO_NEW_MSG:
             break
         if found.status is PullStatus.OFFSET_ILLEGAL and found.next_offset <= offset:
             break

@@ -17,3 +17,11 @@ class MessageQueue(Body):
     topic: str
     broker_name: str
     queue_id: Int
+
+    @property
+    def java_text(self) -> str:
+        """The text of ``toString`` in Java, which its tools print and its hash ring hashes."""
+        return (
+            f"MessageQueue [topic={self.topic}, brokerName={self.broker_name},"
+            f" queueId={self.queue_id}]"
+        )

@@ -4,6 +4,7 @@ Source: RocketMQ 5.0.0-PREVIEW, AbstractSendMessageProcessor (logicalQueueHookFo
 answers twice, names the wrong field and lets answers meet each other's requests.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from lanemq.wire import HostAddress, ProtocolError, Refused, RequestCode, ResponseCode
@@ -110,8 +111,12 @@ def relayed(answer: Frame, asked: Frame, addressed: Segment, target: Segment) ->
     fields = dict(answer.fields)
     if "queueId" in fields:
         fields[FORWARD_QUEUE_ID_FIELD] = fields["queueId"]
-        fields["queueId"] = str(addressed.queue_id)
-        told = fields.get("queueOffset", "")
-        offset = int(told) if told.isdecimal() else NOT_SET
-        fields["queueOffset"] = str(translate.as_if_at(addressed, target, offset))
+        offset = translate.as_if_at(addressed, target, stored_offset(fields))
+        fields |= {"queueId": str(addressed.queue_id), "queueOffset": str(offset)}
     return asked.reply(answer.code, fields, answer.body, answer.remark)
+
+
+def stored_offset(fields: Mapping[str, str]) -> int:
+    """Return the physical offset in the answer to a send; -1 where it tells none."""
+    told = fields.get("queueOffset", "")
+    return int(told) if told.isdecimal() else NOT_SET

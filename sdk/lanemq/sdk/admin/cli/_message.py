@@ -13,8 +13,9 @@ from lanemq.wire.message import StoredMessage
 
 from ..._messages import Message
 from ..._producer import open_producer
+from ..._pull_status import PullStatus
 from .._client import AdminClient, queues_of
-from ..requests._messages import LONG_MAX, PullStatus, message_id
+from ..requests._messages import LONG_MAX, message_id
 from ._found import body_of, message_value, show
 from ._send import send_status, sender_options
 from .command._command import Output, command, fail
@@ -225,7 +226,7 @@ async def print_messages(
     for address, queue in queues_of(await admin.route(topic), topic):
         begin = await _bound(admin, address, queue, begin_ms, of_end=False)
         end = await _bound(admin, address, queue, end_ms, of_end=True)
-        named = _name(queue)
+        named = queue.java_text
         out.line(f"minOffset={begin}, maxOffset={end}, {named}")
         offset = begin
         while offset < end:
@@ -242,7 +243,7 @@ async def print_messages(
                 )
                 values.append(message_value(message, body if print_body else b""))
             status = pulled.status.value
-            if pulled.status is PullStatus.NO_MATCHED_MESSAGE:
+            if pulled.status is PullStatus.NO_MATCHED_MSG:
                 out.line(f"{named} no matched msg. status={status}, offset={offset}")
             elif pulled.status is not PullStatus.FOUND:
                 out.line(f"{named} print msg finished. status={status}, offset={offset}")
@@ -259,10 +260,3 @@ async def _bound(
     if of_end:
         return await admin.max_offset(address, queue)
     return await admin.min_offset(address, queue)
-
-
-def _name(queue: MessageQueue) -> str:
-    return (
-        f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, "
-        f"queueId={queue.queue_id}]"
-    )

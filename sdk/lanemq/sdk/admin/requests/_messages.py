@@ -4,7 +4,6 @@ As ``_broker``: the address first, the same errors.
 Source: RocketMQ 4.9.8, MQAdminImpl, MQClientAPIImpl.
 """
 
-import enum
 from dataclasses import dataclass
 
 from lanemq.wire import PullSysFlag, RequestCode, ResponseCode, SystemGroup
@@ -18,26 +17,10 @@ from lanemq.wire.headers import (
 )
 from lanemq.wire.message import StoredMessage, decode_message, decode_messages
 
+from ..._pull_status import PULL_STATUS, PullStatus
 from ._caller import Caller
 
 LONG_MAX = (1 << 63) - 1
-
-
-class PullStatus(enum.Enum):
-    """The end of a pull; the values are the names the Java client prints."""
-
-    FOUND = "FOUND"
-    NO_NEW_MESSAGE = "NO_NEW_MSG"
-    NO_MATCHED_MESSAGE = "NO_MATCHED_MSG"
-    OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
-
-
-_PULL_STATUS = {
-    ResponseCode.SUCCESS: PullStatus.FOUND,
-    ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW_MESSAGE,
-    ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.NO_MATCHED_MESSAGE,
-    ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +142,10 @@ class MessageRequests:
                 sub_version=0,
                 expression_type=expression_type,
             ),
-            accept=tuple(_PULL_STATUS),
+            accept=tuple(PULL_STATUS),
         )
         header = PullMessageResponse.from_fields(frame.fields)
-        status = _PULL_STATUS[ResponseCode(frame.code)]
+        status = PULL_STATUS[frame.code]
         records = frame.body if status is PullStatus.FOUND else b""
         return PulledRecords(status, header.next_begin_offset, header.min_offset, records)
 

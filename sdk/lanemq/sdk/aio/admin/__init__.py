@@ -3,11 +3,12 @@
 Written by sdk/tools/generate_faces.py.
 """
 
+from ..._pull_status import PullStatus
 from ...admin._client import ORDER_TOPIC_NAMESPACE, addresses_of, chosen_address, queues_of
 from ...admin._reset import ResetOffsets, Rollback
 from ...admin._tracks import MessageTrack, TrackType
 from ...admin.logical._migration_steps import Migrated, MigrationRefused
-from ...admin.requests._messages import Pulled, PulledRecords, PullStatus, message_id
+from ...admin.requests._messages import Pulled, PulledRecords, message_id
 from ...admin.requests._servers import UnknownCluster
 from ._client import AdminClient, reset_offsets_by_time, tracks_of
 from ._consumers import ConsumerRequests, MessageRequests

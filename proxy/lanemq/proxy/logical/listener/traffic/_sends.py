@@ -18,7 +18,6 @@ from lanemq.wire import HostAddress, Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import FLAG_ONEWAY, Frame
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_FLAG,
-    NOT_SET,
     ROUNDS_MAX,
     SEGMENT_FIELD,
     Segment,
@@ -37,6 +36,7 @@ from ...rules._forwarding import (
     half_forbidden,
     is_half,
     queue_field,
+    stored_offset,
 )
 from ...rules._gate import SegmentClosed
 from ...rules._mapping import TopicMapping
@@ -232,11 +232,9 @@ class Sends:
         assert isinstance(answer, Frame), "sends are answered by their result or by a frame"
         fields = dict(answer.fields)
         fields.pop("recallHandle", None)
-        offset = fields.get("queueOffset", "")
         if "queueId" in fields:
-            physical = int(offset) if offset.isdecimal() else NOT_SET
-            fields["queueId"] = str(queue_id)
-            fields["queueOffset"] = str(translate.stored_at(segment, physical))
+            offset = translate.stored_at(segment, stored_offset(fields))
+            fields |= {"queueId": str(queue_id), "queueOffset": str(offset)}
         if ids := fields.get("msgId"):
             fields["msgId"] = ",".join(self._tagged(one, segment) for one in ids.split(","))
         return asked.reply(answer.code, fields, answer.body, answer.remark)
