@@ -272,7 +272,8 @@ async def test_a_registration_that_cannot_be_read_is_code_1(connect: Connect, bo
         answer = await peer.call(request(RequestCode.REGISTER_BROKER, fields, body))
         assert answer.code == 1
         assert answer.remark
-    assert name_server.routes.live_addresses() == []
+    assert not name_server.routes.is_registered("127.0.0.1:10911")
+    assert not name_server.routes.cluster_info().broker_addr_table
 
 
 async def test_a_broker_is_gone_as_soon_as_its_connection_is(connect: Connect) -> None:
@@ -296,9 +297,10 @@ async def test_a_silent_broker_expires_while_its_connection_stands(
         for _ in range(4):
             await trio.sleep(29)
             await peer.call(request(ROUTE, {"topic": "T"}))
-        assert routes.live_addresses()
+        assert routes.cluster_info().broker_addr_table
         await trio.sleep(6)
-        assert routes.live_addresses() == []
+        assert not routes.cluster_info().broker_addr_table
+        check_invariants(routes)
         assert server.connections
 
 
@@ -429,7 +431,9 @@ async def test_the_rows_of_brokers_are_charged_to_the_connection_that_brings_the
     await hostile.send(registration(*topics, name="b9", brokerAddr="127.0.0.1:99"))
     assert await hostile.is_closed()
     await wait_all_tasks_blocked()
-    assert name_server.routes.live_addresses() == ["127.0.0.1:1"]
+    assert list(name_server.routes.cluster_info().broker_addr_table) == ["honest"]
+    assert name_server.routes.is_registered("127.0.0.1:1")
+    check_invariants(name_server.routes)
     assert budget.used_bytes <= before_bytes
 
 

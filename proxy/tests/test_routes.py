@@ -145,7 +145,11 @@ def test_a_silent_broker_expires_after_the_timeout_and_a_sign_of_life_prolongs()
     table.heard_from("nobody:1", now_s=60)
     assert table.expire(now_s=120, timeout_s=120) == []
     assert table.expire(now_s=121, timeout_s=120) == ["a:1"]
-    assert table.live_addresses() == ["b:1"]
+    brokers = table.cluster_info().broker_addr_table
+    assert {name: dict(broker.broker_addrs) for name, broker in brokers.items()} == {
+        "b": {0: "b:1"}
+    }
+    check_invariants(table)
 
 
 def test_only_the_connection_of_the_last_registration_counts() -> None:

@@ -173,9 +173,6 @@ class Segment(Body):
     def contains_physical(self, queue_offset: int) -> bool:
         return self.offset_delta <= queue_offset and self.keeps(queue_offset)
 
-    def contains_logical(self, logical_offset: int) -> bool:
-        return 0 <= self.delta <= logical_offset and self.keeps(self.to_physical(logical_offset))
-
     def keeps(self, queue_offset: int) -> bool:
         """Return True if a message that was read here stands before the segment's end."""
         return self.offset_max < 0 or queue_offset < self.offset_max

@@ -79,11 +79,6 @@ class Decider:
         self._policies = policies
         self._remembered = lru_cache(maxsize=DECISIONS_REMEMBERED)(self._decide)
 
-    @property
-    def remembered(self) -> int:
-        """The number of decisions that are remembered."""
-        return self._remembered.cache_info().currsize
-
     def decide(self, need: Need, host: str) -> bool | None:
         """Return the same as ``decision``."""
         return (self._remembered if len(need.name) <= NAME_MAX else self._decide)(need, host)

@@ -133,10 +133,6 @@ class ClientRegistry(Generic[SessionT]):
         """Return the consumer group, or None while it has no member."""
         return self._consumers.get(name)
 
-    def consumer_groups(self) -> Iterable[ConsumerGroup[SessionT]]:
-        """Return every consumer group that has a member."""
-        return self._consumers.values()
-
     def producers(self, group: str) -> Iterable[Client[SessionT]]:
         """Return the members of a producer group; none for an unknown one."""
         return self._producers.get(group, {}).values()

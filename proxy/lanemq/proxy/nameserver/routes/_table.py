@@ -250,10 +250,6 @@ class RouteTable:
         filters = self._filter_servers.get(address, ())
         return BROKER_BYTES + rows_bytes + sum(len(name) + 100 for name in filters)
 
-    def live_addresses(self) -> list[str]:
-        """Return the addresses of all registered brokers."""
-        return list(self._alive)
-
     def _put_topic(self, broker_name: str, topic: TopicConfig) -> None:
         self.changes += 1
         queues = self._topics.setdefault(topic.topic_name, {})
