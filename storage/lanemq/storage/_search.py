@@ -16,22 +16,23 @@ def first_kept(
     log_position: int,
     low: int,
     end: int,
-    row_from: Callable[[int], tuple[int, int] | None],
+    row_from: Callable[[int, int], tuple[int, int] | None],
 ) -> int:
     """Return the offset of the first message at or behind ``log_position``, from ``low`` on; else
     ``end``.
 
-    ``row_from`` returns offset and position of the first row from an offset on; None without one.
-    So rows that are missing, at the begin of a queue or of messages that were damaged, tell
+    ``row_from`` returns offset and position of the first row from an offset on; None without one,
+    and perhaps where there is none before a second offset, so that it need not look further. So
+    rows that are missing or blank, at the begin of a queue or of messages that were damaged, tell
     nothing about those around them.
     """
     high = end
     while low < high:
         middle = (low + high) // 2
-        found = row_from(middle)
+        found = row_from(middle, high)
         if found is None or found[1] >= log_position:
             high = middle
         else:
             low = found[0] + 1
-    first = row_from(low)
+    first = row_from(low, end)
     return min(first[0], end) if first is not None else end

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from typing import final
 
 from ..._layouts import BLANK_SIZE, BLANK_UNIT, UNIT_BYTES, Unit, iter_units, pack_unit, unpack_unit
+from ..._search import first_kept
 from ...log._segments import Segments
 from ._end import find_end
 
@@ -186,18 +187,13 @@ class FileConsumeQueue:
     def find_position(self, log_position: int) -> int:
         """Find the offset of the first message at or behind ``log_position``; ``end`` if there is
         none."""
-        low, high = self.file_begin, self.end
-        while low < high:
-            middle = (low + high) // 2
-            real, unit = self._skip_blanks(middle, high)
-            if unit is None or unit.log_position >= log_position:
-                high = middle
-            else:
-                low = real + 1
-        # Blanks before the first message count as behind nothing.
-        return self._skip_blanks(low, self.end)[0]
+        return first_kept(log_position, self.file_begin, self.end, self._row_from)
 
-    def _skip_blanks(self, offset: int, end: int) -> tuple[int, Unit | None]:
+    def _row_from(self, offset: int, end: int) -> tuple[int, int] | None:
+        found = self._skip_blanks(offset, end)
+        return None if found is None else (found[0], found[1].log_position)
+
+    def _skip_blanks(self, offset: int, end: int) -> tuple[int, Unit] | None:
         count = 1  # most units are not blank, but where one is there may be very many
         while offset < end:
             data = self.read(offset, min(count, end - offset))
@@ -213,12 +209,11 @@ class FileConsumeQueue:
                     return offset, Unit(*fields)
                 offset += 1
             count = CHUNK_UNITS
-        return end, None
+        return None
 
     def unit_from(self, offset: int) -> tuple[int, Unit] | None:
         """Find the first unit from an offset on that is not blank; returns its offset, too."""
-        offset, unit = self._skip_blanks(offset, self.end)
-        return None if unit is None else (offset, unit)
+        return self._skip_blanks(offset, self.end)
 
     def truncate(self, log_position: int) -> int:
         """Drop the units of messages at or behind ``log_position``; returns how many."""

@@ -180,7 +180,7 @@ class RocksQueueTable:
                 return known.queue_offset
             low = known.queue_offset
 
-        def row_from(offset: int) -> tuple[int, int] | None:
+        def row_from(offset: int, _end: int) -> tuple[int, int] | None:
             found = queue.unit_from(offset)
             return None if found is None else (found[0], found[1].log_position)
 
@@ -214,7 +214,7 @@ class RocksQueueTable:
         bounds, (position, offset) = self._newest
 
         row_from = partial(self.rows.row_from, bounds.topic, bounds.queue_id)
-        found = row_from(first_kept(log_position, 0, offset + 1, row_from))
+        found = row_from(first_kept(log_position, 0, offset + 1, lambda at, _: row_from(at)))
         return found[1] if found is not None else position
 
     # Cleaning
@@ -237,7 +237,7 @@ class RocksQueueTable:
         end = newest.queue_offset + 1
 
         row_from = partial(self.rows.row_from, topic, queue_id)
-        kept = first_kept(log_position, first, end, row_from)
+        kept = first_kept(log_position, first, end, lambda at, _: row_from(at))
         kept_row = row_from(kept)
         position = kept_row[1] if kept_row is not None else log_position
         batch.put_min(data, queue_id, position, kept)

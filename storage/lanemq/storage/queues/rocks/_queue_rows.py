@@ -5,7 +5,6 @@ Offsets count messages of a queue, positions bytes of the log. What RocksDB refu
 """
 
 from collections.abc import Iterator
-from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple, final
 
@@ -125,7 +124,9 @@ class QueueRows:
     def first_from(self, topic: str, queue_id: int, log_position: int, end: int) -> int:
         """Return the offset of the first row of a message at or behind a position of the log;
         ``end`` without one before that offset."""
-        return first_kept(log_position, 0, end, partial(self.row_from, topic, queue_id))
+        return first_kept(
+            log_position, 0, end, lambda offset, _: self.row_from(topic, queue_id, offset)
+        )
 
     def read(self, topic_data: bytes, queue_id: int, queue_offset: int, count: int) -> list[bytes]:
         """Return the values of up to ``count`` rows from an offset on, to the first that is

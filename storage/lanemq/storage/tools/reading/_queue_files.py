@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import final
 
 from ..._layouts import BLANK_SIZE, UNIT_BYTES, Unit, iter_units, unpack_unit
-from ..._search import first_offset
+from ..._search import first_kept, first_offset
 from ._pieces import Pieces, find_pieces
 
 SEARCHED_FILES = 3
@@ -89,24 +89,17 @@ class QueueFiles:
     def first_from(self, log_position: int, end: int) -> int:
         """Return the offset of the first message at or behind a position of the log; ``end`` for
         none."""
-        low, high = self.begin, end
-        first = self.unit(low) if low < high else None
-        if first is not None and log_position <= first.log_position and first.size_bytes > 0:
-            return low if first.size_bytes != BLANK_SIZE else self._skip_blanks(low, end)[0]
-        while low < high:
-            middle = (low + high) // 2
-            real, unit = self._skip_blanks(middle, high)
-            if unit is None or unit.log_position >= log_position:
-                high = middle
-            else:
-                low = real + 1
-        return self._skip_blanks(low, end)[0]
+        low = self.begin
+        first = self.unit(low) if low < end else None
+        if first and log_position <= first.log_position and 0 < first.size_bytes != BLANK_SIZE:
+            return low
+        return first_kept(log_position, low, end, self._row_from)
 
-    def _skip_blanks(self, offset: int, end: int) -> tuple[int, Unit | None]:
+    def _row_from(self, offset: int, end: int) -> tuple[int, int] | None:
         for at, unit in self.units(offset, end):
             if unit.size_bytes != BLANK_SIZE:
-                return at, unit
-        return end, None
+                return at, unit.log_position
+        return None
 
     def close(self) -> None:
         self.pieces.close()
