@@ -14,7 +14,6 @@ KV_PREFIX: Final = "%KV%"
 """lanemq's own: prefix of the topics whose queues are the logs of namespaces of keys."""
 SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
-NAMESPACE_SEPARATOR: Final = "%"
 
 BOUND_LOCK_FIELD: Final = "lanemqBoundLock"
 """lanemq's own: a LOCK_BATCH_MQ with this field asks for locks that end with its connection, and

@@ -37,8 +37,6 @@ FIELDS: Final = (
     "prepared_transaction_offset",
     "body_size",
 )
-BEFORE_HOSTS: Final = 8
-"""Fields, the magic included, that lie where they lie whatever the hosts are."""
 
 
 def _head_type(hosts: int) -> "np.dtype[Any]":
