@@ -70,9 +70,9 @@ async def silence(frame: Frame) -> None:
 
 
 async def test_running_info_passes_through_without_the_operators_signature(
-    tmp_path: Path,
+    broker: TestBroker,
 ) -> None:
-    async with open_test_broker(tmp_path) as broker, consumer(broker, "me", echo) as asked:
+    async with consumer(broker, "me", echo) as asked:
         fields = {"consumerGroup": "g", "clientId": "me", "jstackEnable": "false"}
         answer = await broker.connect().call(
             RequestCode.GET_CONSUMER_RUNNING_INFO,
@@ -84,19 +84,15 @@ async def test_running_info_passes_through_without_the_operators_signature(
         assert frame.fields == fields
 
 
-async def test_a_client_that_is_not_there_is_named(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        answer = await broker.connect().call(
-            RequestCode.GET_CONSUMER_RUNNING_INFO, {"consumerGroup": "g", "clientId": "me"}
-        )
-        assert (answer.code, answer.remark) == (1, "The Consumer <g> <me> not online")
+async def test_a_client_that_is_not_there_is_named(broker: TestBroker) -> None:
+    answer = await broker.connect().call(
+        RequestCode.GET_CONSUMER_RUNNING_INFO, {"consumerGroup": "g", "clientId": "me"}
+    )
+    assert (answer.code, answer.remark) == (1, "The Consumer <g> <me> not online")
 
 
-async def test_a_client_too_old_to_answer_is_not_asked(tmp_path: Path) -> None:
-    async with (
-        open_test_broker(tmp_path) as broker,
-        consumer(broker, "me", echo, version=61) as asked,
-    ):
+async def test_a_client_too_old_to_answer_is_not_asked(broker: TestBroker) -> None:
+    async with consumer(broker, "me", echo, version=61) as asked:
         answer = await broker.connect().call(
             RequestCode.GET_CONSUMER_RUNNING_INFO, {"consumerGroup": "g", "clientId": "me"}
         )
@@ -106,9 +102,9 @@ async def test_a_client_too_old_to_answer_is_not_asked(tmp_path: Path) -> None:
 
 
 async def test_a_client_that_stays_silent_costs_ten_seconds(
-    tmp_path: Path, autojump_clock: MockClock
+    broker: TestBroker, autojump_clock: MockClock
 ) -> None:
-    async with open_test_broker(tmp_path) as broker, consumer(broker, "me", silence):
+    async with consumer(broker, "me", silence):
         begin_s = trio.current_time()
         answer = await broker.connect().call(
             RequestCode.GET_CONSUMER_RUNNING_INFO, {"consumerGroup": "g", "clientId": "me"}
@@ -117,8 +113,8 @@ async def test_a_client_that_stays_silent_costs_ten_seconds(
         assert trio.current_time() - begin_s == 10
 
 
-async def test_a_message_is_handed_to_one_consumer_with_its_record(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker, consumer(broker, "me", echo) as asked:
+async def test_a_message_is_handed_to_one_consumer_with_its_record(broker: TestBroker) -> None:
+    async with consumer(broker, "me", echo) as asked:
         client = broker.connect()
         sent = await client.send(body=b"hello")
         fields = {"consumerGroup": "g", "clientId": "me", "msgId": sent.fields["msgId"]}
@@ -145,8 +141,8 @@ async def committed(broker: TestBroker, *, offset: int, messages: int = 3) -> Cl
 RESET = {"topic": "T", "group": "g", "timestamp": "-1", "isForce": "true"}
 
 
-async def test_a_reset_tells_the_members_where_to_go(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker, consumer(broker, "me", silence) as asked:
+async def test_a_reset_tells_the_members_where_to_go(broker: TestBroker) -> None:
+    async with consumer(broker, "me", silence) as asked:
         client = await committed(broker, offset=1)
         answer = await client.call(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, RESET)
         assert answer.code == 0
@@ -162,8 +158,8 @@ async def test_a_reset_tells_the_members_where_to_go(tmp_path: Path) -> None:
         assert broker.context.store.tables.consumer_offsets.get("g", "T", 0) == 1
 
 
-async def test_without_force_no_queue_goes_forward(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker, consumer(broker, "me", silence):
+async def test_without_force_no_queue_goes_forward(broker: TestBroker) -> None:
+    async with consumer(broker, "me", silence):
         client = await committed(broker, offset=1)
         fields = RESET | {"isForce": "false"}
         answer = await client.call(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)
@@ -173,8 +169,8 @@ async def test_without_force_no_queue_goes_forward(tmp_path: Path) -> None:
         assert ResetOffsetBody.decode(answer.body).offset_table == {QUEUE: 0}
 
 
-async def test_a_tool_in_c_gets_its_consumers_a_list(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker, consumer(broker, "me", silence) as asked:
+async def test_a_tool_in_c_gets_its_consumers_a_list(broker: TestBroker) -> None:
+    async with consumer(broker, "me", silence) as asked:
         await committed(broker, offset=1)
         answer = await broker.connect(language="CPP").call(
             RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, RESET
@@ -186,26 +182,24 @@ async def test_a_tool_in_c_gets_its_consumers_a_list(tmp_path: Path) -> None:
         assert (line.topic, line.broker_name, line.queue_id, line.offset) == ("T", "broker-a", 0, 3)
 
 
-async def test_a_reset_of_nobody_has_the_codes_mqadmin_goes_by(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        client = await committed(broker, offset=1)
-        code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
-        assert (await client.call(code, RESET)).code == 206
-        answer = await client.call(code, RESET | {"group": "never"})
-        assert (answer.code, answer.remark) == (1, "THe consumer group <never> not exist")
-        assert (await client.call(code, RESET | {"topic": "absent"})).code == 1
+async def test_a_reset_of_nobody_has_the_codes_mqadmin_goes_by(broker: TestBroker) -> None:
+    client = await committed(broker, offset=1)
+    code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+    assert (await client.call(code, RESET)).code == 206
+    answer = await client.call(code, RESET | {"group": "never"})
+    assert (answer.code, answer.remark) == (1, "THe consumer group <never> not exist")
+    assert (await client.call(code, RESET | {"topic": "absent"})).code == 1
 
 
-async def test_one_queue_can_be_reset_while_nobody_is_connected(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        client = await committed(broker, offset=1)
-        fields = RESET | {"queueId": "0", "offset": "2"}
-        answer = await client.call(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)
-        assert ResetOffsetBody.decode(answer.body).offset_table == {QUEUE: 2}
-        assert broker.context.store.tables.consumer_offsets.get("g", "T", 0) == 2
-        fields["queueId"] = "9"
-        answer = await client.call(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)
-        assert (answer.code, answer.remark) == (1, "queue 9@T is not exist!")
+async def test_one_queue_can_be_reset_while_nobody_is_connected(broker: TestBroker) -> None:
+    client = await committed(broker, offset=1)
+    fields = RESET | {"queueId": "0", "offset": "2"}
+    answer = await client.call(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)
+    assert ResetOffsetBody.decode(answer.body).offset_table == {QUEUE: 2}
+    assert broker.context.store.tables.consumer_offsets.get("g", "T", 0) == 2
+    fields["queueId"] = "9"
+    answer = await client.call(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)
+    assert (answer.code, answer.remark) == (1, "queue 9@T is not exist!")
 
 
 async def test_the_state_of_all_members_is_gathered(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trio.testing import MockClock
 
-from lanemq.testkit.proxy.brokers import Client, open_test_broker
+from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker
 from lanemq.testkit.proxy.peers import Recorded
 from lanemq.wire import RequestCode, decode_properties_text, encode_properties_text
 from lanemq.wire.bodies import KVTable
@@ -59,94 +59,83 @@ async def test_the_report_has_every_key_that_a_real_broker_sends(
 
 
 async def test_rates_are_three_numbers_in_either_spelling(
-    tmp_path: Path, autojump_clock: MockClock
+    client: Client, autojump_clock: MockClock
 ) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        client = broker.connect()
-        table = await runtime(client)
-        for key in (
-            "putTps",
-            "getFoundTps",
-            "getMissTps",
-            "getTotalTps",
-            "getTransferedTps",
-            "getTransferredTps",
-        ):
-            assert [float(part) for part in table[key].split(" ")] == [0.0, 0.0, 0.0]
+    table = await runtime(client)
+    for key in (
+        "putTps",
+        "getFoundTps",
+        "getMissTps",
+        "getTotalTps",
+        "getTransferedTps",
+        "getTransferredTps",
+    ):
+        assert [float(part) for part in table[key].split(" ")] == [0.0, 0.0, 0.0]
 
 
-async def test_the_report_counts_what_happened(tmp_path: Path, mock_clock: MockClock) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        client = broker.connect()
-        for _ in range(3):
-            await client.send()
-        await client.pull()
-        await client.pull(offset=3, sys_flag=4)
-        table = await runtime(client)
-        assert table["brokerActive"] == "true"
-        assert table["brokerVersionDesc"] == "V4_9_8"
-        assert table["putMessageTimesTotal"] == table["msgPutTotalTodayNow"] == "3"
-        assert table["msgGetTotalTodayNow"] == "3"
-        assert int(table["putMessageSizeTotal"]) == int(table["commitLogMaxOffset"]) > 0
-        assert float(table["putMessageAverageSize"]) == int(table["putMessageSizeTotal"]) / 3
-        assert int(table["earliestMessageTimeStamp"]) > 0
-        assert 0 <= float(table["commitLogDiskRatio"]) <= 1
-        assert table["runtime"] == "[ 0 days, 0 hours, 0 minutes, 0 seconds ]"
-        counts = [int(part.rsplit(":", 1)[1]) for part in table["putMessageDistributeTime"].split()]
-        assert sum(counts) == 3
+async def test_the_report_counts_what_happened(client: Client, mock_clock: MockClock) -> None:
+    for _ in range(3):
+        await client.send()
+    await client.pull()
+    await client.pull(offset=3, sys_flag=4)
+    table = await runtime(client)
+    assert table["brokerActive"] == "true"
+    assert table["brokerVersionDesc"] == "V4_9_8"
+    assert table["putMessageTimesTotal"] == table["msgPutTotalTodayNow"] == "3"
+    assert table["msgGetTotalTodayNow"] == "3"
+    assert int(table["putMessageSizeTotal"]) == int(table["commitLogMaxOffset"]) > 0
+    assert float(table["putMessageAverageSize"]) == int(table["putMessageSizeTotal"]) / 3
+    assert int(table["earliestMessageTimeStamp"]) > 0
+    assert 0 <= float(table["commitLogDiskRatio"]) <= 1
+    assert table["runtime"] == "[ 0 days, 0 hours, 0 minutes, 0 seconds ]"
+    counts = [int(part.rsplit(":", 1)[1]) for part in table["putMessageDistributeTime"].split()]
+    assert sum(counts) == 3
 
 
-async def test_delayed_messages_show_by_level(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        client = broker.connect()
-        await client.send(properties={"DELAY": "18"})
-        table = await runtime(client)
-        assert table["scheduleMessageOffset_18"] == "0,1"
-        assert "scheduleMessageOffset_17" not in table
+async def test_delayed_messages_show_by_level(client: Client) -> None:
+    await client.send(properties={"DELAY": "18"})
+    table = await runtime(client)
+    assert table["scheduleMessageOffset_18"] == "0,1"
+    assert "scheduleMessageOffset_17" not in table
 
 
-async def test_the_configuration_is_readable_and_says_its_version(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        answer = await broker.connect().call(RequestCode.GET_BROKER_CONFIG)
-        properties = decode_properties_text(answer.body)
-        assert properties["brokerName"] == "broker-a"
-        assert properties["brokerRole"] == "ASYNC_MASTER"
-        assert json.loads(answer.fields["version"])["counter"] == 0
+async def test_the_configuration_is_readable_and_says_its_version(broker: TestBroker) -> None:
+    answer = await broker.connect().call(RequestCode.GET_BROKER_CONFIG)
+    properties = decode_properties_text(answer.body)
+    assert properties["brokerName"] == "broker-a"
+    assert properties["brokerRole"] == "ASYNC_MASTER"
+    assert json.loads(answer.fields["version"])["counter"] == 0
 
 
-async def test_a_setting_changes_while_the_broker_runs(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        client = broker.connect()
-        body = encode_properties_text({"autoCreateTopicEnable": "false"})
-        assert (await client.call(RequestCode.UPDATE_BROKER_CONFIG, body=body)).code == 0
-        assert broker.context.config.auto_create_topic_enable is False
-        answer = await client.call(RequestCode.GET_BROKER_CONFIG)
-        assert json.loads(answer.fields["version"])["counter"] == 1
-        assert (await client.send("not-there")).code == 17
+async def test_a_setting_changes_while_the_broker_runs(broker: TestBroker, client: Client) -> None:
+    body = encode_properties_text({"autoCreateTopicEnable": "false"})
+    assert (await client.call(RequestCode.UPDATE_BROKER_CONFIG, body=body)).code == 0
+    assert broker.context.config.auto_create_topic_enable is False
+    answer = await client.call(RequestCode.GET_BROKER_CONFIG)
+    assert json.loads(answer.fields["version"])["counter"] == 1
+    assert (await client.send("not-there")).code == 17
 
 
-async def test_a_broker_made_read_only_announces_all_its_topics(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        body = encode_properties_text({"brokerPermission": "4"})
-        before = len(broker.announced)
-        await broker.connect().call(RequestCode.UPDATE_BROKER_CONFIG, body=body)
-        names = {topic.topic_name for topic in broker.announced[before:]}
-        assert names == set(broker.context.store.tables.topics.names)
+async def test_a_broker_made_read_only_announces_all_its_topics(broker: TestBroker) -> None:
+    body = encode_properties_text({"brokerPermission": "4"})
+    before = len(broker.announced)
+    await broker.connect().call(RequestCode.UPDATE_BROKER_CONFIG, body=body)
+    names = {topic.topic_name for topic in broker.announced[before:]}
+    assert names == set(broker.context.store.tables.topics.names)
 
 
-async def test_changes_that_cannot_be_are_refused_as_a_whole(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        client = broker.connect()
+async def test_changes_that_cannot_be_are_refused_as_a_whole(
+    broker: TestBroker, client: Client
+) -> None:
+    async def change(**properties: str) -> tuple[int, str]:
+        body = encode_properties_text(properties)
+        answer = await client.call(RequestCode.UPDATE_BROKER_CONFIG, body=body)
+        return answer.code, answer.remark or ""
 
-        async def change(**properties: str) -> tuple[int, str]:
-            body = encode_properties_text(properties)
-            answer = await client.call(RequestCode.UPDATE_BROKER_CONFIG, body=body)
-            return answer.code, answer.remark or ""
-
-        code, remark = await change(brokerPermision="6", autoCreateTopicEnable="false")
-        assert code == 1
-        assert "brokerPermission" in remark
-        assert broker.context.config.auto_create_topic_enable is True
-        assert (await change(configBlackList="x"))[0] == 16
-        assert (await change(brokerName="other"))[0] == 1
-        assert (await change(sendThreadPoolQueueCapacity="9999"))[0] == 0  # Apache's own key
+    code, remark = await change(brokerPermision="6", autoCreateTopicEnable="false")
+    assert code == 1
+    assert "brokerPermission" in remark
+    assert broker.context.config.auto_create_topic_enable is True
+    assert (await change(configBlackList="x"))[0] == 16
+    assert (await change(brokerName="other"))[0] == 1
+    assert (await change(sendThreadPoolQueueCapacity="9999"))[0] == 0  # Apache's own key

@@ -20,7 +20,7 @@ from lanemq.proxy.nameserver._kv import KVConfig
 from lanemq.proxy.nameserver.routes._table import RouteTable
 from lanemq.proxy.net._dispatch import Handlers, failure
 from lanemq.proxy.net._server import Server
-from lanemq.testkit.proxy.brokers import Client, open_test_broker
+from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker
 from lanemq.testkit.proxy.peers import Connect
 from lanemq.wire import RequestCode
 from lanemq.wire.frame import Frame
@@ -154,19 +154,19 @@ async def test_the_name_server_answers_every_bad_field(
     assert errors(caplog) == []
 
 
-async def test_an_offset_that_java_could_not_keep_is_not_kept(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        client = broker.connect()
-        await client.send("T")
-        offsets = broker.context.store.tables.consumer_offsets
-        for text in ("1" + "0" * 30, "9" * 5000, "9223372036854775808"):
-            fields = {**PULL, "commitOffset": text}
-            answer = await client.call(RequestCode.PULL_MESSAGE, fields)
-            assert answer.code == 1
-            assert "commitOffset" in (answer.remark or "")
-            assert offsets.get("g", "T", 0) is None
-        answer = await client.call(RequestCode.PULL_MESSAGE, {**PULL, "commitOffset": "7"})
-        assert offsets.get("g", "T", 0) == 7
+async def test_an_offset_that_java_could_not_keep_is_not_kept(
+    broker: TestBroker, client: Client
+) -> None:
+    await client.send("T")
+    offsets = broker.context.store.tables.consumer_offsets
+    for text in ("1" + "0" * 30, "9" * 5000, "9223372036854775808"):
+        fields = {**PULL, "commitOffset": text}
+        answer = await client.call(RequestCode.PULL_MESSAGE, fields)
+        assert answer.code == 1
+        assert "commitOffset" in (answer.remark or "")
+        assert offsets.get("g", "T", 0) is None
+    answer = await client.call(RequestCode.PULL_MESSAGE, {**PULL, "commitOffset": "7"})
+    assert offsets.get("g", "T", 0) == 7
 
 
 @pytest.mark.parametrize("text", ["x", "1e5", "1" + "0" * 400, "9" * 5000])

@@ -289,13 +289,12 @@ async def test_entries_of_a_snapshot_are_loaded(tmp_path: Path) -> None:
     ],
 )
 async def test_what_breaks_a_limit_is_refused_and_nothing_is_stored(
-    tmp_path: Path, fields: dict[str, str], body: bytes, said: str
+    broker: TestBroker, fields: dict[str, str], body: bytes, said: str
 ) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        answer = await broker.connect().call(RequestCode.KV_WRITE, fields, body)
-        assert answer.code == BAD
-        assert said in (answer.remark or "")
-        assert broker.context.store.max_position <= 0
+    answer = await broker.connect().call(RequestCode.KV_WRITE, fields, body)
+    assert answer.code == BAD
+    assert said in (answer.remark or "")
+    assert broker.context.store.max_position <= 0
 
 
 async def test_bad_reads_are_refused(tmp_path: Path) -> None:

@@ -57,14 +57,13 @@ def brokers_of(broker: TestBroker, *, is_full: bool = False) -> Brokers:
     )
 
 
-async def test_a_pull_whose_commit_fails_is_not_left_parked(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        session = await session_of(broker)
-        kept_bytes = session.account.kept_bytes
-        with pytest.raises(Refused, match="disk full"):
-            await brokers_of(broker, is_full=True).ask("own", None, pull(1), session)
-        assert not broker.context.holds.waits_on("T", 0)
-        assert session.account.kept_bytes == kept_bytes
+async def test_a_pull_whose_commit_fails_is_not_left_parked(broker: TestBroker) -> None:
+    session = await session_of(broker)
+    kept_bytes = session.account.kept_bytes
+    with pytest.raises(Refused, match="disk full"):
+        await brokers_of(broker, is_full=True).ask("own", None, pull(1), session)
+    assert not broker.context.holds.waits_on("T", 0)
+    assert session.account.kept_bytes == kept_bytes
 
 
 async def test_a_question_whose_commit_fails_is_not_begun(tmp_path: Path) -> None:
@@ -79,18 +78,17 @@ async def test_a_question_whose_commit_fails_is_not_begun(tmp_path: Path) -> Non
     assert inspect.getcoroutinestate(answer) == inspect.CORO_CLOSED
 
 
-async def test_a_pull_that_is_given_up_is_not_left_parked(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        session = await session_of(broker)
-        kept_bytes, holds = session.account.kept_bytes, broker.context.holds
-        waiting: Any = brokers_of(broker).ask_own(pull(1), session)
-        assert holds.waits_on("T", 0)
-        drop(waiting)
-        assert not holds.waits_on("T", 0)
-        waiting = brokers_of(broker).ask_own(pull(1), session)
-        await broker.connect().send("T", b"second")  # answered, and nobody has waited yet
-        drop(waiting)
-        assert session.account.kept_bytes == kept_bytes
+async def test_a_pull_that_is_given_up_is_not_left_parked(broker: TestBroker) -> None:
+    session = await session_of(broker)
+    kept_bytes, holds = session.account.kept_bytes, broker.context.holds
+    waiting: Any = brokers_of(broker).ask_own(pull(1), session)
+    assert holds.waits_on("T", 0)
+    drop(waiting)
+    assert not holds.waits_on("T", 0)
+    waiting = brokers_of(broker).ask_own(pull(1), session)
+    await broker.connect().send("T", b"second")  # answered, and nobody has waited yet
+    drop(waiting)
+    assert session.account.kept_bytes == kept_bytes
 
 
 @pytest.fixture

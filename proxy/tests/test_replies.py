@@ -67,9 +67,9 @@ async def reply(
 
 @pytest.mark.parametrize("long_form", [False, True])
 async def test_a_reply_reaches_the_client_that_asked_and_is_kept(
-    tmp_path: Path, long_form: bool
+    broker: TestBroker, long_form: bool
 ) -> None:
-    async with open_test_broker(tmp_path) as broker, asker(broker, take) as pushed:
+    async with asker(broker, take) as pushed:
         client = broker.connect("10.7.8.9")
         answer = await reply(client, long_form=long_form, flag=5, sys_flag=1)
         assert (answer.code, answer.remark) == (0, None)
@@ -105,48 +105,41 @@ async def test_a_reply_is_not_kept_where_the_broker_is_told_not_to(tmp_path: Pat
         assert await client.messages(TOPIC) == []
 
 
-async def test_a_reply_to_a_client_that_is_not_there_says_so_and_is_kept(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        client = broker.connect()
-        answer = await reply(client)
-        remark = "push reply message fail, channel of <asker> not found."
-        assert (answer.code, answer.remark) == (1, remark)
-        assert len(await client.messages(TOPIC)) == 1
+async def test_a_reply_to_a_client_that_is_not_there_says_so_and_is_kept(client: Client) -> None:
+    answer = await reply(client)
+    remark = "push reply message fail, channel of <asker> not found."
+    assert (answer.code, answer.remark) == (1, remark)
+    assert len(await client.messages(TOPIC)) == 1
 
 
-async def test_a_consumer_of_that_id_is_no_producer(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        client = broker.connect()
-        await client.heartbeat("asker", consumers={"g": {"T": "*"}})
-        assert (await reply(client)).code == 1
+async def test_a_consumer_of_that_id_is_no_producer(client: Client) -> None:
+    await client.heartbeat("asker", consumers={"g": {"T": "*"}})
+    assert (await reply(client)).code == 1
 
 
-async def test_a_reply_that_names_nobody_says_so(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        answer = await reply(broker.connect(), properties={"MSG_TYPE": "reply"})
-        remark = "reply message properties[REPLY_TO_CLIENT] is null"
-        assert (answer.code, answer.remark) == (1, remark)
+async def test_a_reply_that_names_nobody_says_so(broker: TestBroker) -> None:
+    answer = await reply(broker.connect(), properties={"MSG_TYPE": "reply"})
+    remark = "reply message properties[REPLY_TO_CLIENT] is null"
+    assert (answer.code, answer.remark) == (1, remark)
 
 
-async def test_a_client_that_refuses_a_reply_makes_it_fail(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker, asker(broker, refuse):
+async def test_a_client_that_refuses_a_reply_makes_it_fail(broker: TestBroker) -> None:
+    async with asker(broker, refuse):
         answer = await reply(broker.connect())
         assert (answer.code, answer.remark) == (1, "push reply message to askerfail.")
 
 
 async def test_a_client_that_stays_silent_costs_ten_seconds(
-    tmp_path: Path, autojump_clock: MockClock
+    broker: TestBroker, autojump_clock: MockClock
 ) -> None:
-    async with open_test_broker(tmp_path) as broker, asker(broker, ignore):
+    async with asker(broker, ignore):
         begin_s = trio.current_time()
         answer = await reply(broker.connect())
         assert (answer.code, answer.remark) == (1, "push reply message to askerfail.")
         assert trio.current_time() - begin_s == 10
 
 
-async def test_a_reply_to_another_topic_is_checked_as_a_send_is(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        client = broker.connect()
-        fields = send_header("SCHEDULE_TOPIC_XXXX", PROPERTIES).to_letters()
-        answer = await client.call(RequestCode.SEND_REPLY_MESSAGE_V2, fields, b"")
-        assert answer.code == 16
+async def test_a_reply_to_another_topic_is_checked_as_a_send_is(client: Client) -> None:
+    fields = send_header("SCHEDULE_TOPIC_XXXX", PROPERTIES).to_letters()
+    answer = await client.call(RequestCode.SEND_REPLY_MESSAGE_V2, fields, b"")
+    assert answer.code == 16

@@ -25,6 +25,7 @@ from lanemq.proxy.broker.handlers.pulls._pull_request import PullRequest, read_p
 from lanemq.proxy.net._reply_template import ReplyTemplate
 from lanemq.storage import FlushMode
 from lanemq.testkit.proxy.brokers import (
+    TestBroker,
     open_test_broker,
     pull_header,
     send_header,
@@ -71,38 +72,36 @@ def pull(offset: int = 0, **changes: object) -> PullRequest:
 
 
 async def test_a_send_tells_what_was_stored_and_nothing_is_encoded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        session = await session_of(broker)
-        monkeypatch.setattr(broker.broker.handlers, "encoders", {})
-        stored = broker.broker.sends.any[RequestCode.SEND_MESSAGE_V2](send(), session)
-        broker.context.commit()
-        assert isinstance(stored, Stored)
-        assert (stored.queue_id, stored.queue_offset, stored.waits) == (0, 1, False)
-        (position,) = stored.log_positions
-        record = broker.context.store.record_at(position)
-        assert record is not None
-        assert stored.end == position + len(record)
-        assert decode_messages(record)[0].body == b"x"
+    session = await session_of(broker)
+    monkeypatch.setattr(broker.broker.handlers, "encoders", {})
+    stored = broker.broker.sends.any[RequestCode.SEND_MESSAGE_V2](send(), session)
+    broker.context.commit()
+    assert isinstance(stored, Stored)
+    assert (stored.queue_id, stored.queue_offset, stored.waits) == (0, 1, False)
+    (position,) = stored.log_positions
+    record = broker.context.store.record_at(position)
+    assert record is not None
+    assert stored.end == position + len(record)
+    assert decode_messages(record)[0].body == b"x"
 
 
-async def test_a_typed_send_takes_its_needs_by_keyword(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        session = await session_of(broker)
-        stored = broker.broker.sends.ordinary(
-            topic="T",
-            queue_id=99,
-            is_exact=True,
-            body=b"x",
-            properties="",
-            flag=0,
-            sys_flag=0,
-            born_timestamp_ms=1,
-            born_host=session.peer.packed,
-            reconsume_times=0,
-        )
-        assert stored is None  # there is no such queue, and no other was to take it
+async def test_a_typed_send_takes_its_needs_by_keyword(broker: TestBroker) -> None:
+    session = await session_of(broker)
+    stored = broker.broker.sends.ordinary(
+        topic="T",
+        queue_id=99,
+        is_exact=True,
+        body=b"x",
+        properties="",
+        flag=0,
+        sys_flag=0,
+        born_timestamp_ms=1,
+        born_host=session.peer.packed,
+        reconsume_times=0,
+    )
+    assert stored is None  # there is no such queue, and no other was to take it
 
 
 async def test_under_sync_flush_the_result_comes_when_the_log_is_on_the_disk(
@@ -118,58 +117,55 @@ async def test_under_sync_flush_the_result_comes_when_the_log_is_on_the_disk(
         assert (stored.queue_offset, stored.is_late) == (1, False)
 
 
-async def test_a_pull_tells_records_numbers_and_where_it_would_wait(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        session = await session_of(broker)
-        pulls = broker.broker.pulls
-        found = pulls.read(pull(), session)
-        assert isinstance(found, Found)
-        assert decode_messages(found.body)[0].body == b"first"
-        assert found.numbers == Numbers(1, 0, 1)
-        nothing = pulls.read(pull(1), session)
-        assert isinstance(nothing, NotFound)
-        assert (nothing.code, nothing.numbers) == (ResponseCode.PULL_NOT_FOUND, Numbers(1, 0, 1))
-        parked = pulls.read(pull(1, sys_flag=6), session)
-        assert isinstance(parked, Parked)
-        assert (parked.topic, parked.queue_id, parked.offset) == ("T", 0, 1)
+async def test_a_pull_tells_records_numbers_and_where_it_would_wait(broker: TestBroker) -> None:
+    session = await session_of(broker)
+    pulls = broker.broker.pulls
+    found = pulls.read(pull(), session)
+    assert isinstance(found, Found)
+    assert decode_messages(found.body)[0].body == b"first"
+    assert found.numbers == Numbers(1, 0, 1)
+    nothing = pulls.read(pull(1), session)
+    assert isinstance(nothing, NotFound)
+    assert (nothing.code, nothing.numbers) == (ResponseCode.PULL_NOT_FOUND, Numbers(1, 0, 1))
+    parked = pulls.read(pull(1, sys_flag=6), session)
+    assert isinstance(parked, Parked)
+    assert (parked.topic, parked.queue_id, parked.offset) == ("T", 0, 1)
 
 
 async def test_a_parked_pull_delivers_its_result_and_ends_with_its_session(
-    tmp_path: Path,
+    broker: TestBroker,
 ) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        session = await session_of(broker)
-        pulls, kept_bytes = broker.broker.pulls, session.account.kept_bytes
-        late: list[Pulled | Exception] = []
-        asked = pull(1, sys_flag=6)
-        parked = pulls.read(asked, session)
-        assert isinstance(parked, Parked)
-        pulls.park(parked, asked, session, late.append, kept_bytes=100)
-        assert session.account.kept_bytes > kept_bytes + 100
-        await broker.connect().send("T", b"second")
-        (found,) = late
-        assert isinstance(found, Found)
-        assert decode_messages(found.body)[0].body == b"second"
-        assert session.account.kept_bytes == kept_bytes
+    session = await session_of(broker)
+    pulls, kept_bytes = broker.broker.pulls, session.account.kept_bytes
+    late: list[Pulled | Exception] = []
+    asked = pull(1, sys_flag=6)
+    parked = pulls.read(asked, session)
+    assert isinstance(parked, Parked)
+    pulls.park(parked, asked, session, late.append, kept_bytes=100)
+    assert session.account.kept_bytes > kept_bytes + 100
+    await broker.connect().send("T", b"second")
+    (found,) = late
+    assert isinstance(found, Found)
+    assert decode_messages(found.body)[0].body == b"second"
+    assert session.account.kept_bytes == kept_bytes
 
-        asked = pull(2, sys_flag=6)
-        parked = pulls.read(asked, session)
-        assert isinstance(parked, Parked)
-        pulls.park(parked, asked, session, late.append)
-        session.close()
-        await trio.testing.wait_all_tasks_blocked()
-        assert not broker.context.holds.waits_on("T", 0)
-        assert late == [found]
+    asked = pull(2, sys_flag=6)
+    parked = pulls.read(asked, session)
+    assert isinstance(parked, Parked)
+    pulls.park(parked, asked, session, late.append)
+    session.close()
+    await trio.testing.wait_all_tasks_blocked()
+    assert not broker.context.holds.waits_on("T", 0)
+    assert late == [found]
 
 
-async def test_a_view_tells_the_record(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        session = await session_of(broker)
-        frame = request(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessage(0).to_fields())
-        viewed = broker.broker.handlers.table[RequestCode.VIEW_MESSAGE_BY_ID](frame, session)
-        assert isinstance(viewed, Viewed)
-        assert viewed.body == viewed.kept
-        assert reply_of(frame, viewed) == frame.reply(body=viewed.body)
+async def test_a_view_tells_the_record(broker: TestBroker) -> None:
+    session = await session_of(broker)
+    frame = request(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessage(0).to_fields())
+    viewed = broker.broker.handlers.table[RequestCode.VIEW_MESSAGE_BY_ID](frame, session)
+    assert isinstance(viewed, Viewed)
+    assert viewed.body == viewed.kept
+    assert reply_of(frame, viewed) == frame.reply(body=viewed.body)
 
 
 async def test_between_a_listener_and_its_own_broker_nothing_is_encoded(

@@ -1,13 +1,11 @@
 """A large record stays in the log until its reader takes it, and arrives as it was stored."""
 
-from pathlib import Path
-
 import pytest
 import trio
 import trio.testing
 
 from lanemq.proxy.net._stored_reply import RecordGone, StoredReply, stored_reply
-from lanemq.testkit.proxy.brokers import TestBroker, open_test_broker
+from lanemq.testkit.proxy.brokers import TestBroker
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.headers import ViewMessage
 from lanemq.wire.message import decode_messages
@@ -84,34 +82,30 @@ async def large(broker: TestBroker) -> tuple[bytes, int]:
     return body, int(answer.fields["msgId"][-16:], 16)
 
 
-async def test_pulls_views_and_parked_pulls_give_it_whole(tmp_path: Path) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        body, position = await large(broker)
-        reader = broker.connect()
-        (pulled,) = await reader.messages("T")
-        viewed = await reader.call(
-            RequestCode.VIEW_MESSAGE_BY_ID, ViewMessage(position).to_fields()
-        )
-        assert [pulled] == decode_messages(viewed.body)
-        assert pulled.body == body
-        async with trio.open_nursery() as nursery:
+async def test_pulls_views_and_parked_pulls_give_it_whole(broker: TestBroker) -> None:
+    body, position = await large(broker)
+    reader = broker.connect()
+    (pulled,) = await reader.messages("T")
+    viewed = await reader.call(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessage(position).to_fields())
+    assert [pulled] == decode_messages(viewed.body)
+    assert pulled.body == body
+    async with trio.open_nursery() as nursery:
 
-            async def wait() -> None:
-                (parked,) = await reader.messages("T", 0, 1, sys_flag=6)
-                assert (parked.queue_offset, parked.body) == (1, body)
+        async def wait() -> None:
+            (parked,) = await reader.messages("T", 0, 1, sys_flag=6)
+            assert (parked.queue_offset, parked.body) == (1, body)
 
-            nursery.start_soon(wait)
-            await trio.testing.wait_all_tasks_blocked()
-            await large(broker)
+        nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        await large(broker)
 
 
 async def test_a_reader_whose_record_went_away_loses_its_connection(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_test_broker(tmp_path) as broker:
-        _, position = await large(broker)
-        monkeypatch.setattr(type(broker.context.store), "read_log", lambda *_: None)
-        reader = broker.connect()
-        with pytest.raises(EOFError):
-            await reader.call(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessage(position).to_fields())
-        assert (await broker.connect().send()).code == ResponseCode.SUCCESS
+    _, position = await large(broker)
+    monkeypatch.setattr(type(broker.context.store), "read_log", lambda *_: None)
+    reader = broker.connect()
+    with pytest.raises(EOFError):
+        await reader.call(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessage(position).to_fields())
+    assert (await broker.connect().send()).code == ResponseCode.SUCCESS
