@@ -1,8 +1,6 @@
 """Brokers of either maker take a store over with messages that wait for their time, and back."""
 
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -12,8 +10,7 @@ import trio
 from lanemq.compat.servers._apache import TEST_STORE
 from lanemq.compat.stores._stand import StoreStand
 from lanemq.storage import Stage
-from lanemq.testkit.proxy.brokers import Client
-from lanemq.testkit.proxy.peers import Peer
+from lanemq.testkit.proxy.brokers import Client, connected
 from lanemq.wire import RequestCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.message import StoredMessage
@@ -31,12 +28,6 @@ SETTINGS = {
 SLOT_MS = 1000
 LATE_S = 60.0
 """Time from the first send after which the second broker is certainly up."""
-
-
-@asynccontextmanager
-async def connected(stand: StoreStand) -> AsyncIterator[Client]:
-    async with await trio.open_tcp_stream("127.0.0.1", stand.port) as stream:
-        yield Client(Peer(stream))
 
 
 async def send(client: Client, key: str, at_ms: int) -> Frame:
@@ -89,7 +80,7 @@ async def change_hands(folder: Path, *, first: str, second: str, killed: bool) -
     """Let a store go from ``first`` to ``second`` and back while messages wait."""
     await trio.Path(folder).mkdir()
     stand = StoreStand(folder, SETTINGS)
-    async with stand.run(first, Stage.FILES, killed=killed), connected(stand) as client:
+    async with stand.run(first, Stage.FILES, killed=killed), connected(stand.port) as client:
         begun_ms = now_ms()
         later_ms = begun_ms + int(LATE_S * 1000)
         await send(client, "soon", begun_ms + 3000)
@@ -100,7 +91,7 @@ async def change_hands(folder: Path, *, first: str, second: str, killed: bool) -
         left = await send(client, "left", later_ms + 60_000)
         assert [message.body for message in await delivered(client, 1)] == [b"soon"]
         await noted(stand, first, begun_ms + 3000)
-    async with stand.run(second, Stage.FILES, killed=killed), connected(stand) as client:
+    async with stand.run(second, Stage.FILES, killed=killed), connected(stand.port) as client:
         await recall(client, left)
         await send(client, "new", later_ms + 70_000)
         messages = await delivered(client, 21)
@@ -109,7 +100,7 @@ async def change_hands(folder: Path, *, first: str, second: str, killed: bool) -
         assert [message.body for message in messages][:1] == [b"soon"]
         assert sorted(message.body for message in messages[1:]) == late
         await noted(stand, second, later_ms + 137 * 19)
-    async with stand.run(first, Stage.FILES), connected(stand) as client:
+    async with stand.run(first, Stage.FILES), connected(stand.port) as client:
         messages = await delivered(client, 23)
         check_times(messages)
         assert [message.body for message in messages][21:] == [b"last", b"new"]

@@ -1,8 +1,6 @@
 """Brokers of either maker take a store over in the middle of transactions, and back."""
 
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -15,8 +13,7 @@ from lanemq.compat.servers._clusters import SHORT_TRANSACTIONS
 from lanemq.compat.servers._waiting import until
 from lanemq.compat.stores._stand import StoreStand
 from lanemq.storage import Stage
-from lanemq.testkit.proxy.brokers import Client
-from lanemq.testkit.proxy.peers import Peer
+from lanemq.testkit.proxy.brokers import Client, connected
 from lanemq.wire import RequestCode, SystemGroup, SystemTopic
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import CheckTransactionState, EndTransaction
@@ -36,12 +33,6 @@ SETTINGS = {
 }
 ROUNDS_S = 4.0
 """Time for several rounds of checks."""
-
-
-@asynccontextmanager
-async def connected(stand: StoreStand) -> AsyncIterator[Client]:
-    async with await trio.open_tcp_stream("127.0.0.1", stand.port) as stream:
-        yield Client(Peer(stream))
 
 
 async def send_half(client: Client, key: str) -> Frame:
@@ -85,7 +76,7 @@ async def answer_until_decided(stand: StoreStand) -> None:
     async def asked_about_all() -> bool:
         return set(asked) >= LATE
 
-    async with connected(stand) as client, trio.open_nursery() as nursery:
+    async with connected(stand.port) as client, trio.open_nursery() as nursery:
         nursery.start_soon(answer_checks, client, asked)
         await until(asked_about_all, within_s=120)
         await until_all_are_passed(stand)
@@ -117,7 +108,7 @@ async def change_hands(folder: Path, *, first: str, second: str, killed: bool) -
     """Let a store go from ``first`` to ``second`` and back in the middle of transactions."""
     await trio.Path(folder).mkdir()
     stand = StoreStand(folder, SETTINGS)
-    async with stand.run(first, Stage.FILES, killed=killed), connected(stand) as client:
+    async with stand.run(first, Stage.FILES, killed=killed), connected(stand.port) as client:
         for body, state in STATES.items():
             half = await send_half(client, body.decode())
             if body not in LATE:
@@ -125,14 +116,14 @@ async def change_hands(folder: Path, *, first: str, second: str, killed: bool) -
                 offset = int(half.fields["queueOffset"])
                 await end(client, offset, position, state, asked=False)
         await trio.sleep(ROUNDS_S)  # checks that nobody hears
-    async with stand.run(second, Stage.FILES, killed=killed), connected(stand) as client:
+    async with stand.run(second, Stage.FILES, killed=killed), connected(stand.port) as client:
         await answer_until_decided(stand)
         await trio.sleep(ROUNDS_S)
         assert set(await bodies(client, at_least=2)) == {b"yes", b"late"}
-    async with stand.run(first, Stage.FILES), connected(stand) as client:
+    async with stand.run(first, Stage.FILES), connected(stand.port) as client:
         asked: list[bytes] = []
         # On a connection of its own: what is given up may leave an answer behind.
-        async with connected(stand) as answering:
+        async with connected(stand.port) as answering:
             with trio.move_on_after(ROUNDS_S):
                 await answer_checks(answering, asked)
         # Apache's brokers know what is decided by an offset that they, and lanemq, write now and

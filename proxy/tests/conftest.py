@@ -23,6 +23,7 @@ from lanemq.testkit.simulation._logical import LogicalCluster
 from lanemq.wire import HostAddress
 
 FRAMES = Path(__file__).parents[2] / "compat_tests" / "vectors" / "frames"
+TEN_MESSAGES = pytest.mark.mapped_cluster(messages=10).mark
 
 
 @pytest.fixture(autouse=True)
@@ -53,9 +54,15 @@ def client(broker: TestBroker) -> Client:
 
 
 @pytest.fixture
-async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
-    """Two brokers with one queue each; logical queue 0 has 10 messages."""
-    async with mapped_cluster(messages=10) as opened:
+async def cluster(
+    request: pytest.FixtureRequest, autojump_clock: MockClock
+) -> AsyncIterator[LogicalCluster]:
+    """Two brokers with one queue each; logical queue 0 has 10 messages.
+
+    Tests with the mark ``mapped_cluster`` have another one: its arguments are that function's.
+    """
+    mark = request.node.get_closest_marker("mapped_cluster") or TEN_MESSAGES
+    async with mapped_cluster(*mark.args, **mark.kwargs) as opened:
         yield opened
 
 

@@ -1,6 +1,5 @@
 """Older clients see logical queues at several brokers; a live listener stands for each."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -41,7 +40,9 @@ from lanemq.wire.logical import (
 from lanemq.wire.message import decode_messages
 
 BROKERS = 4
+"""The brokers that older clients see instead of the two that there are."""
 QUEUES = 6
+pytestmark = pytest.mark.mapped_cluster(logical_queue_brokers=BROKERS, queues=QUEUES // 2)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 64))
@@ -88,13 +89,6 @@ def test_listeners_divide_the_brokers_among_them_and_one_with_too_few_ports_gets
     one = listeners.numbered(0, 1, {"c"}, live.__contains__)
     assert one is not None
     assert one.address == "c:10"
-
-
-@pytest.fixture
-async def cluster(autojump_clock: object) -> AsyncIterator[LogicalCluster]:
-    """Two brokers, whose six logical queues older clients see at four."""
-    async with mapped_cluster(logical_queue_brokers=BROKERS, queues=QUEUES // 2) as cluster:
-        yield cluster
 
 
 async def asker(cluster: LogicalCluster) -> Client:

@@ -1,7 +1,6 @@
 """A request at a listener that is refused before it waits leaves nothing behind at its broker."""
 
 import inspect
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 import trio
-from trio.testing import MockClock
 
 from lanemq.proxy.logical.listener.brokers._brokers import Brokers
 from lanemq.proxy.logical.listener.brokers._questions import Question
@@ -21,7 +19,6 @@ from lanemq.testkit.proxy.brokers import (
     pull_header,
     session_of,
 )
-from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._logical import (
     CLIENT_HOST,
@@ -31,6 +28,8 @@ from lanemq.testkit.simulation._logical import (
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import Frame, request
+
+pytestmark = pytest.mark.mapped_cluster("broker1")
 
 FULL = Refused(ResponseCode.SERVICE_NOT_AVAILABLE, "disk full")
 WAITS = 6
@@ -89,13 +88,6 @@ async def test_a_pull_that_is_given_up_is_not_left_parked(broker: TestBroker) ->
     await broker.connect().send("T", b"second")  # answered, and nobody has waited yet
     drop(waiting)
     assert session.account.kept_bytes == kept_bytes
-
-
-@pytest.fixture
-async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
-    """One broker with a listener, and one logical queue without messages."""
-    async with mapped_cluster("broker1") as cluster:
-        yield cluster
 
 
 async def test_pulls_beyond_what_a_connection_may_have_waiting_leave_nothing_parked(

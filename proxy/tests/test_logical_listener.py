@@ -1,14 +1,12 @@
 """A logical listener as clients see it that know nothing of logical queues."""
 
 import random
-from collections.abc import AsyncIterator
 from itertools import pairwise
 
 import pytest
 import trio
 
 from lanemq.testkit.proxy.brokers import Client
-from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._logical import CLIENT_HOST, LogicalCluster, open_logical_cluster
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
@@ -27,14 +25,10 @@ from lanemq.wire.headers import (
 from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, MigrateLogicalQueue
 from lanemq.wire.message import decode_messages, decode_offset_id
 
-pytestmark = pytest.mark.slow  # a cluster of its own for every test
-
-
-@pytest.fixture
-async def cluster(autojump_clock: object) -> AsyncIterator[LogicalCluster]:
-    """Two brokers, each with a listener; logical queues 0 and 1 are on the first, 2 and 3 not."""
-    async with mapped_cluster(queues=2) as cluster:
-        yield cluster
+pytestmark = [
+    pytest.mark.slow,  # a cluster of its own for every test
+    pytest.mark.mapped_cluster(queues=2),  # 0 and 1 at the first broker, 2 and 3 at the second
+]
 
 
 async def connect(cluster: LogicalCluster, broker: int) -> Client:

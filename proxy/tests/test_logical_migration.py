@@ -1,7 +1,5 @@
 """Migrations between brokers, step by step as tools take them, and what clients see meanwhile."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 import trio
 from trio.testing import MockClock
@@ -26,15 +24,10 @@ from lanemq.wire.logical import (
     check_chain,
 )
 
+pytestmark = pytest.mark.mapped_cluster(queues=2)  # table A: two brokers with two queues each
+
 NORMAL, READ_ONLY = SegmentState.NORMAL, SegmentState.READ_ONLY
 WRITE_ONLY, EXPIRED = SegmentState.WRITE_ONLY, SegmentState.EXPIRED
-
-
-@pytest.fixture
-async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
-    """Table A: two brokers with two queues each."""
-    async with mapped_cluster(queues=2) as cluster:
-        yield cluster
 
 
 def row(segment: Segment) -> tuple[str, int, int, int, int, str]:

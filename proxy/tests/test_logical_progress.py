@@ -1,16 +1,14 @@
 """Groups' progress goes with a logical queue, and outlives every broker that it was at."""
 
-from collections.abc import AsyncIterator
 from typing import Any, final
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from lanemq.proxy.broker._framed import GroupOffset
 from lanemq.proxy.logical.broker.traffic import _progress
 from lanemq.proxy.logical.listener.offsets._progress import Progress
-from lanemq.testkit.proxy.logical import mapped_cluster, tools
+from lanemq.testkit.proxy.logical import tools
 from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.bodies import MessageQueue
@@ -23,14 +21,9 @@ from lanemq.wire.logical import (
     progress_topic,
 )
 
+pytestmark = pytest.mark.mapped_cluster("broker1", "broker2", "broker3", messages=10)
+
 GROUP = "readers"
-
-
-@pytest.fixture
-async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
-    """One queue each; logical queue 0 has 10 messages."""
-    async with mapped_cluster("broker1", "broker2", "broker3", messages=10) as cluster:
-        yield cluster
 
 
 async def commit(

@@ -1,7 +1,5 @@
 """Reads of logical queues: offsets, holes, times; and the operators' view of it all."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 import trio
 from trio.testing import MockClock
@@ -21,14 +19,10 @@ from lanemq.testkit.simulation._logical import (
 from lanemq.wire import RequestCode
 from lanemq.wire.logical import MigrateLogicalQueue, Segment, SegmentState
 
+pytestmark = pytest.mark.mapped_cluster()
+
 MIN, MAX = RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET
 SEARCH = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
-
-
-@pytest.fixture
-async def cluster(autojump_clock: MockClock) -> AsyncIterator[LogicalCluster]:
-    async with mapped_cluster() as cluster:
-        yield cluster
 
 
 async def offset(cluster: LogicalCluster, code: int, segment: Segment, **fields: str) -> int:

@@ -1,6 +1,6 @@
 """An operator resets a group: every member is told of the queues in the names that it knows."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -13,7 +13,6 @@ from lanemq.sdk import (
     open_push_consumer,
 )
 from lanemq.testkit.proxy.brokers import Client
-from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._logical import CLIENT_HOST, LogicalCluster, open_logical_cluster
 from lanemq.testkit.simulation._processes import BROKER_PORT, LOGICAL_PORT, clock_ms
@@ -22,20 +21,16 @@ from lanemq.wire.bodies import ConsumerData, HeartbeatData, ResetOffsetBody, Sub
 from lanemq.wire.headers import ResetOffset, UpdateConsumerOffset
 from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, READER_FIELD
 
-pytestmark = pytest.mark.slow  # a cluster of its own for every test
-
 BROKERS = 3
+"""The brokers that older clients see instead of the two that there are."""
 QUEUES = 6
+pytestmark = [
+    pytest.mark.slow,  # a cluster of its own for every test
+    pytest.mark.mapped_cluster(logical_queue_brokers=BROKERS, queues=QUEUES // 2),
+]
 FIRST, SECOND = LOGICAL_QUEUE_BROKER, f"{LOGICAL_QUEUE_BROKER}1"
 Targets = dict[tuple[str, int], int]
 """Broker name and queue id -> offset."""
-
-
-@pytest.fixture
-async def cluster(autojump_clock: object) -> AsyncIterator[LogicalCluster]:
-    """Two brokers, whose six logical queues older clients see at three."""
-    async with mapped_cluster(logical_queue_brokers=BROKERS, queues=QUEUES // 2) as cluster:
-        yield cluster
 
 
 async def connect(cluster: LogicalCluster, port: int, *, version: int = 407) -> Client:

@@ -1,12 +1,9 @@
 """A group with stages in logical queues: the gate goes by what is committed to these."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 import trio
 
 from lanemq.testkit.proxy.brokers import Client
-from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._logical import CLIENT_HOST, LogicalCluster
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
@@ -15,16 +12,12 @@ from lanemq.wire.bodies import SubscriptionGroupConfig
 from lanemq.wire.headers import ResetOffset, UpdateConsumerOffset
 from lanemq.wire.message import decode_messages
 
-pytestmark = pytest.mark.slow  # a cluster of its own for every test
+pytestmark = [
+    pytest.mark.slow,  # a cluster of its own for every test
+    pytest.mark.mapped_cluster(queues=2),  # 0 and 1 at the first broker, 2 and 3 at the second
+]
 
 NOT_FOUND = 19
-
-
-@pytest.fixture
-async def cluster(autojump_clock: object) -> AsyncIterator[LogicalCluster]:
-    """Two brokers, each with a listener; logical queues 0 and 1 are on the first, 2 and 3 not."""
-    async with mapped_cluster(queues=2) as cluster:
-        yield cluster
 
 
 async def reader(cluster: LogicalCluster, broker: int, stages: list[int]) -> Client:

@@ -238,6 +238,13 @@ class Client:
         return await self.call(RequestCode.HEART_BEAT, body=data.encode())
 
 
+@asynccontextmanager
+async def connected(port: int) -> AsyncIterator[Client]:
+    """Connect to the server that listens at ``port`` of this machine, of either maker."""
+    async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        yield Client(Peer(stream))
+
+
 def signed(
     fields: Mapping[str, str], body: bytes, access_key: str, secret_key: str
 ) -> dict[str, str]:
