@@ -44,6 +44,7 @@ lint: $(SPARK_READY)
 	$(BIN)/python tools/check_silencers.py
 	$(BIN)/python tools/check_docstrings.py
 	$(BIN)/python tools/check_words.py
+	$(BIN)/python tools/check_tests.py
 	$(BIN)/python sdk/tools/generate_faces.py --check
 
 test: lint $(DOCS_READY)

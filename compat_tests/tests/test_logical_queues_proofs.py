@@ -24,8 +24,7 @@ from lanemq.sdk import (
     open_push_consumer,
 )
 from lanemq.sdk.admin import AdminClient, open_admin
-from lanemq.sdk.admin._logical_progress import carry_progress
-from lanemq.sdk.admin.logical._survey import survey_all
+from lanemq.testkit.sdk.admin import carry_progress_from
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.logical import SegmentState
 
@@ -107,9 +106,7 @@ async def test_a_group_that_was_offline_while_its_broker_was_drained_and_forgott
         await send(cluster, range(10))
         await consumed(cluster, {b"%d" % number for number in range(10)})
         await admin.migrate_logical_queue(TOPIC, 0, "broker2")
-        found = await survey_all(admin)
-        chains = {topic: view.chains() for topic, view in found.logical.items()}
-        assert not (await carry_progress(admin, chains, "broker1", found.brokers)).offsets
+        assert not (await carry_progress_from(admin, "broker1")).offsets
         await send(cluster, range(10, 10 + MESSAGES))
         await cluster.brokers["broker1"].kill()
         await admin.forget_broker("broker1")

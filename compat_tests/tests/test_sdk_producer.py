@@ -35,7 +35,7 @@ from lanemq.sdk import (
     open_transaction_producer,
     reply_to,
 )
-from lanemq.sdk.net._client import now_ms
+from lanemq.testkit.servers import now_ms
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]
 

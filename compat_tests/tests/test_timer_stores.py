@@ -1,6 +1,5 @@
 """Brokers of either maker take a store over with messages that wait for their time, and back."""
 
-import time
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from lanemq.compat.servers._apache import TEST_STORE
 from lanemq.compat.stores._stand import StoreStand
 from lanemq.storage import Stage
 from lanemq.testkit.proxy.brokers import Client, connected
+from lanemq.testkit.servers import now_ms
 from lanemq.wire import RequestCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.message import StoredMessage
@@ -41,10 +41,6 @@ async def recall(client: Client, answer: Frame) -> None:
     fields = {"topic": "T", "recallHandle": answer.fields["recallHandle"], "producerGroup": "pg"}
     recalled = await client.call(RequestCode.RECALL_MESSAGE, fields)
     assert recalled.code == 0, recalled.remark
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 async def delivered(client: Client, at_least: int) -> list[StoredMessage]:

@@ -1,6 +1,5 @@
 """Timers of the Java client 5.3.3: the same at lanemq's broker as at Apache's 5.3.3."""
 
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from lanemq.compat import Cell, Outgoing, open_client
 from lanemq.compat._errors import CommandRefused
 from lanemq.compat.servers._apache import TEST_STORE
 from lanemq.compat.servers._clusters import TEST_SETTINGS, apache_cluster, lanemq_cluster, running
+from lanemq.testkit.servers import now_ms
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
@@ -19,10 +19,6 @@ SETTINGS = {"timerWheelEnable": "true", "recallMessageEnable": "true"}
 SOON_MS = 15_000
 WITHIN_S = 90.0
 """Far more than it takes: the machine may be busy."""
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 @pytest.mark.parametrize("server", ["apache-5.3.3", "lanemq"])

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from lanemq.compat.servers._ports import free_port
 from lanemq.proxy.cli._group import lanemq
+from lanemq.testkit.servers import free_port
 from lanemq.wire.frame import Connection, Frame, request
 
 pytestmark = pytest.mark.slow  # every test starts Python anew

@@ -8,15 +8,12 @@ import pytest
 import trio
 
 from lanemq.storage import KvEngine
-from lanemq.storage.kv.engines import _opening, _rocks
-from lanemq.storage.kv.engines._engine import Table
 from lanemq.testkit.proxy.brokers import open_test_broker
+from lanemq.testkit.storage.kv import EngineOpener, pass_through
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.kv import Action, OpType, Step, WriteAnswer, decode_answer, encode_key
 from lanemq.wire.kv import encode_steps as steps
-
-RealEngine = _rocks.RocksEngine
 
 
 class Gate:
@@ -37,18 +34,7 @@ class Gate:
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     gate = Gate()
-    make_table = RealEngine.table
-
-    def opened(directory: Path) -> _rocks.RocksEngine:
-        gate.pass_through("open")
-        return RealEngine(directory)
-
-    def table(self: _rocks.RocksEngine, name: str) -> Table:
-        gate.pass_through("table")
-        return make_table(self, name)
-
-    monkeypatch.setattr(_rocks, "RocksEngine", opened)
-    monkeypatch.setattr(RealEngine, "table", table)
+    pass_through(monkeypatch, gate.pass_through)
     yield gate
     gate.open.set()
 
@@ -110,9 +96,9 @@ async def test_a_writer_that_hangs_up_keeps_nobody_else_from_a_new_namespace(
 async def test_a_database_that_cannot_be_opened_refuses_all_who_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = _opening.EngineOpener.open
+    real = EngineOpener.open
 
-    def full(self: _opening.EngineOpener) -> object:
+    def full(self: EngineOpener) -> object:
         raise OSError(28, "No space left on device")
 
     async with open_test_broker(tmp_path, kv_engine=KvEngine.ROCKSDB) as broker:
@@ -120,12 +106,12 @@ async def test_a_database_that_cannot_be_opened_refuses_all_who_wait(
         fields = {"opType": OpType.PUT, "createAt": "*"}
         body = steps([Step(b"k", Action.PUT, b"v")])
         with monkeypatch.context() as patch:
-            patch.setattr(_opening.EngineOpener, "open", full)
+            patch.setattr(EngineOpener, "open", full)
             frames = [client.frame(RequestCode.KV_WRITE, fields, body) for _ in range(2)]
             await client.peer.send(*frames)
             for _ in frames:
                 refused = await client.peer.receive()
                 assert refused.code == ResponseCode.SYSTEM_ERROR
                 assert "No space left on device" in (refused.remark or "")
-        assert _opening.EngineOpener.open is real
+        assert EngineOpener.open is real
         assert version(await client.call(RequestCode.KV_WRITE, fields, body)) == 1

@@ -19,17 +19,15 @@ from lanemq.proxy.logical.rules._mapping import TopicMapping
 from lanemq.proxy.logical.rules._retire import swept
 from lanemq.proxy.nameserver import NameServerConfig, open_nameserver
 from lanemq.proxy.process import RunningBroker, open_broker
-from lanemq.sdk import RefusedByBroker, RemotingClient
+from lanemq.sdk import RefusedByBroker, RemotingClient, open_remoting_client
 from lanemq.sdk.admin import AdminClient, MigrationRefused, open_admin
-from lanemq.sdk.net._remoting import open_remoting_client
 from lanemq.storage import KvEngine
-from lanemq.storage.kv import _copy
 from lanemq.testkit.proxy.brokers import SMALL_STORE
+from lanemq.testkit.storage.kv import copy_in_pages
 from lanemq.wire import RemoteProtocolError, RequestCode, ResponseCode
 from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.frame import Frame, request
-from lanemq.wire.headers import KvGet, KvState, KvStatus, KvWatch, KvWrite
-from lanemq.wire.headers._header import Header
+from lanemq.wire.headers import Header, KvGet, KvState, KvStatus, KvWatch, KvWrite
 from lanemq.wire.kv import (
     Action,
     Changes,
@@ -422,7 +420,7 @@ async def test_a_state_that_is_on_its_way_is_given_to_nobody_and_goes_nowhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that comes to have a partition has a log of it from before, and half its rows."""
-    monkeypatch.setattr(_copy, "PAGE_ROWS", 20)
+    copy_in_pages(monkeypatch, 20)
     goes_on, asked = trio.Event(), 0
     real = StateFetcher._rows
 

@@ -12,8 +12,8 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.storage import FlushMode, KvEngine
-from lanemq.storage.kv import _reads
 from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker
+from lanemq.testkit.storage.kv import look_at_few_changes
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.kv import (
@@ -480,7 +480,7 @@ async def test_a_snapshot_that_cannot_be_told_any_more_is_refused_rather_than_wr
 async def test_a_watcher_gets_what_lies_behind_many_changes_of_others_at_once(
     autojump_clock: MockClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_reads, "LOOKED_AT_MAX", 5)
+    look_at_few_changes(monkeypatch, 5)
     async with keys_of(tmp_path, kv_engine=KvEngine.MEMORY) as (keys, _):
         for number in range(20):
             await keys.put(b"others/%d" % number, b"v")

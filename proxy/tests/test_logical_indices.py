@@ -7,10 +7,8 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.sdk import LanemqError
-from lanemq.sdk.admin.logical._indices import Claims, IndicesUnknown, choose, claim_indices
-from lanemq.sdk.admin.logical._survey import survey
-from lanemq.sdk.admin.logical._view import TopicView
 from lanemq.testkit.proxy.logical import tools
+from lanemq.testkit.sdk.admin import IndicesUnknown, claim_indices, survey
 from lanemq.testkit.simulation._clients import TOPIC as SIMULATED
 from lanemq.testkit.simulation._deeds import Deeds
 from lanemq.testkit.simulation._logical import LogicalCluster, open_logical_cluster
@@ -98,13 +96,6 @@ async def test_of_two_tools_at_once_none_gets_the_other_s_index(autojump_clock: 
             view = (await survey(admin, SIMULATED)).view
             (fresh,) = await claim_indices(admin.claim_indices, view, ["broker2"])
         assert fresh == max(given) + 1
-
-
-def test_what_was_claimed_and_never_used_goes_to_the_same_broker_alone() -> None:
-    claims = Claims(
-        {0: frozenset({"a"}), 1: frozenset({"b"}), 2: frozenset({"a", "b"})}, frozenset("ab")
-    )
-    assert choose(claims, TopicView("T"), ["a", "a", "b", "c"]) == [0, 3, 1, 4]
 
 
 async def test_a_broker_refuses_an_index_that_has_another_owner(

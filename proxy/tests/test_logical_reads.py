@@ -4,8 +4,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.storage._layouts import BLANK_UNIT
-from lanemq.storage.queues.files._consume_queue import FileConsumeQueue
 from lanemq.testkit.proxy.brokers import pull_header
 from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.simulation._logical import (
@@ -16,6 +14,7 @@ from lanemq.testkit.simulation._logical import (
     redirect_of,
     without_number,
 )
+from lanemq.testkit.storage.units import blank_unit
 from lanemq.wire import RequestCode
 from lanemq.wire.logical import MigrateLogicalQueue, Segment, SegmentState
 
@@ -140,9 +139,7 @@ async def test_a_damaged_last_message_takes_no_other_message_of_its_segment_with
     await cluster.fill(source, 3)
     store = cluster.brokers["broker1"].running.context.store
     assert store.min_position > 0
-    queue = store._parts.queues.find(TOPIC, 0)
-    assert isinstance(queue, FileConsumeQueue)
-    queue.patch(2, BLANK_UNIT)
+    blank_unit(store, TOPIC, 0, 2)
     sealed, _ = await cluster.migrate(0, "broker2")
     assert sealed.state is SegmentState.READ_ONLY
     await trio.sleep(80)

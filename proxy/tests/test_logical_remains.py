@@ -4,9 +4,8 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.sdk.admin import open_admin
-from lanemq.sdk.admin._remains import Remainder, remainders
-from lanemq.sdk.admin.logical._survey import survey_all
 from lanemq.testkit.proxy.logical import mapped_cluster
+from lanemq.testkit.sdk.admin import Remainder, remainders_at
 from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import MessageQueue, TopicConfig
@@ -18,10 +17,7 @@ from lanemq.wire.message import decode_offset_id
 async def left_at(cluster: LogicalCluster, name: str) -> dict[str, Remainder]:
     address, dial = cluster.name_server.address, cluster.network.dialer("10.0.9.8")
     async with open_admin(name_servers=address, dial=dial) as admin:
-        found = await survey_all(admin)
-        chains = {topic: view.chains() for topic, view in found.logical.items()}
-        left = await remainders(admin, chains, name, found.brokers)
-    return {one.what: one for one in left}
+        return {one.what: one for one in await remainders_at(admin, name)}
 
 
 async def test_what_waits_on_a_drained_broker_is_named_with_its_number(

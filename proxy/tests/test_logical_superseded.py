@@ -18,11 +18,10 @@ from lanemq.sdk import (
     open_push_consumer,
 )
 from lanemq.sdk.admin import MigrationRefused
-from lanemq.sdk.admin._logical_progress import carry_progress
-from lanemq.sdk.admin.logical._survey import survey_all
 from lanemq.testkit.proxy.brokers import Client
 from lanemq.testkit.proxy.logical import mapped_cluster, tools
 from lanemq.testkit.proxy.peers import Peer
+from lanemq.testkit.sdk.admin import carry_progress_from
 from lanemq.testkit.simulation._logical import (
     TOPIC,
     LogicalCluster,
@@ -283,9 +282,7 @@ async def test_a_drain_takes_progress_along_up_to_the_cut(cluster: LogicalCluste
     await found_out(cluster)
     await cluster.fill(await cluster.normal(0), 200, first=10)
     async with tools(cluster) as admin:
-        found = await survey_all(admin)
-        chains = {topic: view.chains() for topic, view in found.logical.items()}
-        await carry_progress(admin, chains, "broker1", found.brokers)
+        await carry_progress_from(admin, "broker1")
     assert kept(cluster, await cluster.normal(0)) == 10
 
 

@@ -7,8 +7,6 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from lanemq.storage import StoreType
-from lanemq.storage.queues.rocks._queue_rows import QueueRows
-from lanemq.storage.rocks import QueueDatabase
 from lanemq.testkit.proxy.brokers import (
     Client,
     TestBroker,
@@ -16,6 +14,7 @@ from lanemq.testkit.proxy.brokers import (
     pull_header,
     send_header,
 )
+from lanemq.testkit.storage.units import delete_units
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from lanemq.wire.frame import Frame, SerializeType
@@ -283,9 +282,7 @@ class TestHolding:
         async with open_test_broker(root, store_type=StoreType.ROCKSDB) as broker:
             for _ in range(6):
                 await broker.connect().send()
-        database = QueueDatabase(root / "consumequeue")
-        QueueRows(database).delete_units("T", 0, 2, 4)
-        database.close()
+        delete_units(root, "T", 0, 2, 4)
         async with open_test_broker(root, store_type=StoreType.ROCKSDB) as broker:
             start_s = trio.current_time()
             waiting = await self.park(broker, 2, suspend_timeout_millis=15_000)

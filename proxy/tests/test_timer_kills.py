@@ -2,7 +2,6 @@
 
 import random
 import signal
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Final
@@ -14,6 +13,7 @@ from lanemq.testkit.proxy.brokers import Client
 from lanemq.testkit.proxy.kills import use_until_it_dies
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.proxy.processes import server_process
+from lanemq.testkit.servers import now_ms
 from lanemq.wire import HostAddress, RequestCode
 
 KILLS: Final = 8
@@ -70,10 +70,6 @@ class Ledger:
             recalled = await client.call(RequestCode.RECALL_MESSAGE, fields)
             if recalled.code == 0:
                 self.recalled.add(number)
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import pytest
 import trio
 
-from lanemq.compat.servers._waiting import PATIENT_PRODUCER, PATIENT_S
 from lanemq.sdk import (
     ConsumeFrom,
     LitePullConsumer,
@@ -17,6 +16,7 @@ from lanemq.sdk import (
     open_push_consumer,
 )
 from lanemq.sdk.admin import AdminClient, open_admin, reset_offsets_by_time
+from lanemq.testkit.servers import PATIENT_PRODUCER, PATIENT_S
 
 pytestmark = pytest.mark.slow  # a server
 

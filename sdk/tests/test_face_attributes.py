@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 import lanemq.sdk
-from lanemq.compat.servers._waiting import PATIENT_PRODUCER, PATIENT_S
 from lanemq.sdk import ClientClosed, ConsumeFrom, Message, aio, blocking
 from lanemq.sdk.aio import admin as aio_admin
 from lanemq.sdk.aio import kv as aio_kv
 from lanemq.sdk.blocking import kv as blocking_kv
 from lanemq.sdk.faces._portal import find_portal
 from lanemq.sdk.kv.requests._feed import Feed
+from lanemq.testkit.servers import PATIENT_PRODUCER, PATIENT_S
 from lanemq.wire.kv import Change
 
 PATIENCE_S = 60.0

@@ -7,7 +7,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.compat.servers._waiting import PATIENT_PRODUCER
 from lanemq.sdk import (
     ConcurrentListener,
     ConsumeFrom,
@@ -25,6 +24,7 @@ from lanemq.sdk import (
 from lanemq.sdk.listeners._listener_context import takes_context
 from lanemq.testkit.sdk.clients import push_consumer_of
 from lanemq.testkit.sdk.cluster import FakeCluster
+from lanemq.testkit.servers import PATIENT_PRODUCER
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lanemq.sdk.admin.logical._indices import Claims, choose
 from lanemq.sdk.admin.logical._plan import (
     Destination,
     MapQueue,
@@ -338,3 +339,10 @@ def test_the_only_broker_cannot_be_drained() -> None:
     with pytest.raises(ValueError, match="only broker"):
         plan_drain(placed({"T": ["b1"]}), "b1", ["b1"])
     assert plan_drain(placed({"T": []}), "b1", ["b1"]) == []
+
+
+def test_what_was_claimed_and_never_used_goes_to_the_same_broker_alone() -> None:
+    claims = Claims(
+        {0: frozenset({"a"}), 1: frozenset({"b"}), 2: frozenset({"a", "b"})}, frozenset("ab")
+    )
+    assert choose(claims, TopicView("T"), ["a", "a", "b", "c"]) == [0, 3, 1, 4]

@@ -19,7 +19,6 @@ import pytest
 import trio
 
 import lanemq.sdk
-from lanemq.compat.servers._waiting import PATIENT_CLIENT, PATIENT_PRODUCER
 from lanemq.sdk import (
     ClientClosed,
     ConsumeFrom,
@@ -45,6 +44,7 @@ from lanemq.sdk.faces import _portal, _portal_calls
 from lanemq.sdk.faces._portal_calls import Callback
 from lanemq.testkit.sdk.cluster import clock_ms, small_cluster
 from lanemq.testkit.sdk.producers import FakeProducers, FakeTransactions
+from lanemq.testkit.servers import PATIENT_CLIENT, PATIENT_PRODUCER
 
 pytestmark = [
     pytest.mark.slow,  # threads wait for one another by the real clock

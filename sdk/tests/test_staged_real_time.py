@@ -1,6 +1,5 @@
 """Staged and orderly consumption against `lanemq serve`, in real time."""
 
-import math
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -8,8 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 import trio
 
-from lanemq.compat.servers._waiting import PATIENT_S
-from lanemq.proxy.broker.state import _locks
 from lanemq.sdk import (
     ConsumeFrom,
     Message,
@@ -25,6 +22,8 @@ from lanemq.sdk import (
 )
 from lanemq.sdk.admin import open_admin, reset_offsets_by_time
 from lanemq.testing import open_test_server
+from lanemq.testkit.proxy.locks import keep_locks
+from lanemq.testkit.servers import PATIENT_S
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.message import StageRecord, stage_group
 
@@ -168,7 +167,7 @@ with open_push_consumer(
 
 
 async def test_a_killed_owner_leaves_its_queues_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_locks, "LOCK_LIFE_S", math.inf)  # nobody is to wait for that
+    keep_locks(monkeypatch)  # nobody is to wait for that
     with open_test_server() as server:
         await make_topic(server.name_servers, "Killed")
         owner = await trio.lowlevel.open_process(

@@ -9,11 +9,10 @@ import pytest
 import trio
 
 from lanemq.compat import Cluster, lanemq_cluster
-from lanemq.compat.servers._clusters import TEST_SETTINGS
-from lanemq.compat.servers._waiting import PATIENT_S
 from lanemq.sdk import Credentials
 from lanemq.sdk.admin import open_admin
 from lanemq.testkit.proxy.certificates import Authority
+from lanemq.testkit.servers import PATIENT_S, TEST_SETTINGS
 from lanemq.testkit.spark import require_packages
 from lanemq.wire.bodies import TopicConfig
 

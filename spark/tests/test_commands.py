@@ -11,9 +11,9 @@ import trio
 from click.testing import CliRunner, Result
 
 from lanemq.compat import Cluster, lanemq_cluster, running
-from lanemq.compat.servers._waiting import PATIENT_S
 from lanemq.sdk import Message, open_producer
 from lanemq.sdk.kv import open_kv_store
+from lanemq.testkit.servers import PATIENT_S
 from lanemq.testkit.spark import PATIENT, require_packages
 
 require_packages("plotly")

@@ -9,10 +9,10 @@ import pytest
 import trio
 
 from lanemq.compat import lanemq_cluster, logical_cluster, running
-from lanemq.compat.servers._waiting import PATIENT_S
 from lanemq.sdk import Message, open_producer
 from lanemq.sdk.admin import open_admin
 from lanemq.sdk.kv import open_kv_store
+from lanemq.testkit.servers import PATIENT_S
 from lanemq.testkit.spark import PATIENT, require_packages
 
 require_packages()

@@ -13,10 +13,10 @@ import pytest
 import trio
 
 from lanemq.compat import Cluster, Control, free_port, lanemq_broker, lanemq_name_server, running
-from lanemq.compat.servers._waiting import PATIENT_S
 from lanemq.sdk import Message, open_producer
 from lanemq.sdk.admin import AdminClient, open_admin, queues_of
 from lanemq.testing import open_test_server
+from lanemq.testkit.servers import PATIENT_S
 from lanemq.testkit.spark import PATIENT, require_packages, until_readable
 
 require_packages()

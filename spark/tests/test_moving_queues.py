@@ -9,9 +9,9 @@ import pytest
 import trio
 
 from lanemq.compat import logical_cluster, running
-from lanemq.compat.servers._waiting import PATIENT_S, until
 from lanemq.sdk import Message, open_producer
 from lanemq.sdk.admin import AdminClient, open_admin
+from lanemq.testkit.servers import PATIENT_S, until
 from lanemq.testkit.spark import PATIENT, require_packages
 
 require_packages()

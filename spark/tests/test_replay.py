@@ -11,9 +11,9 @@ import pytest
 import trio
 
 from lanemq.compat import Control
-from lanemq.compat.servers._waiting import PATIENT_S
 from lanemq.sdk.admin import open_admin, queues_of
 from lanemq.testing import open_test_server
+from lanemq.testkit.servers import PATIENT_S
 from lanemq.testkit.spark import kill_session, require_packages, until_readable
 from lanemq.wire.message import StoredMessage
 

@@ -16,10 +16,10 @@ import pytest
 import trio
 
 from lanemq.compat import Control
-from lanemq.compat.servers._waiting import PATIENT_S
 from lanemq.sdk import Message, open_producer
 from lanemq.sdk.admin import open_admin, queues_of
 from lanemq.testing import open_test_server
+from lanemq.testkit.servers import PATIENT_S
 from lanemq.testkit.spark import (
     PATIENT,
     PATIENT_WRITES,

@@ -12,13 +12,10 @@ from hypothesis import strategies as st
 
 from lanemq.storage import NewMessage, StoreConfig, open_store
 from lanemq.storage.bulk import TablesPlan, convert_to_rocksdb
-from lanemq.storage.derive._units import Derivation
-from lanemq.storage.log._records import Record, check_record
-from lanemq.storage.queues._queue_positions import QueuePositions
-from lanemq.storage.queues._tags import TagsCodes
 from lanemq.storage.tools import Part, RowsView, verify_store
 from lanemq.testkit.spark import require_packages
 from lanemq.testkit.storage.stages import Stand
+from lanemq.testkit.storage.units import derived_units
 from lanemq.wire import HostAddress, SysFlag
 from lanemq.wire.message import MAGIC_V1, MAGIC_V2, RECORD_LAYOUTS, encode_properties
 
@@ -89,14 +86,7 @@ def as_rows(units: Units) -> list[tuple[object, ...]]:
 @given(records())
 def test_units_are_those_that_a_broker_derives(data: bytes) -> None:
     starts, _ = walk_sizes(data, 0, len(data))
-    derivation = Derivation(
-        QueuePositions(multi_dispatch=True, deleted=DELETED), TagsCodes(DELAYS_MS)
-    )
-    expected = []
-    for start in starts.tolist():
-        record = check_record(data, start, start, len(data) - start, check_crc=False)
-        assert isinstance(record, Record)
-        expected += [tuple(unit) for unit in derivation.units(record)]
+    expected = derived_units(data, starts.tolist(), deleted=DELETED, delays_ms=DELAYS_MS)
     rules = UnitRules(DELAYS_MS, tuple(DELETED.items()))
     assert as_rows(rules.of(decode_records(data, starts))) == sorted(expected)
 

@@ -16,11 +16,11 @@ from lanemq.storage.disk._real_files import RealFiles
 from lanemq.storage.tables import _table
 from lanemq.storage.tables._table import Table
 from lanemq.storage.tables.rocks._backend import RocksBackend
+from lanemq.testkit.encoders import wrap_encoder
 from lanemq.testkit.storage.disk import SimulatedFiles
 from lanemq.testkit.storage.stores import ROOT, OpenSmall
 from lanemq.wire import fastjson
 from lanemq.wire.bodies import SubscriptionGroupConfig, TopicConfig
-from lanemq.wire.fastjson import _writer
 
 CONFIG = ROOT / "config"
 TOPICS = CONFIG / "topics.json"
@@ -63,8 +63,7 @@ class CountedTurns(trio.abc.Instrument):
 
 @contextmanager
 def counted_turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    encoder = CountedEncoder(_writer._ENCODER)
-    monkeypatch.setattr(_writer, "_ENCODER", encoder)
+    encoder = wrap_encoder(monkeypatch, CountedEncoder)
     turns = CountedTurns(encoder)
     trio.lowlevel.add_instrument(turns)
     try:
