@@ -1,7 +1,7 @@
-"""Finds docstrings of the product whose first line is a question instead of a statement.
+"""Finds docstrings whose first line is a question instead of a statement.
 
-``python tools/check_docstrings.py`` reads modules, classes, functions, and the strings below
-attributes.
+``python tools/check_docstrings.py`` reads the parts and their tests, the tools and the examples:
+modules, classes, functions, and the strings below attributes.
 """
 
 import ast
@@ -12,6 +12,11 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
 PARTS: Final = ("wire", "storage", "proxy", "sdk", "compat_tests", "bench", "spark", "testkit")
+FOLDERS: Final = (
+    *(f"{part}/{folder}" for part in PARTS for folder in ("lanemq", "tests", "tools")),
+    "tools",
+    "examples",
+)
 QUESTIONS: Final = ("How", "What", "When", "Where", "Whether", "Which", "Who", "Why")
 
 
@@ -28,8 +33,8 @@ def questions(source: str) -> Iterator[tuple[int, str]]:
 def main() -> None:
     """Exit with 1 where there is one."""
     is_fine = True
-    for part in PARTS:
-        for path in sorted((ROOT / part / "lanemq").rglob("*.py")):
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
             for number, first in questions(path.read_text(encoding="utf-8")):
                 is_fine = False
                 print(f"{path.relative_to(ROOT)}:{number}: say what it is or does: {first}")

@@ -482,7 +482,7 @@ class Model:
 
     parts: list[Part]
     is_open: bool
-    """Whether the last part is. If not, its successor has no place yet."""
+    """True if the last part is open; if it is not, its successor has no place yet."""
     end: int
 
     @classmethod

@@ -47,7 +47,7 @@ SERVICES = {
     "my-consumers": "Orders Created b'a new order' 0",
     "my-bargain-hunters": "delivered b'120 euro' 120",
 }
-"""What the blocks say that run as long as ``FOR_A_MOMENT``, by a group in them."""
+"""The output of the blocks that run as long as ``FOR_A_MOMENT``, by a group in them."""
 AT_APACHE_TOO = re.findall(
     r"```python apache\n(.*?)```", (ROOT / "docs" / "sdk.md").read_text(), re.DOTALL
 )

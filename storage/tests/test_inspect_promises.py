@@ -30,7 +30,7 @@ from lanemq.testkit.storage.stages import Stand
 FILES, BOTH, ROCKSDB = "file-4.9.7-clean", "dualwrite-5.3.3-clean", "rocksdb-5.3.3-clean"
 KILLED = "file-4.9.7-killed"
 NO_TABLES: Final = ("topics-missing", "groups-missing", "consumerOffsets-missing")
-"""What is noted of a store without them: those that the tests make have none."""
+"""The findings about a store without tables, as the tests make them."""
 MESSAGES: Final = {FILES: 1579, BOTH: 1601, ROCKSDB: 2180, KILLED: 2402}
 NO_START, SERVES_ALL = "refused", "all"
 

@@ -64,7 +64,7 @@ operations: st.SearchStrategy[Operation] = st.one_of(
     st.sampled_from([(OpType.CLEAR, b""), (OpType.TICK, b""), (OpType.PUT, b"?"), ("", b"")]),
 )
 numbers = st.integers(0, 4)
-"""How far a writer's number is from the last, and what it waits for from its number."""
+"""The distance of a writer's number from its last one, or from the one that it waits for."""
 records = st.tuples(
     st.sampled_from([0, 0, 0, 1, 5, -5, 40, HOUR_MS]),
     operations,
