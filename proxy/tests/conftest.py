@@ -13,7 +13,7 @@ import pytest
 import trio
 from trio.testing import MockClock, memory_stream_pair
 
-from lanemq.proxy.broker._context import wall_clock_ms
+from lanemq.proxy.broker.context._context import wall_clock_ms
 from lanemq.proxy.net._server import Server
 from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker
 from lanemq.testkit.proxy.logical import mapped_cluster

@@ -6,10 +6,10 @@ import sys
 import pytest
 
 MODULES = (
-    "_metrics",
     "migration._migrate",
     "migration._reconcile",
     "migration._superseded_messages",
+    "state._metrics",
     "traffic._delivery",
 )
 

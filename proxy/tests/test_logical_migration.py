@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.proxy.broker._context import BrokerContext
+from lanemq.proxy.broker.context._context import BrokerContext
 from lanemq.storage import NewMessage
 from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.simulation._logical import (

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.proxy.broker._results import Stored
+from lanemq.proxy.broker.values._results import Stored
 from lanemq.proxy.logical.listener.traffic import _sends
 from lanemq.proxy.logical.rules._positions import (
     FAR_MASK,

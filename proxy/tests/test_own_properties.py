@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanemq.proxy.broker._config import BrokerConfig
-from lanemq.proxy.broker.handlers.sends._own_properties import Kind, OwnProperties
+from lanemq.proxy.broker.settings._config import BrokerConfig
+from lanemq.proxy.broker.values._own_properties import Kind, OwnProperties
 from lanemq.wire.message import decode_properties
 
 SEGMENTS = st.sampled_from(

@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from lanemq.proxy.broker import BrokerConfig
-from lanemq.proxy.broker._registration import Registrar
+from lanemq.proxy.broker.cluster._registration import Registrar
 from lanemq.proxy.nameserver import NameServerConfig, open_nameserver
 from lanemq.proxy.net._dispatch import Handlers
 from lanemq.proxy.net._server import Server

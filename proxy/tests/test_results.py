@@ -9,7 +9,8 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from lanemq.proxy.broker._framed import (
+from lanemq.proxy.broker.handlers.pulls._parked import Parked
+from lanemq.proxy.broker.values._framed import (
     EarliestTime,
     Framed,
     GroupOffset,
@@ -19,9 +20,8 @@ from lanemq.proxy.broker._framed import (
     TopicStats,
     Unlocked,
 )
-from lanemq.proxy.broker._results import Found, NotFound, Pulled, Stored, Viewed, reply_of
-from lanemq.proxy.broker.handlers.pulls._parked import Parked
-from lanemq.proxy.broker.handlers.pulls._pull_request import PullRequest, read_pull_request
+from lanemq.proxy.broker.values._pull_request import PullRequest, read_pull_request
+from lanemq.proxy.broker.values._results import Found, NotFound, Pulled, Stored, Viewed, reply_of
 from lanemq.proxy.net._reply_template import ReplyTemplate
 from lanemq.storage import FlushMode
 from lanemq.testkit.proxy.brokers import (

@@ -9,8 +9,9 @@ import pytest
 import trio
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
-from lanemq.proxy.broker import BrokerConfig, _registration
-from lanemq.proxy.broker._registration import TOLD_S
+from lanemq.proxy.broker import BrokerConfig
+from lanemq.proxy.broker.cluster import _registration
+from lanemq.proxy.broker.cluster._registration import TOLD_S
 from lanemq.proxy.net._dispatch import Handlers
 from lanemq.proxy.net._server import Server
 from lanemq.proxy.net._session import Session

@@ -2,8 +2,8 @@
 
 from .._settings import ConfigError
 from ._broker import Broker
-from ._config import BrokerConfig
-from ._context import BrokerContext
+from .context._context import BrokerContext
+from .settings._config import BrokerConfig
 
 __all__ = [
     "Broker",

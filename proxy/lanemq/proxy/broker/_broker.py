@@ -14,17 +14,16 @@ from ..acl import AccessControl, AccountControl
 from ..acl import register as register_accounts
 from ..acl.users import UserControl
 from ..acl.users import register as register_users
+from ..logical.broker._parts import LogicalParts
 from ..logical.broker.traffic._delivery import Deliveries
 from ..net._dispatch import Handlers
 from ..net._loop_watch import LoopWatch, Timed, loop_watch
 from ..net._server import Server
 from ..net.transport._tls import ServerTls
 from . import _typed_handlers
-from ._context import BrokerContext
-from ._logical_parts import LogicalParts
-from ._results import add_encoders
 from .admin import _config, _groups, _queue_contents, _relay, _rocksdb, _runtime, _stats
 from .admin._own_queues import OwnQueues
+from .context._context import BrokerContext
 from .delays._delay import DelayService
 from .delays._due import DueMessages
 from .handlers import _heartbeats
@@ -36,6 +35,7 @@ from .timers._service import TimerService
 from .transactions import _ends
 from .transactions._checks import Checks
 from .transactions._table import HalfTable
+from .values._results import add_encoders
 from .writing._undelivered import Undelivered
 
 SAMPLE_S: Final = 1.0

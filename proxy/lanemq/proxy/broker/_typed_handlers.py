@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import final
 
 from ..net._dispatch import Handlers
-from ._context import BrokerContext
 from .admin import _topics
 from .admin._own_queues import OwnQueues
 from .admin._topics import TopicViews
+from .context._context import BrokerContext
 from .handlers import _lock_requests
 from .handlers._lock_requests import LockRequests
 from .handlers.pulls import _offsets, _query

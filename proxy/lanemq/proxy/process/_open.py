@@ -13,7 +13,7 @@ from lanemq.storage import Files
 from lanemq.wire import HostAddress
 
 from ..broker import Broker, BrokerConfig
-from ..broker._context import wall_clock_ms
+from ..broker.context._context import wall_clock_ms
 from ..net.limits._budget import Budget
 from ..net.transport._listen import listen_with_vip, offering, warn_of_strangers
 from ..tls import ProcessTls

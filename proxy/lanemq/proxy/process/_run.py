@@ -21,8 +21,8 @@ from .._settings import ConfigError
 from ..acl import AccessControl, AccountControl, AccountFiles
 from ..acl.users import UserControl
 from ..broker import Broker, BrokerConfig, BrokerContext
-from ..broker._context import wall_clock_ms
-from ..broker._registration import Registrar
+from ..broker.cluster._registration import Registrar
+from ..broker.context._context import wall_clock_ms
 from ..broker.state._topics import Topics
 from ..logical.listener import LogicalListener
 from ..net.limits._budget import Budget

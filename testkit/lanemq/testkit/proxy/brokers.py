@@ -9,8 +9,8 @@ import trio
 from trio.testing import memory_stream_pair
 
 from lanemq.proxy.broker._broker import Broker
-from lanemq.proxy.broker._config import BrokerConfig
-from lanemq.proxy.broker._context import BrokerContext, wall_clock_ms
+from lanemq.proxy.broker.context._context import BrokerContext, wall_clock_ms
+from lanemq.proxy.broker.settings._config import BrokerConfig
 from lanemq.proxy.net._session import Session
 from lanemq.proxy.process._run import accounts_of, users_of
 from lanemq.storage import open_store

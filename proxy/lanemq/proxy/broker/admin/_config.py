@@ -12,7 +12,7 @@ from lanemq.wire.frame import Frame
 from ..._settings import ConfigError
 from ...net._dispatch import Handlers
 from ...net._session import Session
-from .._context import BrokerContext
+from ..context._context import BrokerContext
 
 LOGGER = logging.getLogger("lanemq.proxy.admin")
 

@@ -37,7 +37,7 @@ from lanemq.wire.headers import (
 
 from ...net._dispatch import Handlers, typed
 from ...net._session import Session
-from .._context import BrokerContext
+from ..context._context import BrokerContext
 from ..state._clients import ClientRegistry
 from ..state._groups import SETTINGS_BYTES_MAX, Groups
 from ..state._members import Client

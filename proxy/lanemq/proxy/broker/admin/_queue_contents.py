@@ -26,7 +26,7 @@ from lanemq.wire.headers import (
 
 from ...net._dispatch import Handlers, typed
 from ...net._session import Session
-from .._context import BrokerContext
+from ..context._context import BrokerContext
 from ..state._clients import ClientRegistry
 from ..state._topics import Topics
 from ._own_queues import OwnQueues

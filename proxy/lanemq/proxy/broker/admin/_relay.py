@@ -40,9 +40,9 @@ from lanemq.wire.message import decode_offset_id
 
 from ...net._dispatch import Handlers, typed
 from ...net._session import PeerTimedOut, Session, SessionClosed
-from .._config import BrokerConfig
-from .._context import BrokerContext
+from ..context._context import BrokerContext
 from ..handlers.pulls._old_readers import for_reader
+from ..settings._config import BrokerConfig
 from ..state._clients import ClientRegistry
 from ..state._members import Client
 from ..state._stages import GroupStages

@@ -20,13 +20,13 @@ from lanemq.wire import VERSION, RequestCode, SystemTopic, version_name
 from lanemq.wire.bodies import KVTable
 from lanemq.wire.frame import Frame
 
-from ...logical.broker._metrics import logical_info
+from ...logical.broker.state._metrics import logical_info
 from ...logical.broker.state._state import LogicalState
 from ...net._dispatch import Handlers
 from ...net._loop_watch import loop_watch
 from ...net._session import Session
-from .._config import BrokerConfig
-from .._context import BrokerContext
+from ..context._context import BrokerContext
+from ..settings._config import BrokerConfig
 from ..state._stats import PUT_TIME_NAMES, BrokerStatistics
 
 INT_MAX: Final = (1 << 31) - 1

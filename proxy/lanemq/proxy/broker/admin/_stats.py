@@ -30,7 +30,7 @@ from lanemq.wire.logical import logical_broker, parse_progress_topic, place_of
 from ...logical.broker.state._state import LogicalState
 from ...net._dispatch import Handlers, typed
 from ...net._session import Session
-from .._context import BrokerContext
+from ..context._context import BrokerContext
 from ..state._clients import ClientRegistry
 from ..state._counter import Counter
 from ..state._stats import BrokerStatistics

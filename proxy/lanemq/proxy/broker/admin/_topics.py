@@ -38,11 +38,11 @@ from ...logical.rules._growth import IN_PROGRESS
 from ...logical.rules._map_changes import mapped_queues
 from ...net._dispatch import Handlers, by_header, typed
 from ...net._session import Session
-from .._context import BrokerContext
-from .._framed import TopicStats
+from ..context._context import BrokerContext
 from ..state._clients import ClientRegistry
 from ..state._stats import BrokerStatistics
 from ..state._topics import Topics
+from ..values._framed import TopicStats
 from ._own_queues import OwnQueues
 
 LOGGER = logging.getLogger("lanemq.proxy.admin")

@@ -11,7 +11,7 @@ from lanemq.wire.message import StoredMessage
 
 from ...logical.broker.traffic._delivery import Deliveries
 from ...logical.rules._gate import SegmentClosed
-from .._context import BrokerContext
+from ..context._context import BrokerContext
 from ..state._stats import BrokerStatistics
 from ..state._stored_again import stored_again
 from ..writing._undelivered import Undelivered

@@ -20,8 +20,8 @@ from lanemq.wire.sql92 import SqlInvalid
 
 from ...net._dispatch import Handlers, typed
 from ...net._session import Session
-from .._config import BrokerConfig
-from .._context import BrokerContext
+from ..context._context import BrokerContext
+from ..settings._config import BrokerConfig
 from ..state._clients import ClientRegistry
 from ..state._consumer_filters import compile_filter, is_tag_type
 from ..state._filter import require_supported

@@ -17,9 +17,9 @@ from ...logical.broker.traffic._locks import TELL, LogicalLocks
 from ...net._answers import Answer
 from ...net._dispatch import Handlers
 from ...net._session import Session
-from .._context import BrokerContext
-from .._framed import Locked, Unlocked
+from ..context._context import BrokerContext
 from ..state._locks import QueueLocks
+from ..values._framed import Locked, Unlocked
 
 QUEUES_MAX: Final = 4096
 """Most queues in one request; a consumer asks each broker for the queues that it has there."""

@@ -24,7 +24,7 @@ from lanemq.wire.kv import (
 )
 from lanemq.wire.logical import Segment
 
-from .._peers import Peers
+from ..cluster._peers import Peers
 
 LOGGER: Final = logging.getLogger("lanemq.proxy.kv")
 ASK_S: Final = 10.0

@@ -22,7 +22,7 @@ from lanemq.wire.headers import KvWrite
 from lanemq.wire.kv import LONE_BROKER, partition_name
 
 from ...net._session import Session
-from .._config import BrokerConfig
+from ..settings._config import BrokerConfig
 from ._partitions import Partitions
 from ._queues import PartitionQueues
 

@@ -27,8 +27,8 @@ from lanemq.wire.kv import (
 from ...logical.broker.state._view import LogicalView
 from ...net._dispatch import Handlers, by_header, typed
 from ...net._session import Session
-from .._config import BrokerConfig
-from .._context import BrokerContext
+from ..context._context import BrokerContext
+from ..settings._config import BrokerConfig
 from ._checks import decoded_key
 from ._fetching import StateFetcher
 from ._leftovers import Leftovers

@@ -9,7 +9,7 @@ from lanemq.storage import ConfigTables
 from lanemq.wire import Refused, ResponseCode, SystemGroup, fastjson, group_name_problem
 from lanemq.wire.bodies import SubscriptionGroupConfig
 
-from .._config import BrokerConfig
+from ..settings._config import BrokerConfig
 
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 

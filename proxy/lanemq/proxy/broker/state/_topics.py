@@ -23,7 +23,7 @@ from lanemq.wire import (
 )
 from lanemq.wire.bodies import TopicConfig
 
-from .._config import BrokerConfig
+from ..settings._config import BrokerConfig
 
 MULTI_TAG = "MULTI_TAG"
 BENCHMARK_QUEUES = 1024

@@ -27,8 +27,8 @@ from lanemq.wire.message import Property, RecallHandle, encode_properties
 
 from ...net._dispatch import Handlers, typed
 from ...net._session import Session
-from .._config import BrokerConfig
-from .._context import BrokerContext
+from ..context._context import BrokerContext
+from ..settings._config import BrokerConfig
 from ..state._topics import Topics
 from ..writing._flushes import Flushes
 from ..writing._writer import Writer

@@ -12,7 +12,7 @@ from lanemq.storage import NewMessage
 from lanemq.wire import INT64, RETRY_PREFIX, Refused, ResponseCode, SystemTopic, read_number
 from lanemq.wire.message import Property, RecallHandle, StoredMessage, remove_property, set_property
 
-from .._config import BrokerConfig
+from ..settings._config import BrokerConfig
 from ..state._stored_again import stored_again
 
 PRECISION_MS: Final = 1000

@@ -9,13 +9,13 @@ from lanemq.storage import NewMessage, Put, Timers
 from lanemq.wire import SystemTopic
 from lanemq.wire.message import decode_properties
 
-from .._config import BrokerConfig
+from ..settings._config import BrokerConfig
 from ..state._topics import Topics
 from ..writing._writer import Writer
 from ._rules import MARK, asks_for_timer, check_crowd, handle_of, slot_time_ms
 
 if TYPE_CHECKING:
-    from .._context import BrokerContext
+    from ..context._context import BrokerContext
 
 _MARK = MARK.encode()
 

@@ -15,7 +15,7 @@ from lanemq.storage import NewMessage, Store, Taken, Timers, disk_problem
 from lanemq.wire import Refused, ResponseCode, SystemTopic, java_hash
 from lanemq.wire.message import Property, StoredMessage
 
-from .._context import BrokerContext
+from ..context._context import BrokerContext
 from ..delays._delay import target_of
 from ..delays._due import BATCH, BATCH_BYTES, DueMessages, Impossible
 from ..delays._due_task import RETRY_S, DueTask

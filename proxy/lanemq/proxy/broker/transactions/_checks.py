@@ -23,8 +23,8 @@ from lanemq.wire.headers import CheckTransactionState
 from lanemq.wire.message import Property, StoredMessage, encode_message
 
 from ...net._session import Session
-from .._config import BrokerConfig
-from .._context import BrokerContext
+from ..context._context import BrokerContext
+from ..settings._config import BrokerConfig
 from ..state._clients import ClientRegistry
 from ..state._stats import BrokerStatistics
 from ..state._topics import Topics

@@ -25,12 +25,12 @@ from ...logical.rules._gate import SegmentClosed
 from ...net._answers import answer_after
 from ...net._dispatch import Handlers, by_header, typed
 from ...net._session import Session
-from .._context import BrokerContext
-from .._results import DONE, Done
+from ..context._context import BrokerContext
 from ..state._recent_halves import RecentHalves
 from ..state._stats import BrokerStatistics
 from ..state._topics import Topics
 from ..timers._sends import TimedSends
+from ..values._results import DONE, Done
 from ..writing._flushes import Flushes
 from ..writing._writer import Writer
 from ._rules import (

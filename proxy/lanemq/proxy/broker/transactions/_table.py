@@ -11,7 +11,7 @@ from lanemq.storage import Put, Store, StoreError, Unit
 from lanemq.wire import ProtocolError, SystemGroup, SystemTopic
 from lanemq.wire.message import Property, StoredMessage
 
-from .._context import BrokerContext
+from ..context._context import BrokerContext
 from ..state._topics import Topics
 from ..writing._writer import Writer
 from ._rules import QUEUE_ID, check_times, offsets_in, op_message, origin_of

@@ -13,7 +13,7 @@ from lanemq.sdk import RemotingClient
 from lanemq.wire import HostAddress, RequestCode
 
 from ...broker import Broker
-from ...broker._results import add_encoders
+from ...broker.values._results import add_encoders
 from ...net._dispatch import Handlers
 from ...net._server import Server
 from .brokers._brokers import Brokers

@@ -21,18 +21,18 @@ from lanemq.wire.headers import (
 )
 from lanemq.wire.logical import PROGRESS_PREFIX
 
-from ....logical.broker.traffic._progress import LogicalProgress
+from ....logical.broker.state._progress import LogicalProgress
 from ....logical.broker.traffic._stages import StageCounts
 from ....logical.rules._forwarding import hops_of
 from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._reading import is_continued, queue_max, queue_min
 from ....net._dispatch import Handlers, by_header, typed
 from ....net._session import Session
-from ..._context import BrokerContext
-from ..._framed import EarliestTime, GroupOffset, QueueOffset
-from ..._results import DONE, Done
+from ...context._context import BrokerContext
 from ...state._clients import ClientRegistry
 from ...state._stages import GroupStages
+from ...values._framed import EarliestTime, GroupOffset, QueueOffset
+from ...values._results import DONE, Done
 
 NOT_FOUND: Final = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
 

@@ -23,12 +23,12 @@ from lanemq.wire.message import record_properties
 from ....net._answers import Result
 from ....net._loop_watch import loop_watch
 from ....net._session import Session
-from ..._config import BrokerConfig
-from ..._results import Pulled
+from ...settings._config import BrokerConfig
 from ...state._hold import Hold, Holds
 from ...state._pull_filters import Wanted
+from ...values._pull_request import PullRequest
+from ...values._results import Pulled
 from . import _reads
-from ._pull_request import PullRequest
 
 HOLD_MAX_S: Final = 300.0
 """Longest time that a pull is parked, whatever it asks for; clients ask for 15 to 20 s."""

@@ -28,17 +28,17 @@ from ....net._answers import Later
 from ....net._dispatch import Handlers
 from ....net._session import Session
 from ....net._stored_reply import LARGE_BYTES
-from ..._context import BrokerContext
-from ..._results import Found, Moved, NotFound, Pulled
+from ...context._context import BrokerContext
 from ...state._clients import ClientRegistry
 from ...state._hold import Hold
 from ...state._pull_filters import Wanted
 from ...state._stages import ANY, GroupStages, Part, Room, waiting_topic
 from ...state._stats import BrokerStatistics
+from ...values._pull_request import PullRequest, read_pull_request
+from ...values._results import Found, Moved, NotFound, Pulled
 from ._offsets import CommitOffset
 from ._old_readers import for_reader_all
 from ._parked import HOLD_MAX_S, Deliver, Parked, ParkedPulls
-from ._pull_request import PullRequest, read_pull_request
 from ._reads import BROADCASTING, Reads
 
 COMMITS_ASKED_S: Final = 0.5

@@ -14,9 +14,9 @@ from lanemq.wire.headers import QueryMessage, ViewMessage
 
 from ....net._dispatch import Handlers, typed
 from ....net._session import Session
-from ..._config import BrokerConfig
-from ..._framed import Queried
-from ..._results import Viewed
+from ...settings._config import BrokerConfig
+from ...values._framed import Queried
+from ...values._results import Viewed
 from ._old_readers import for_reader, for_reader_all
 
 NOT_FOUND = "can not find message, maybe time range not correct"

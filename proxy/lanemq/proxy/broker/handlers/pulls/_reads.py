@@ -21,7 +21,7 @@ from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._reading import gone_on_at
 from ....net._loop_watch import loop_watch
 from ....net._session import Session
-from ..._config import BrokerConfig
+from ...settings._config import BrokerConfig
 from ...state._clients import ClientRegistry
 from ...state._consumer_filters import SUB_ALL, is_tag_type
 from ...state._filter import ALL, wanted_here, wanted_of_group, wanted_retries
@@ -29,8 +29,8 @@ from ...state._groups import Groups
 from ...state._pull_filters import PullFilters, Wanted
 from ...state._stats import BrokerStatistics
 from ...state._topics import Topics
+from ...values._pull_request import PullRequest
 from ._old_readers import for_reader_all
-from ._pull_request import PullRequest
 
 BROADCASTING: Final = "BROADCASTING"
 

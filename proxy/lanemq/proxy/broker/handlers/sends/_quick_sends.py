@@ -10,12 +10,12 @@ from lanemq.wire.frame import Frame
 from ....logical.rules._forwarding import BORN_HOST_FIELD, born_host_of
 from ....logical.rules._mapping import TopicMapping
 from ....net._session import Session
-from ..._config import BrokerConfig
-from ..._results import Stored
+from ...settings._config import BrokerConfig
 from ...state._recent_halves import Half, RecentHalves
 from ...state._topics import SendTarget, Topics
+from ...values._own_properties import Kept, Kind
+from ...values._results import Stored
 from ...writing._writer import Writer
-from ._own_properties import Kept, Kind
 from ._send_special import STORED_FLAGS, choose_queue
 
 HalfSend = Callable[[NewMessage], Put | None]

@@ -23,15 +23,15 @@ from ....logical.rules._gate import SegmentClosed
 from ....logical.rules._mapping import TopicMapping
 from ....net._dispatch import Handlers
 from ....net._session import PeerTimedOut, Session, SessionClosed
-from ..._config import BrokerConfig
-from ..._context import BrokerContext
-from ..._results import Stored
+from ...context._context import BrokerContext
+from ...settings._config import BrokerConfig
 from ...state._clients import ClientRegistry
 from ...state._stats import BrokerStatistics
 from ...state._topics import Topics
+from ...values._own_properties import answered_properties
+from ...values._results import Stored
 from ...writing._flushes import Flushes
 from ...writing._writer import Writer
-from ._own_properties import answered_properties
 from ._send_special import STORED_FLAGS, check_accepts, checked_target, choose_queue
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.replies")

@@ -23,11 +23,11 @@ from ....logical.rules._forwarding import born_host_of
 from ....logical.rules._gate import SegmentClosed
 from ....net._dispatch import Handlers
 from ....net._session import Session
-from ..._context import BrokerContext
-from ..._results import Moved, Stored
+from ...context._context import BrokerContext
 from ...timers._sends import TimedSends
+from ...values._own_properties import OwnProperties
+from ...values._results import Moved, Stored
 from ...writing._flushes import Flushes
-from ._own_properties import OwnProperties
 from ._quick_sends import (
     LETTERS,
     LONG_NAMES,

@@ -31,13 +31,13 @@ from lanemq.wire.message import Property, StoredMessage, get_property, set_prope
 from ....logical.rules._forwarding import ORIGIN_ID_FIELD
 from ....net._dispatch import Handlers, typed
 from ....net._session import Session
-from ..._config import BrokerConfig
-from ..._context import BrokerContext
-from ..._framed import SENT_BACK, SentBack
+from ...context._context import BrokerContext
+from ...settings._config import BrokerConfig
 from ...state._groups import Groups
 from ...state._stats import BrokerStatistics
 from ...state._stored_again import stored_again
 from ...state._topics import Topics
+from ...values._framed import SENT_BACK, SentBack
 from ...writing._flushes import Flushes
 from ...writing._writer import Writer
 

@@ -29,14 +29,14 @@ from lanemq.wire.message import Property, decode_batch, decode_properties
 
 from ....logical.rules._forwarding import half_forbidden
 from ....logical.rules._mapping import TopicMapping
-from ..._config import BrokerConfig
-from ..._results import Stored
+from ...settings._config import BrokerConfig
 from ...state._groups import Groups
 from ...state._topics import SendTarget, Topics
 from ...timers._rules import without_timer
 from ...timers._sends import TimedSends
+from ...values._own_properties import OwnProperties
+from ...values._results import Stored
 from ...writing._writer import Writer
-from ._own_properties import OwnProperties
 
 DLQ_QUEUES: Final = 1
 STORED_FLAGS: Final = ~LOGICAL_QUEUE_FLAG

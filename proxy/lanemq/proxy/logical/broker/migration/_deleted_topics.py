@@ -17,8 +17,8 @@ from lanemq.wire import ProtocolError, Refused, RequestCode
 from lanemq.wire.frame import request
 from lanemq.wire.logical import ClaimedLogicalIndices, ClaimLogicalIndices, LogicalQueues
 
-from ....broker._context import BrokerContext
-from ....broker._peers import Peers
+from ....broker.cluster._peers import Peers
+from ....broker.context._context import BrokerContext
 from ..state._state import LogicalState
 from ._indices import LogicalIndices
 

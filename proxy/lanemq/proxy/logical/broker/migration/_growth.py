@@ -20,8 +20,8 @@ from lanemq.wire.logical import (
     SegmentState,
 )
 
-from ....broker._config import BrokerConfig
-from ....broker._context import BrokerContext
+from ....broker.context._context import BrokerContext
+from ....broker.settings._config import BrokerConfig
 from ....broker.state._topics import Topics
 from ....net._dispatch import Handlers
 from ....net._session import Session

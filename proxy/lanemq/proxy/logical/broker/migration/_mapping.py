@@ -12,7 +12,7 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.headers import DeleteLogicalQueueMapping, QueryLogicalQueueMapping
 from lanemq.wire.logical import SegmentState, UpdateLogicalQueueMapping
 
-from ....broker._context import BrokerContext
+from ....broker.context._context import BrokerContext
 from ....net._dispatch import Handlers, typed
 from ....net._session import Session
 from ...rules._map_changes import DELETED, check_deletable, map_queue, refusal, unmap_queue

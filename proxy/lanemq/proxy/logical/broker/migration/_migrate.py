@@ -14,7 +14,7 @@ from lanemq.wire import RequestCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical import LogicalQueues, MigrateLogicalQueue, Segment, SegmentState
 
-from ....broker._context import BrokerContext
+from ....broker.context._context import BrokerContext
 from ....broker.state._topics import Topics
 from ....net._dispatch import Handlers
 from ....net._session import Session
@@ -23,9 +23,9 @@ from ...rules._map_changes import refusal
 from ...rules._mapping import TopicMapping
 from ...rules._migration import Move, begin_prepare, committed, notified, prepared
 from ...rules._view import rivals
+from ..state._progress import LogicalProgress
 from ..state._state import LogicalState
 from ..state._view import LogicalView
-from ..traffic._progress import LogicalProgress
 from ._requests import decoded, existing
 from ._seal import Seals
 from ._sources import Sources

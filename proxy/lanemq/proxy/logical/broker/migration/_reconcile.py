@@ -28,18 +28,18 @@ from lanemq.wire.logical import (
     SegmentState,
 )
 
-from ....broker._config import BrokerConfig
-from ....broker._logical_start import Heard
+from ....broker.settings._config import BrokerConfig
 from ...rules._gate import Key
 from ...rules._journal import Phase
 from ...rules._mapping import TopicMapping
 from ...rules._migration import Move, took_place
 from ...rules._view import destinations, merged, reopened, rivals, without_forgotten
+from ..state._progress import LogicalProgress
 from ..state._state import LogicalState
 from ..state._view import LogicalView, hosts
-from ..traffic._progress import LogicalProgress
 from ._deleted_topics import DeletedTopics
 from ._migrate import Migrations
+from ._start import Heard
 from ._superseded_segments import SupersededSegments
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")

@@ -12,8 +12,8 @@ from attrs import define
 
 from lanemq.wire import Refused
 
-from ....broker._config import BrokerConfig
-from ....broker._context import BrokerContext
+from ....broker.context._context import BrokerContext
+from ....broker.settings._config import BrokerConfig
 from ...rules._mapping import TopicMapping
 from ...rules._retire import expired, swept
 from ..state._state import LogicalState

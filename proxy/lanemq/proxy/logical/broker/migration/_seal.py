@@ -20,8 +20,8 @@ from lanemq.wire import RequestCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical import SealLogicalQueue, Segment, SegmentState
 
-from ....broker._config import BrokerConfig
-from ....broker._context import BrokerContext
+from ....broker.context._context import BrokerContext
+from ....broker.settings._config import BrokerConfig
 from ....broker.state._topics import Topics
 from ....net._dispatch import Handlers
 from ....net._session import Session

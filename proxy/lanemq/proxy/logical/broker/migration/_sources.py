@@ -11,11 +11,11 @@ from typing import final
 from lanemq.wire import Refused, RequestCode
 from lanemq.wire.logical import Chain, MigrateLogicalQueue, Segment
 
-from ....broker._peers import Peers
+from ....broker.cluster._peers import Peers
 from ...rules._map_changes import refusal
 from ...rules._mapping import TopicMapping
+from ..state._progress import LogicalProgress
 from ..state._view import LogicalView
-from ..traffic._progress import LogicalProgress
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
 

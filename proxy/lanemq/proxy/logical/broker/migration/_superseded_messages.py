@@ -23,7 +23,7 @@ from lanemq.wire.logical import (
 )
 from lanemq.wire.message import StoredMessage, decode_messages, decode_properties, set_property
 
-from ....broker._peers import Peers
+from ....broker.cluster._peers import Peers
 from ....broker.state._stored_again import stored_again
 from ....net._dispatch import Handlers
 from ....net._session import Session

@@ -14,9 +14,9 @@ from lanemq.wire.logical import LogicalQueues, Segment
 
 from ...rules._mapping import TopicMapping
 from ...rules._view import is_superseded, merged, superseded_end
+from ..state._progress import LogicalProgress
 from ..state._state import LogicalState
 from ..state._view import LogicalView
-from ..traffic._progress import LogicalProgress
 from ._seal import Seals
 from ._superseded_messages import SupersededMessages
 

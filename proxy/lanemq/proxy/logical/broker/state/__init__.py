@@ -1,1 +1,1 @@
-"""The logical queues that a broker has, and its view of what others have."""
+"""A broker's logical queues, groups' progress in them, and its view of what others have."""

@@ -19,7 +19,7 @@ from lanemq.wire.logical import (
     Segment,
 )
 
-from ....broker._peers import Peers
+from ....broker.cluster._peers import Peers
 from ...rules._mapping import TopicMapping
 from ...rules._view import progress
 from ._state import LogicalState

@@ -1,1 +1,1 @@
-"""Sends, pulls, locks and progress in a broker's logical queues."""
+"""Sends, pulls, locks and stages in a broker's logical queues."""

@@ -36,9 +36,9 @@ from lanemq.wire.logical import (
 )
 from lanemq.wire.message import Property, remove_property
 
-from ....broker._config import BrokerConfig
-from ....broker._context import BrokerContext
-from ....broker._peers import Peers
+from ....broker.cluster._peers import Peers
+from ....broker.context._context import BrokerContext
+from ....broker.settings._config import BrokerConfig
 from ....broker.state._stats import BrokerStatistics
 from ....broker.writing._undelivered import Undelivered
 from ....broker.writing._writer import Writer

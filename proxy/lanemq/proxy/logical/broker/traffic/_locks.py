@@ -17,7 +17,7 @@ from lanemq.wire.bodies import LockBatch, MessageQueue
 from lanemq.wire.frame import request
 from lanemq.wire.logical import LOCK_FIELD, LOGICAL_QUEUE_BROKER, Segment, SegmentKey
 
-from ....broker._peers import Peers
+from ....broker.cluster._peers import Peers
 from ....broker.state._locks import QueueLocks
 from ...rules._map_changes import refusal
 from ...rules._mapping import TopicMapping

@@ -14,8 +14,8 @@ from lanemq.wire import ResponseCode
 from lanemq.wire.logical import Redirect, Segment, SegmentState, translate
 from lanemq.wire.logical.translate import Numbers
 
-from ....broker._results import Moved, NotFound
-from ....broker.handlers.pulls._pull_request import PullRequest
+from ....broker.values._pull_request import PullRequest
+from ....broker.values._results import Moved, NotFound
 from ....net._session import Session
 from ...rules._mapping import TopicMapping
 from ...rules._reading import (

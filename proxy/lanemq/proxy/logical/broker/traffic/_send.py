@@ -27,9 +27,9 @@ from lanemq.wire.logical import (
     translate,
 )
 
-from ....broker._config import BrokerConfig
-from ....broker._peers import Peers
-from ....broker._results import Moved, Stored, is_redirect, redirect_in
+from ....broker.cluster._peers import Peers
+from ....broker.settings._config import BrokerConfig
+from ....broker.values._results import Moved, Stored, is_redirect, redirect_in
 from ....net._answers import Later, answer_after, kept_after
 from ....net._session import Session
 from ...rules._forwarding import flags_field, forwarded, half_forbidden, hops_of, is_half, relayed

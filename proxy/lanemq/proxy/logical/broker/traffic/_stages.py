@@ -18,15 +18,15 @@ from lanemq.wire.headers import QueryConsumerOffset
 from lanemq.wire.logical import Segment, parse_progress_topic, progress_topic
 from lanemq.wire.message import StageRecord
 
-from ....broker._peers import Peers
+from ....broker.cluster._peers import Peers
 from ....broker.state._groups import Groups
 from ....broker.state._stages import SHADOW_PREFIX, GroupStages, Key, Part, stages_of
 from ...rules._mapping import TopicMapping
+from ..state._progress import LogicalProgress
 from ..state._view import ASK_S
-from ._progress import LogicalProgress
 
 if TYPE_CHECKING:
-    from ....broker._context import BrokerContext
+    from ....broker.context._context import BrokerContext
 
 KNOWN_MAX: Final = 10_000
 """Most groups' offsets from other brokers that are remembered; beyond it all are asked for

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from lanemq.wire.logical import Segment
 
-from ....broker.handlers.pulls._pull_request import PullRequest
+from ....broker.values._pull_request import PullRequest
 from ....net._session import Session
 
 TOLD_MAX: Final = 1000

@@ -10,12 +10,12 @@ from lanemq.sdk import BrokerUnreachable, LanemqError, RemotingClient
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import FLAG_ONEWAY, Frame
 
-from ....broker._peers import ANY_CODE
-from ....broker._results import Pulled
+from ....broker.cluster._peers import ANY_CODE
 from ....broker.handlers.pulls._parked import Parked
 from ....broker.handlers.pulls._pull import Pulls
-from ....broker.handlers.pulls._pull_request import PullRequest, read_pull_request
 from ....broker.state._hold import Hold
+from ....broker.values._pull_request import PullRequest, read_pull_request
+from ....broker.values._results import Pulled
 from ....net._answers import Answer, Later, answer_after
 from ....net._dispatch import Handlers, unsupported
 from ....net._session import Session

@@ -25,7 +25,8 @@ from lanemq.wire.headers import (
 )
 from lanemq.wire.logical import LOCK_FIELD
 
-from ....broker._framed import (
+from ....broker._typed_handlers import TypedHandlers
+from ....broker.values._framed import (
     EarliestTime,
     GroupOffset,
     Locked,
@@ -34,8 +35,7 @@ from ....broker._framed import (
     TopicStats,
     Unlocked,
 )
-from ....broker._results import DONE, Done, Viewed
-from ....broker._typed_handlers import TypedHandlers
+from ....broker.values._results import DONE, Done, Viewed
 
 Code = RequestCode
 AskedT = TypeVar("AskedT")

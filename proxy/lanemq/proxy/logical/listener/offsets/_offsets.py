@@ -17,7 +17,7 @@ from lanemq.wire.headers import (
 )
 from lanemq.wire.logical import ROUNDS_MAX, Chain, Segment, translate
 
-from ....broker._framed import EarliestTime, GroupOffset, QueueOffset
+from ....broker.values._framed import EarliestTime, GroupOffset, QueueOffset
 from ....net._dispatch import Handlers, by_header, typed
 from ....net._session import Session
 from ..brokers._brokers import Brokers

@@ -19,8 +19,8 @@ from lanemq.wire.logical import (
     progress_topic,
 )
 
-from ....broker._framed import GroupOffset
 from ....broker.handlers.pulls._offsets import CommitOffset
+from ....broker.values._framed import GroupOffset
 from ..brokers._brokers import Brokers, Unreachable
 from ..brokers._questions import Questions
 from ..brokers._routes import TopicView

@@ -13,8 +13,8 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.logical import Chain, ReaderPositions
 from lanemq.wire.message import is_stage_group
 
-from ....broker.handlers.pulls._pull_request import knows_logical_queues
 from ....broker.state._clients import ClientRegistry
+from ....broker.values._pull_request import knows_logical_queues
 from ....net._session import Session
 from ._progress import Progress
 

@@ -15,7 +15,7 @@ from lanemq.wire.headers import PullMessage, QueryConsumeTimeSpan
 from lanemq.wire.logical import READER_FIELD, SEGMENT_FIELD
 from lanemq.wire.message import decode_messages
 
-from ....broker._results import Found
+from ....broker.values._results import Found
 from ....net._dispatch import Handlers, typed
 from ....net._session import Session
 from ..brokers._brokers import Brokers

@@ -16,8 +16,8 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.headers import GetConsumeStats, GetTopicStatsInfo
 from lanemq.wire.logical import Chain
 
-from ....broker._framed import TopicStats
 from ....broker.state._clients import ClientRegistry
+from ....broker.values._framed import TopicStats
 from ....net._dispatch import Handlers, by_header, typed
 from ....net._session import Session
 from ..brokers._brokers import Brokers

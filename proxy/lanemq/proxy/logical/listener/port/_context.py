@@ -5,7 +5,7 @@ from typing import final
 
 from lanemq.wire import HostAddress
 
-from ....broker._context import BrokerContext
+from ....broker.context._context import BrokerContext
 from ....broker.handlers.pulls._reads import Reads
 from ....broker.handlers.sends._send import Sends
 from ..brokers._brokers import Brokers

@@ -16,7 +16,7 @@ from lanemq.wire.bodies import LockBatch, MessageQueue
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical import LOGICAL_QUEUE_BROKER, logical_broker_number
 
-from ....broker._framed import Locked, Unlocked
+from ....broker.values._framed import Locked, Unlocked
 from ....net._dispatch import Handlers
 from ....net._session import Session
 from ..brokers._brokers import Brokers, RefusedThere

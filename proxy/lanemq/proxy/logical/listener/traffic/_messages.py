@@ -16,9 +16,9 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.headers import ConsumerSendMsgBack, QueryMessage, ViewMessage
 from lanemq.wire.message import decode_message
 
-from ....broker._framed import Queried
-from ....broker._results import Viewed
 from ....broker.handlers.pulls._query import NOT_FOUND
+from ....broker.values._framed import Queried
+from ....broker.values._results import Viewed
 from ....net._answers import Answer
 from ....net._dispatch import Handlers, by_header, typed
 from ....net._session import Session

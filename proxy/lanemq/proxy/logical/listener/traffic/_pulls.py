@@ -30,10 +30,17 @@ from lanemq.wire.logical import (
 )
 from lanemq.wire.logical.translate import Numbers
 
-from ....broker._results import PULL_FIELDS, Found, NotFound, Pulled, is_redirect, redirect_in
-from ....broker.handlers.pulls._pull_request import PullRequest, read_pull_request
 from ....broker.handlers.pulls._reads import Reads
 from ....broker.state._clients import ClientRegistry
+from ....broker.values._pull_request import PullRequest, read_pull_request
+from ....broker.values._results import (
+    PULL_FIELDS,
+    Found,
+    NotFound,
+    Pulled,
+    is_redirect,
+    redirect_in,
+)
 from ....net._answers import Answer, Later
 from ....net._dispatch import Handlers
 from ....net._session import Session

@@ -24,8 +24,8 @@ from lanemq.wire.logical import (
     translate,
 )
 
-from ....broker._results import Stored, is_redirect, redirect_in
 from ....broker.handlers.sends._send import Sends as BrokerSends
+from ....broker.values._results import Stored, is_redirect, redirect_in
 from ....net._answers import Answer, Later
 from ....net._dispatch import Handlers
 from ....net._session import Session

@@ -13,11 +13,11 @@ from typing import final
 
 from lanemq.wire import INT64, SystemTopic
 
-from .._settings import INT_MAX, ConfigError, setting
-from ..acl import AccessSettings
-from ..net.limits._budget import PEER_MEMORY_MOST, limit_bytes_of
-from ..net.limits._limits import Limits
-from ..tls import TlsSettings
+from ..._settings import INT_MAX, ConfigError, setting
+from ...acl import AccessSettings
+from ...net.limits._budget import PEER_MEMORY_MOST, limit_bytes_of
+from ...net.limits._limits import Limits
+from ...tls import TlsSettings
 from ._apache_keys import APACHE_KEYS
 from ._store_settings import StoreSettings
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lanemq.storage import ConfigInvalid, FlushMode, KvEngine, StoreConfig, StoreType
 
-from .._settings import ConfigError, Settings, setting
+from ..._settings import ConfigError, Settings, setting
 
 _PAGE_BYTES = 4096
 

@@ -18,7 +18,7 @@ from lanemq.wire import ProtocolError, Refused, RequestCode, ResponseCode
 from lanemq.wire.bodies import MASTER_ID, ClusterInfo
 from lanemq.wire.frame import Frame, request
 
-from ._config import BrokerConfig
+from ..settings._config import BrokerConfig
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.peers")
 

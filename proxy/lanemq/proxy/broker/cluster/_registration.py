@@ -39,7 +39,7 @@ from lanemq.wire.logical import (
     with_logical_queues,
 )
 
-from ._config import BrokerConfig
+from ..settings._config import BrokerConfig
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.registration")
 

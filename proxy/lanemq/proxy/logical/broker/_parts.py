@@ -2,7 +2,9 @@
 
 from typing import final
 
-from ..logical.broker.migration import (
+from ...broker.context._context import BrokerContext
+from ...net._dispatch import Handlers
+from .migration import (
     _growth,
     _indices,
     _mapping,
@@ -10,20 +12,18 @@ from ..logical.broker.migration import (
     _seal,
     _superseded_messages,
 )
-from ..logical.broker.migration._deleted_topics import DeletedTopics
-from ..logical.broker.migration._indices import LogicalIndices
-from ..logical.broker.migration._migrate import Migrations
-from ..logical.broker.migration._reconcile import Reconciler
-from ..logical.broker.migration._retention import LogicalRetention
-from ..logical.broker.migration._seal import Seals
-from ..logical.broker.migration._sources import Sources
-from ..logical.broker.migration._superseded_messages import SupersededMessages
-from ..logical.broker.migration._superseded_segments import SupersededSegments
-from ..logical.broker.state._view import LogicalView
-from ..logical.broker.traffic._delivery import Deliveries
-from ..net._dispatch import Handlers
-from ._context import BrokerContext
-from ._logical_start import StartCheck
+from .migration._deleted_topics import DeletedTopics
+from .migration._indices import LogicalIndices
+from .migration._migrate import Migrations
+from .migration._reconcile import Reconciler
+from .migration._retention import LogicalRetention
+from .migration._seal import Seals
+from .migration._sources import Sources
+from .migration._start import StartCheck
+from .migration._superseded_messages import SupersededMessages
+from .migration._superseded_segments import SupersededSegments
+from .state._view import LogicalView
+from .traffic._delivery import Deliveries
 
 
 @final

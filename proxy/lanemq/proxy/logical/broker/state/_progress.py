@@ -29,11 +29,11 @@ from lanemq.wire.logical import (
 )
 from lanemq.wire.message import is_stage_group
 
-from ....broker._peers import Peers
+from ....broker.cluster._peers import Peers
 from ...rules._forwarding import HOPS_FIELD, HOPS_MAX
 from ...rules._map_changes import refusal
 from ...rules._mapping import TopicMapping
-from ..state._state import LogicalState
+from ._state import LogicalState
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
 

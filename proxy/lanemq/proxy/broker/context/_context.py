@@ -13,23 +13,23 @@ from lanemq.wire import HostAddress, Refused, ResponseCode
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.logical import PROGRESS_PREFIX
 
-from ..acl import AccessControl
-from ..logical.broker.state._state import LogicalState, waiting_queue
-from ..logical.broker.traffic._progress import LogicalProgress
-from ..net._dispatch import Guard
-from ..net._session import Session
-from ..net.limits._budget import Budget
-from ._config import BrokerConfig
-from ._peers import Peers
-from .state._clients import ClientRegistry
-from .state._groups import Groups
-from .state._hold import Hold, Holds
-from .state._locks import QueueLocks
-from .state._recent_halves import RecentHalves
-from .state._stages import GroupStages, waiting_topic
-from .state._stats import BrokerStatistics
-from .state._topics import Topics
-from .writing._writer import Writer, unwritable
+from ...acl import AccessControl
+from ...logical.broker.state._progress import LogicalProgress
+from ...logical.broker.state._state import LogicalState, waiting_queue
+from ...net._dispatch import Guard
+from ...net._session import Session
+from ...net.limits._budget import Budget
+from ..cluster._peers import Peers
+from ..settings._config import BrokerConfig
+from ..state._clients import ClientRegistry
+from ..state._groups import Groups
+from ..state._hold import Hold, Holds
+from ..state._locks import QueueLocks
+from ..state._recent_halves import RecentHalves
+from ..state._stages import GroupStages, waiting_topic
+from ..state._stats import BrokerStatistics
+from ..state._topics import Topics
+from ..writing._writer import Writer, unwritable
 
 LOGGER = logging.getLogger("lanemq.proxy.broker")
 

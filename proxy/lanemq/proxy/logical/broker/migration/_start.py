@@ -17,8 +17,8 @@ import trio
 
 from lanemq.wire.logical import Segment
 
-from ..logical.broker.state._state import LogicalState
-from ..logical.rules._gate import Key
+from ...rules._gate import Key
+from ..state._state import LogicalState
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
 

@@ -17,7 +17,7 @@ from lanemq.wire.logical import (
     REDIRECT_VALUE,
 )
 
-from ..net._answers import Result
+from ...net._answers import Result
 
 OFFSET: Final = "offset"
 TIMESTAMP: Final = "timestamp"

@@ -8,7 +8,7 @@ from typing import Final, final
 
 from lanemq.wire.message import Property, decode_properties
 
-from ..._config import BrokerConfig
+from ..settings._config import BrokerConfig
 
 
 class Kind(enum.Enum):

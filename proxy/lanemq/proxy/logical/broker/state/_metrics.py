@@ -7,8 +7,8 @@ from collections import Counter
 
 from lanemq.wire.logical import Segment, SegmentState
 
-from ..rules._journal import Phase
-from .state._state import LogicalState
+from ...rules._journal import Phase
+from ._state import LogicalState
 
 
 def logical_info(logical: LogicalState, now_ms: int) -> dict[str, str]:

@@ -22,13 +22,13 @@ from lanemq.wire.logical import (
 from lanemq.wire.logical.translate import Numbers
 from lanemq.wire.message import encode_offset_ids
 
-from ..net._answers import Answer, Encoded, Result
-from ..net._dispatch import Handlers
-from ..net._reply_template import ReplyTemplate
-from ..net._stored_reply import LARGE_BYTES, stored_reply
-from ._config import BrokerConfig
+from ...net._answers import Answer, Encoded, Result
+from ...net._dispatch import Handlers
+from ...net._reply_template import ReplyTemplate
+from ...net._stored_reply import LARGE_BYTES, stored_reply
+from ..settings._config import BrokerConfig
 from ._framed import Framed
-from .handlers.sends._own_properties import answered_properties
+from ._own_properties import answered_properties
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
 

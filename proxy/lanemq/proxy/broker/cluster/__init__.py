@@ -1,0 +1,1 @@
+"""A broker among others: calls to them, and its registration at name servers."""

@@ -1,0 +1,1 @@
+"""The context that the handlers of a broker share."""

@@ -1,0 +1,1 @@
+"""The settings of a broker: its file, the environment, and Apache's keys."""

@@ -1,0 +1,1 @@
+"""Typed values of requests and their answers, which handlers take and return."""
