@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from lanemq.proxy.logical.broker.migration._indices import LogicalIndices
-from lanemq.proxy.logical.broker.state._state import LogicalState
-from lanemq.proxy.logical.broker.state._stored_mappings import StoredMappings
+from lanemq.proxy.broker.logical.migration._indices import LogicalIndices
+from lanemq.proxy.broker.logical.state._state import LogicalState
+from lanemq.proxy.broker.logical.state._stored_mappings import StoredMappings
 from lanemq.storage import TopicTable
 from lanemq.wire import Refused
 from lanemq.wire.logical import ClaimLogicalIndices

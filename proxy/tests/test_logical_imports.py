@@ -17,7 +17,7 @@ MODULES = (
 @pytest.mark.parametrize("module", MODULES)
 @pytest.mark.slow
 def test_a_part_of_a_broker_can_be_the_first_that_is_imported(module: str) -> None:
-    command = [sys.executable, "-c", f"import lanemq.proxy.logical.broker.{module}"]
+    command = [sys.executable, "-c", f"import lanemq.proxy.broker.logical.{module}"]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env={"PYTHONPATH": ":".join(sys.path)}
     )

@@ -5,8 +5,8 @@ from typing import Any, final
 import pytest
 import trio
 
+from lanemq.proxy.broker.logical.state import _progress
 from lanemq.proxy.broker.values._framed import GroupOffset
-from lanemq.proxy.logical.broker.state import _progress
 from lanemq.proxy.logical.listener.offsets._progress import Progress
 from lanemq.testkit.proxy.logical import tools
 from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster

@@ -14,8 +14,8 @@ import trio
 from msgspec.structs import replace as replace_fields
 from trio.testing import MockClock
 
+from lanemq.proxy.broker.logical.traffic._told import TOLD_MAX, ToldReaders
 from lanemq.proxy.broker.values._pull_request import read_pull_request
-from lanemq.proxy.logical.broker.traffic._told import TOLD_MAX, ToldReaders
 from lanemq.sdk import open_lite_pull_consumer
 from lanemq.testkit.proxy.brokers import Client, pull_header
 from lanemq.testkit.proxy.peers import Peer

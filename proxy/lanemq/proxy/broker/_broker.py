@@ -14,8 +14,6 @@ from ..acl import AccessControl, AccountControl
 from ..acl import register as register_accounts
 from ..acl.users import UserControl
 from ..acl.users import register as register_users
-from ..logical.broker._parts import LogicalParts
-from ..logical.broker.traffic._delivery import Deliveries
 from ..net._dispatch import Handlers
 from ..net._loop_watch import LoopWatch, Timed, loop_watch
 from ..net._server import Server
@@ -30,6 +28,8 @@ from .handlers import _heartbeats
 from .handlers.pulls import _pull
 from .handlers.sends import _replies, _send, _send_back
 from .kv import register as register_kv
+from .logical._parts import LogicalParts
+from .logical.traffic._delivery import Deliveries
 from .timers import _recall
 from .timers._service import TimerService
 from .transactions import _ends

@@ -12,7 +12,7 @@ from typing import Final, final
 
 import trio
 
-from lanemq.proxy.logical.broker.state._metrics import logical_info
+from lanemq.proxy.broker.logical.state._metrics import logical_info
 from lanemq.proxy.logical.rules._superseded import (
     ORIGIN_PROPERTY,
     SUPERSEDED_FILE,

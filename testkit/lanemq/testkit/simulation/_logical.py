@@ -7,7 +7,7 @@ from typing import Final, final
 
 import trio
 
-from lanemq.proxy.logical.broker.state._metrics import logical_info
+from lanemq.proxy.broker.logical.state._metrics import logical_info
 from lanemq.wire import RequestCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import CreateTopic

@@ -20,12 +20,12 @@ from lanemq.wire import VERSION, RequestCode, SystemTopic, version_name
 from lanemq.wire.bodies import KVTable
 from lanemq.wire.frame import Frame
 
-from ...logical.broker.state._metrics import logical_info
-from ...logical.broker.state._state import LogicalState
 from ...net._dispatch import Handlers
 from ...net._loop_watch import loop_watch
 from ...net._session import Session
 from ..context._context import BrokerContext
+from ..logical.state._metrics import logical_info
+from ..logical.state._state import LogicalState
 from ..settings._config import BrokerConfig
 from ..state._stats import PUT_TIME_NAMES, BrokerStatistics
 

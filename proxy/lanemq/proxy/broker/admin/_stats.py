@@ -27,10 +27,10 @@ from lanemq.wire.headers import (
 )
 from lanemq.wire.logical import logical_broker, parse_progress_topic, place_of
 
-from ...logical.broker.state._state import LogicalState
 from ...net._dispatch import Handlers, typed
 from ...net._session import Session
 from ..context._context import BrokerContext
+from ..logical.state._state import LogicalState
 from ..state._clients import ClientRegistry
 from ..state._counter import Counter
 from ..state._stats import BrokerStatistics

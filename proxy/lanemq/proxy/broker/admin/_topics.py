@@ -33,12 +33,12 @@ from lanemq.wire.headers import (
 from lanemq.wire.logical import LogicalQueues, with_logical_queues
 from lanemq.wire.message import is_stage_group
 
-from ...logical.broker.state._state import LogicalState
 from ...logical.rules._growth import IN_PROGRESS
 from ...logical.rules._map_changes import mapped_queues
 from ...net._dispatch import Handlers, by_header, typed
 from ...net._session import Session
 from ..context._context import BrokerContext
+from ..logical.state._state import LogicalState
 from ..state._clients import ClientRegistry
 from ..state._stats import BrokerStatistics
 from ..state._topics import Topics

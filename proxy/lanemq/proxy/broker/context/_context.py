@@ -14,12 +14,12 @@ from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.logical import PROGRESS_PREFIX
 
 from ...acl import AccessControl
-from ...logical.broker.state._progress import LogicalProgress
-from ...logical.broker.state._state import LogicalState, waiting_queue
 from ...net._dispatch import Guard
 from ...net._session import Session
 from ...net.limits._budget import Budget
 from ..cluster._peers import Peers
+from ..logical.state._progress import LogicalProgress
+from ..logical.state._state import LogicalState, waiting_queue
 from ..settings._config import BrokerConfig
 from ..state._clients import ClientRegistry
 from ..state._groups import Groups

@@ -9,9 +9,9 @@ from lanemq.storage import FlushMode, NewMessage, Store, StoreError, disk_proble
 from lanemq.wire import ProtocolError, Refused, ResponseCode
 from lanemq.wire.message import StoredMessage
 
-from ...logical.broker.traffic._delivery import Deliveries
 from ...logical.rules._gate import SegmentClosed
 from ..context._context import BrokerContext
+from ..logical.traffic._delivery import Deliveries
 from ..state._stats import BrokerStatistics
 from ..state._stored_again import stored_again
 from ..writing._undelivered import Undelivered

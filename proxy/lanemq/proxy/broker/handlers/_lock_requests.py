@@ -13,11 +13,11 @@ from lanemq.wire.bodies import LockBatch
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical import LOCK_FIELD
 
-from ...logical.broker.traffic._locks import TELL, LogicalLocks
 from ...net._answers import Answer
 from ...net._dispatch import Handlers
 from ...net._session import Session
 from ..context._context import BrokerContext
+from ..logical.traffic._locks import TELL, LogicalLocks
 from ..state._locks import QueueLocks
 from ..values._framed import Locked, Unlocked
 

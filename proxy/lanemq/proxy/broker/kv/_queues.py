@@ -13,10 +13,10 @@ from lanemq.wire.headers import KvWrite
 from lanemq.wire.kv import kv_topic, partition_name
 from lanemq.wire.logical import Segment, SegmentState
 
-from ...logical.broker.state._state import LogicalState
-from ...logical.broker.state._view import LogicalView
 from ...logical.rules._map_changes import map_queue
 from ...logical.rules._mapping import TopicMapping
+from ..logical.state._state import LogicalState
+from ..logical.state._view import LogicalView
 from ..state._topics import Topics
 
 FIRST_QUEUE: Final = 0

@@ -24,10 +24,10 @@ from lanemq.wire.kv import (
     partition_name,
 )
 
-from ...logical.broker.state._view import LogicalView
 from ...net._dispatch import Handlers, by_header, typed
 from ...net._session import Session
 from ..context._context import BrokerContext
+from ..logical.state._view import LogicalView
 from ..settings._config import BrokerConfig
 from ._checks import decoded_key
 from ._fetching import StateFetcher

@@ -19,8 +19,8 @@ from lanemq.wire import KV_PREFIX, Refused, RemoteProtocolError
 from lanemq.wire.kv import kv_namespace, kv_topic, parse_partition, partition_name
 from lanemq.wire.logical import Segment
 
-from ...logical.broker.state._state import LogicalState
 from ...logical.rules._mapping import TopicMapping
+from ..logical.state._state import LogicalState
 from ._fetching import StateFetcher
 from ._leftovers import Leftovers
 from ._partitions import Partitions

@@ -20,12 +20,12 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.headers import EndTransaction, ResumeCheckHalfMessage
 from lanemq.wire.message import Property, StoredMessage, decode_offset_id
 
-from ...logical.broker.traffic._delivery import Deliveries
 from ...logical.rules._gate import SegmentClosed
 from ...net._answers import answer_after
 from ...net._dispatch import Handlers, by_header, typed
 from ...net._session import Session
 from ..context._context import BrokerContext
+from ..logical.traffic._delivery import Deliveries
 from ..state._recent_halves import RecentHalves
 from ..state._stats import BrokerStatistics
 from ..state._topics import Topics

@@ -21,14 +21,14 @@ from lanemq.wire.headers import (
 )
 from lanemq.wire.logical import PROGRESS_PREFIX
 
-from ....logical.broker.state._progress import LogicalProgress
-from ....logical.broker.traffic._stages import StageCounts
 from ....logical.rules._forwarding import hops_of
 from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._reading import is_continued, queue_max, queue_min
 from ....net._dispatch import Handlers, by_header, typed
 from ....net._session import Session
 from ...context._context import BrokerContext
+from ...logical.state._progress import LogicalProgress
+from ...logical.traffic._stages import StageCounts
 from ...state._clients import ClientRegistry
 from ...state._stages import GroupStages
 from ...values._framed import EarliestTime, GroupOffset, QueueOffset

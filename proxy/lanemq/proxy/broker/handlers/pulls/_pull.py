@@ -18,10 +18,6 @@ from lanemq.wire.bodies import SubscriptionGroupConfig
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical.translate import Numbers
 
-from ....logical.broker.state._state import waiting_queue
-from ....logical.broker.traffic._pull import InSegment, LogicalReads, answer_without_read
-from ....logical.broker.traffic._stages import AskFirst, LogicalStages
-from ....logical.broker.traffic._told import ToldReaders
 from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._reading import Wait
 from ....net._answers import Later
@@ -29,6 +25,10 @@ from ....net._dispatch import Handlers
 from ....net._session import Session
 from ....net._stored_reply import LARGE_BYTES
 from ...context._context import BrokerContext
+from ...logical.state._state import waiting_queue
+from ...logical.traffic._pull import InSegment, LogicalReads, answer_without_read
+from ...logical.traffic._stages import AskFirst, LogicalStages
+from ...logical.traffic._told import ToldReaders
 from ...state._clients import ClientRegistry
 from ...state._hold import Hold
 from ...state._pull_filters import Wanted

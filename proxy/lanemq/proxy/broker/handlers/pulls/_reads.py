@@ -16,11 +16,11 @@ from lanemq.wire.bodies import SubscriptionGroupConfig
 from lanemq.wire.logical import Segment, SegmentState
 from lanemq.wire.message import record_properties
 
-from ....logical.broker.traffic._pull import LogicalReads
 from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._reading import gone_on_at
 from ....net._loop_watch import loop_watch
 from ....net._session import Session
+from ...logical.traffic._pull import LogicalReads
 from ...settings._config import BrokerConfig
 from ...state._clients import ClientRegistry
 from ...state._consumer_filters import SUB_ALL, is_tag_type

@@ -18,12 +18,12 @@ from lanemq.wire.frame import FLAG_ONEWAY, Frame
 from lanemq.wire.headers import SendMessage
 from lanemq.wire.logical import SEGMENT_FIELD
 
-from ....logical.broker.traffic._send import MovedSends
 from ....logical.rules._forwarding import born_host_of
 from ....logical.rules._gate import SegmentClosed
 from ....net._dispatch import Handlers
 from ....net._session import Session
 from ...context._context import BrokerContext
+from ...logical.traffic._send import MovedSends
 from ...timers._sends import TimedSends
 from ...values._own_properties import OwnProperties
 from ...values._results import Moved, Stored

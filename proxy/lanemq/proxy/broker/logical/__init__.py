@@ -1,0 +1,1 @@
+"""Logical queues at a broker: mapping, sealing, migration, sends and pulls."""

@@ -1,0 +1,227 @@
+"""Groups' progress in logical queues: it goes with the queue to the broker that it ends on.
+
+The commit of a migration carries it, so that it is durable at the destination before anybody
+sends or reads there: a group that is offline finds its progress when every earlier broker is
+gone. What is committed at the old end afterwards is passed on, and never takes progress back.
+What is committed at a destination before it opens waits for what the source knows.
+
+The old end keeps what it has. It is only ever looked at where nothing later is known, and then
+it counts up to the end of its segment: offsets that a superseded broker gave out behind it are
+not the logical queue's, whose messages there were not read yet.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar, final
+
+import trio
+
+from lanemq.storage import OffsetTable, disk_problem
+from lanemq.wire import Refused, RequestCode
+from lanemq.wire.frame import request
+from lanemq.wire.headers import UpdateConsumerOffset
+from lanemq.wire.logical import (
+    PROGRESS_PREFIX,
+    Segment,
+    SegmentState,
+    parse_progress_topic,
+    progress_topic,
+)
+from lanemq.wire.message import is_stage_group
+
+from ....logical.rules._forwarding import HOPS_FIELD, HOPS_MAX
+from ....logical.rules._map_changes import refusal
+from ....logical.rules._mapping import TopicMapping
+from ...cluster._peers import Peers
+from ._state import LogicalState
+
+LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
+
+QUEUED_MAX: Final = 10_000
+"""Most late and early commits that wait; beyond it the oldest are dropped, and the next one
+counts."""
+RETRY_S: Final = 1.0
+TELL_S: Final = 2.0
+
+ValueT = TypeVar("ValueT")
+Key = tuple[str, str, int]
+"""Group, topic, index."""
+
+
+@final
+class LogicalProgress:
+    """The progress that one broker keeps; ``run`` is the task that passes commits on."""
+
+    def __init__(
+        self,
+        logical: LogicalState,
+        offsets: OffsetTable,
+        peers: Peers,
+        *,
+        commit: Callable[[str, str, int, int], None],
+    ) -> None:
+        """Take the parts; ``commit`` keeps the offset of a group, topic and queue in
+        ``offsets``."""
+        self._logical = logical
+        self._offsets = offsets
+        self._peers = peers
+        self._commit = commit
+        self._late: dict[Key, tuple[int, int]] = {}
+        """Offset to pass on, and the number of times it was passed on before."""
+        self._early: dict[Key, int] = {}
+        self._wake = trio.Event()
+
+    # Commits as they come
+
+    def takes(self, group: str, name: str, index: int, offset: int, *, hops: int = 0) -> int | None:
+        """Return the offset to keep of a commit under a ``progress_topic``; None for none yet.
+
+        Where the queue has gone on elsewhere it is passed on as well.
+        """
+        parsed = parse_progress_topic(name)
+        mapping = None if parsed is None else self._logical.get(parsed.topic)
+        if parsed is None or mapping is None or index not in mapping.chains:
+            return offset
+        chain = mapping.chains[index]
+        own = [s for s in chain if mapping.is_own(s) and s.delta == parsed.delta]
+        waiting = chain.write_only
+        is_open = any(s.state is SegmentState.NORMAL for s in own)
+        if not is_open and waiting is not None and mapping.is_own(waiting):
+            _put_off(self._early, (group, parsed.topic, index), offset)
+            return None
+        offset = self._worth(group, own, offset)
+        if not is_open:
+            end = mapping.open_end(index)
+            if end is not None and not mapping.is_own(end) and hops < HOPS_MAX:
+                _put_off(self._late, (group, parsed.topic, index), (offset, hops))
+                self._wake.set()
+        kept = self._offsets.get(group, name, index) if hops else None
+        if kept is not None and offset <= kept:
+            return None  # a commit that was passed on may be old
+        return offset
+
+    def kept(self, group: str, name: str, index: int) -> int | None:
+        """Return a group's offset under a ``progress_topic``, as far as it counts."""
+        offset = self._offsets.get(group, name, index)
+        parsed = None if offset is None else parse_progress_topic(name)
+        mapping = None if parsed is None else self._logical.get(parsed.topic)
+        if offset is None or parsed is None or mapping is None:
+            return offset
+        chain = mapping.chain(index)
+        own = [s for s in chain if mapping.is_own(s) and s.delta == parsed.delta]
+        return self._worth(group, own, offset)
+
+    @staticmethod
+    def _worth(group: str, own: list[Segment], offset: int) -> int:
+        """Bound ``offset`` by the segment of ``own`` that ends last; all begin together."""
+        if not own or is_stage_group(group):
+            return offset
+        return max(segment.clamp_progress(offset) for segment in own)
+
+    def superseded(self, sealed: Segment) -> None:
+        """Bound what groups have committed in an own segment that was cut off by its end."""
+        name, index = progress_topic(sealed.topic, sealed.delta), sealed.logical_index
+        for group in self._offsets.groups:
+            offset = self._offsets.get(group, name, index)
+            if offset is not None and not is_stage_group(group):
+                self._offsets.put(group, name, index, sealed.clamp_progress(offset))
+
+    # Migrations
+
+    def of(self, mapping: TopicMapping, segment: Segment) -> dict[str, int]:
+        """Return group -> logical offset in the logical queue of an own segment, as kept here.
+
+        Of what a group committed at several of the queue's ends, the last end's counts; of a group
+        that only ever read the physical queue that the logical one began as, that.
+        """
+        topic, index = segment.topic, segment.logical_index
+        found: dict[str, tuple[int, int]] = {}
+        origin = mapping.chain(index).origin
+        for group in self._offsets.groups:
+            for name in self._offsets.topics_of(group):
+                delta = -1
+                if name.startswith(PROGRESS_PREFIX):
+                    parsed = parse_progress_topic(name)
+                    if parsed is None or parsed.topic != topic:
+                        continue
+                    delta, queue_id = parsed.delta, index
+                elif name == topic and origin is not None and mapping.is_own(origin):
+                    queue_id = origin.queue_id
+                else:
+                    continue
+                kept = self.kept if delta >= 0 else self._offsets.get
+                offset = kept(group, name, queue_id)
+                if offset is None or delta < found.get(group, (-2, 0))[0]:
+                    continue
+                if delta < 0 and origin is not None and not is_stage_group(group):
+                    offset = origin.clamp_max(offset)
+                found[group] = delta, offset
+        return {group: offset for group, (_, offset) in found.items()}
+
+    async def keep(self, opened: Segment, progress: Mapping[str, int]) -> None:
+        """Keep the progress that a migration carried, durably, before its destination opens.
+
+        Raises ``Refused`` where the disk does not take it.
+        """
+        name, index = progress_topic(opened.topic, opened.delta), opened.logical_index
+        for group, offset in progress.items():
+            self._offsets.put(group, name, index, offset)
+        if progress:
+            try:
+                with trio.CancelScope(shield=True):
+                    await self._offsets.persist_in_turns()
+                    await self._offsets.backend.sync()
+            except OSError as error:
+                raise refusal(
+                    f"the groups' progress cannot be written: {disk_problem(error)}"
+                ) from error
+
+    def opened(self, segment: Segment) -> None:
+        """Apply the commits made before a destination opened, where they are later than the kept
+        ones."""
+        name, index = progress_topic(segment.topic, segment.delta), segment.logical_index
+        for key in [k for k in self._early if k[1:] == (segment.topic, index)]:
+            offset, group = self._early.pop(key), key[0]
+            if offset > (self._offsets.get(group, name, index) or 0):
+                self._commit(group, name, index, offset)
+
+    async def run(self) -> None:
+        """Pass on commits made at former ends of queues, until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            while self._late:
+                for key in list(self._late):
+                    waiting = self._late.get(key)
+                    if waiting is None:
+                        continue  # dropped while another was passed on: too many wait
+                    if await self._pass_on(key, *waiting):
+                        self._late.pop(key, None)
+                if self._late:
+                    await trio.sleep(RETRY_S)
+
+    async def _pass_on(self, key: Key, offset: int, hops: int) -> bool:
+        """Pass a commit on; return whether it is done with, passed on or given up."""
+        group, topic, index = key
+        mapping = self._logical.get(topic)
+        end = None if mapping is None else mapping.open_end(index)
+        if mapping is None or end is None:
+            return True
+        if end.state is SegmentState.WRITE_ONLY:
+            return False  # it has to open first
+        if mapping.is_own(end):
+            return True  # the migration was called off; it is kept here
+        header = UpdateConsumerOffset(group, progress_topic(topic, end.delta), index, offset)
+        fields = header.to_fields() | {HOPS_FIELD: str(hops + 1)}
+        asked = request(RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+        try:
+            await self._peers.call(end.broker_name, end.broker_address, asked, TELL_S)
+        except Refused as error:
+            LOGGER.info("progress of %s in %s was not passed on: %s", group, end, error.remark)
+        return self._late.get(key) == (offset, hops)
+
+
+def _put_off(waiting: dict[Key, ValueT], key: Key, value: ValueT) -> None:
+    if key not in waiting and len(waiting) >= QUEUED_MAX:
+        del waiting[next(iter(waiting))]
+    waiting[key] = value
