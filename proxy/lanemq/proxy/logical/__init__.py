@@ -1,1 +1,1 @@
-"""Logical queues at the servers: the rules, a broker's part, and a listener for old clients."""
+"""Logical queues at the servers: the rules, and a listener for old clients."""

@@ -1,7 +1,7 @@
 """Sends of messages with a timer: those that wait are put aside, with a handle to recall them."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Self, final
+from typing import Self, final
 
 from attrs import define
 
@@ -9,13 +9,11 @@ from lanemq.storage import NewMessage, Put, Timers
 from lanemq.wire import SystemTopic
 from lanemq.wire.message import decode_properties
 
+from ..context._context import BrokerContext
 from ..settings._config import BrokerConfig
 from ..state._topics import Topics
 from ..writing._writer import Writer
 from ._rules import MARK, asks_for_timer, check_crowd, handle_of, slot_time_ms
-
-if TYPE_CHECKING:
-    from ..context._context import BrokerContext
 
 _MARK = MARK.encode()
 
@@ -32,7 +30,7 @@ class TimedSends:
     _writer: Writer
 
     @classmethod
-    def of(cls, broker: "BrokerContext") -> Self:
+    def of(cls, broker: BrokerContext) -> Self:
         """Return the appends of ``broker``."""
         return cls(
             config=broker.config,

@@ -6,7 +6,7 @@ broker of the one before how far the group was counted there.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Self, final
+from typing import Final, Self, final
 
 from attrs import define, field
 
@@ -20,13 +20,11 @@ from lanemq.wire.message import StageRecord
 
 from ....logical.rules._mapping import TopicMapping
 from ...cluster._peers import Peers
+from ...context._context import BrokerContext
 from ...state._groups import Groups
 from ...state._stages import SHADOW_PREFIX, GroupStages, Key, Part, stages_of
 from ..state._progress import LogicalProgress
 from ..state._view import ASK_S
-
-if TYPE_CHECKING:
-    from ...context._context import BrokerContext
 
 KNOWN_MAX: Final = 10_000
 """Most groups' offsets from other brokers that are remembered; beyond it all are asked for
@@ -52,7 +50,7 @@ class StageCounts:
     _stages: GroupStages
 
     @classmethod
-    def of(cls, broker: "BrokerContext") -> Self:
+    def of(cls, broker: BrokerContext) -> Self:
         """Return those of ``broker``."""
         return cls(groups=broker.groups, mappings=broker.logical.mappings, stages=broker.stages)
 
@@ -89,7 +87,7 @@ class LogicalStages:
     _committed: dict[Key, int | None] = field(factory=dict, init=False)
 
     @classmethod
-    def of(cls, broker: "BrokerContext") -> Self:
+    def of(cls, broker: BrokerContext) -> Self:
         """Return the knowledge of ``broker``."""
         return cls(
             broker_name=broker.config.broker_name,
