@@ -40,7 +40,7 @@ def test_a_private_module_of_another_part_is_found(part: str, source: str, name:
         "from lanemq.storage import open_store",
         "from lanemq.sdk import __name__",
         "import lanemq.wire.frame",
-        "from lanemq.testkit.simulation._logical import TOPIC",
+        "from lanemq.testkit.logical.cluster import TOPIC",
         "from ._records import Record",
         "from _records import Record",
         "logger = 'lanemq.sdk'",

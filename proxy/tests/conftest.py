@@ -15,11 +15,11 @@ from trio.testing import MockClock, memory_stream_pair
 
 from lanemq.proxy.broker.context._context import wall_clock_ms
 from lanemq.proxy.net._server import Server
+from lanemq.testkit.logical.cluster import LogicalCluster
+from lanemq.testkit.logical.mapped import mapped_cluster
 from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker
-from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Connect, Dial, Peer, Recorded
 from lanemq.testkit.proxy.turns import Turns, turns_measured_by
-from lanemq.testkit.simulation._logical import LogicalCluster
 from lanemq.wire import HostAddress
 
 FRAMES = Path(__file__).parents[2] / "compat_tests" / "vectors" / "frames"

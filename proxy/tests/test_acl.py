@@ -14,9 +14,9 @@ from lanemq.proxy.acl._control import LOOK_S
 from lanemq.proxy.acl._refusals import LINES_MAX, PERIOD_S
 from lanemq.proxy.broker import BrokerConfig
 from lanemq.proxy.net._dispatch import BODY_BYTES_MAX
+from lanemq.testkit.logical.cluster import CLIENT_HOST, open_logical_cluster
 from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker, send_header
 from lanemq.testkit.proxy.peers import Peer
-from lanemq.testkit.simulation._logical import CLIENT_HOST, open_logical_cluster
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.bodies import KVTable

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lanemq.proxy.nameserver.logical._listeners import Listeners
+from lanemq.testkit.logical.cluster import CLIENT_HOST, LogicalCluster
+from lanemq.testkit.logical.mapped import mapped_cluster
 from lanemq.testkit.proxy.brokers import Client
-from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Peer
-from lanemq.testkit.simulation._logical import CLIENT_HOST, LogicalCluster
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import (
     ConsumeStats,

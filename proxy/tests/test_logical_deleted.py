@@ -6,14 +6,14 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.testkit.proxy.logical import tools
-from lanemq.testkit.simulation._logical import (
+from lanemq.testkit.logical.cluster import (
     TOPIC,
     LogicalCluster,
     messages_of,
     open_logical_cluster,
     until,
 )
+from lanemq.testkit.logical.mapped import tools
 from lanemq.wire.bodies import TopicConfig
 
 NAMES = ("broker1", "broker2", "broker3")

@@ -12,6 +12,11 @@ import trio
 from lanemq.proxy.logical.listener.brokers._brokers import Brokers
 from lanemq.proxy.logical.listener.brokers._questions import Question
 from lanemq.proxy.net._answers import drop
+from lanemq.testkit.logical.cluster import (
+    CLIENT_HOST,
+    TOPIC,
+    LogicalCluster,
+)
 from lanemq.testkit.proxy.brokers import (
     Client,
     TestBroker,
@@ -20,11 +25,6 @@ from lanemq.testkit.proxy.brokers import (
     session_of,
 )
 from lanemq.testkit.proxy.peers import Peer
-from lanemq.testkit.simulation._logical import (
-    CLIENT_HOST,
-    TOPIC,
-    LogicalCluster,
-)
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import Frame, request

@@ -7,11 +7,11 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.sdk import LanemqError
-from lanemq.testkit.proxy.logical import tools
+from lanemq.testkit.logical.cluster import LogicalCluster, open_logical_cluster
+from lanemq.testkit.logical.mapped import tools
 from lanemq.testkit.sdk.admin import IndicesUnknown, claim_indices, survey
 from lanemq.testkit.simulation._clients import TOPIC as SIMULATED
 from lanemq.testkit.simulation._deeds import Deeds
-from lanemq.testkit.simulation._logical import LogicalCluster, open_logical_cluster
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.logical import ClaimLogicalIndices
 

@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 import trio
 
+from lanemq.testkit.logical.cluster import CLIENT_HOST, LogicalCluster, open_logical_cluster
 from lanemq.testkit.proxy.brokers import Client
 from lanemq.testkit.proxy.peers import Peer
-from lanemq.testkit.simulation._logical import CLIENT_HOST, LogicalCluster, open_logical_cluster
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
 from lanemq.wire.bodies import ResetOffsetBody, RouteData, TopicStatsTable
 from lanemq.wire.headers import (

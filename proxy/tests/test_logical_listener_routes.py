@@ -5,10 +5,10 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.proxy.logical.listener.brokers._routes import FRESH_S
+from lanemq.testkit.logical.cluster import CLIENT_HOST, messages_of
+from lanemq.testkit.logical.mapped import mapped_cluster
 from lanemq.testkit.proxy.brokers import Client
-from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Peer
-from lanemq.testkit.simulation._logical import CLIENT_HOST, messages_of
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import MessageQueue

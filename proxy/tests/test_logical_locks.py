@@ -4,10 +4,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from lanemq.testkit.logical.cluster import TOPIC, LogicalCluster
+from lanemq.testkit.logical.mapped import mapped_cluster
 from lanemq.testkit.proxy.brokers import Client
-from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Peer
-from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import LockBatch, LockBatchResult, MessageQueue

@@ -11,8 +11,8 @@ from trio.testing import MockClock
 from lanemq.proxy.net._dispatch import Outcome
 from lanemq.proxy.net._session import Session
 from lanemq.storage import StoreType
+from lanemq.testkit.logical.cluster import TOPIC, LogicalCluster, open_logical_cluster
 from lanemq.testkit.proxy.brokers import open_test_broker
-from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster, open_logical_cluster
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import MessageQueue, RegisterBrokerBody, TopicConfig, TopicConfigWrapper
 from lanemq.wire.frame import Frame

@@ -6,8 +6,7 @@ from trio.testing import MockClock
 
 from lanemq.proxy.broker.context._context import BrokerContext
 from lanemq.storage import NewMessage
-from lanemq.testkit.proxy.logical import mapped_cluster
-from lanemq.testkit.simulation._logical import (
+from lanemq.testkit.logical.cluster import (
     TOPIC,
     LogicalCluster,
     messages_of,
@@ -15,6 +14,7 @@ from lanemq.testkit.simulation._logical import (
     redirect_of,
     without_number,
 )
+from lanemq.testkit.logical.mapped import mapped_cluster
 from lanemq.wire import RequestCode
 from lanemq.wire.logical import (
     Chain,

@@ -7,8 +7,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.testkit.proxy.logical import mapped_cluster
-from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster, open_logical_cluster
+from lanemq.testkit.logical.cluster import TOPIC, LogicalCluster, open_logical_cluster
+from lanemq.testkit.logical.mapped import mapped_cluster
 from lanemq.wire.logical import MigrateLogicalQueue, Segment, SegmentState
 
 NORMAL, EXPIRED = SegmentState.NORMAL, SegmentState.EXPIRED

@@ -8,8 +8,8 @@ import trio
 from lanemq.proxy.broker.logical.state import _progress
 from lanemq.proxy.broker.values._framed import GroupOffset
 from lanemq.proxy.logical.listener.offsets._progress import Progress
-from lanemq.testkit.proxy.logical import tools
-from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster
+from lanemq.testkit.logical.cluster import TOPIC, LogicalCluster
+from lanemq.testkit.logical.mapped import tools
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.headers import QueryConsumerOffset

@@ -5,12 +5,12 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.storage import NewMessage
-from lanemq.testkit.proxy.logical import mapped_cluster, tools
-from lanemq.testkit.simulation._logical import (
+from lanemq.testkit.logical.cluster import (
     TOPIC,
     LogicalCluster,
     messages_of,
 )
+from lanemq.testkit.logical.mapped import mapped_cluster, tools
 from lanemq.wire.logical import MigrateLogicalQueue, Segment, SegmentState
 
 NORMAL, WRITE_ONLY = SegmentState.NORMAL, SegmentState.WRITE_ONLY

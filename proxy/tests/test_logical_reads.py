@@ -4,9 +4,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.testkit.proxy.brokers import pull_header
-from lanemq.testkit.proxy.logical import mapped_cluster
-from lanemq.testkit.simulation._logical import (
+from lanemq.testkit.logical.cluster import (
     TOPIC,
     LogicalCluster,
     messages_of,
@@ -14,6 +12,8 @@ from lanemq.testkit.simulation._logical import (
     redirect_of,
     without_number,
 )
+from lanemq.testkit.logical.mapped import mapped_cluster
+from lanemq.testkit.proxy.brokers import pull_header
 from lanemq.testkit.storage.units import blank_unit
 from lanemq.wire import RequestCode
 from lanemq.wire.logical import MigrateLogicalQueue, Segment, SegmentState

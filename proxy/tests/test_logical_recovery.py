@@ -8,10 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.testkit.proxy.brokers import Client
-from lanemq.testkit.proxy.logical import mapped_cluster
-from lanemq.testkit.proxy.peers import Peer
-from lanemq.testkit.simulation._logical import (
+from lanemq.testkit.logical.cluster import (
     TOPIC,
     LogicalCluster,
     messages_of,
@@ -19,6 +16,9 @@ from lanemq.testkit.simulation._logical import (
     until,
     without_number,
 )
+from lanemq.testkit.logical.mapped import mapped_cluster
+from lanemq.testkit.proxy.brokers import Client
+from lanemq.testkit.proxy.peers import Peer
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import RouteData
 from lanemq.wire.frame import Frame

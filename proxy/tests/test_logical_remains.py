@@ -4,9 +4,9 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.sdk.admin import open_admin
-from lanemq.testkit.proxy.logical import mapped_cluster
+from lanemq.testkit.logical.cluster import TOPIC, LogicalCluster
+from lanemq.testkit.logical.mapped import mapped_cluster
 from lanemq.testkit.sdk.admin import Remainder, remainders_at
-from lanemq.testkit.simulation._logical import TOPIC, LogicalCluster
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import MessageQueue, TopicConfig
 from lanemq.wire.headers import EndTransaction

@@ -12,9 +12,9 @@ from lanemq.sdk import (
     ReceivedMessage,
     open_push_consumer,
 )
+from lanemq.testkit.logical.cluster import CLIENT_HOST, LogicalCluster, open_logical_cluster
 from lanemq.testkit.proxy.brokers import Client
 from lanemq.testkit.proxy.peers import Peer
-from lanemq.testkit.simulation._logical import CLIENT_HOST, LogicalCluster, open_logical_cluster
 from lanemq.testkit.simulation._processes import BROKER_PORT, LOGICAL_PORT, clock_ms
 from lanemq.wire import RequestCode, Version
 from lanemq.wire.bodies import ConsumerData, HeartbeatData, ResetOffsetBody, SubscriptionData

@@ -15,10 +15,7 @@ from trio.testing import MockClock
 from lanemq.proxy.logical.rules._forwarding import born_host_of, forwarded
 from lanemq.proxy.logical.rules._mapping import TopicMapping
 from lanemq.storage import NewMessage, Put, StoreUnwritable
-from lanemq.testkit.proxy.brokers import Client, send_header
-from lanemq.testkit.proxy.logical import mapped_cluster
-from lanemq.testkit.proxy.peers import Peer
-from lanemq.testkit.simulation._logical import (
+from lanemq.testkit.logical.cluster import (
     CLIENT_HOST,
     TOPIC,
     LogicalCluster,
@@ -27,6 +24,9 @@ from lanemq.testkit.simulation._logical import (
     until,
     without_number,
 )
+from lanemq.testkit.logical.mapped import mapped_cluster
+from lanemq.testkit.proxy.brokers import Client, send_header
+from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.storage.disk import SimulatedFiles
 from lanemq.wire import HostAddress, RequestCode, ResponseCode, SysFlag, SystemTopic
 from lanemq.wire.frame import FLAG_ONEWAY, Frame, SerializeType

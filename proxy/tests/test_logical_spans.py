@@ -3,10 +3,10 @@
 import pytest
 import trio
 
+from lanemq.testkit.logical.cluster import CLIENT_HOST, TOPIC
+from lanemq.testkit.logical.mapped import mapped_cluster
 from lanemq.testkit.proxy.brokers import Client
-from lanemq.testkit.proxy.logical import mapped_cluster
 from lanemq.testkit.proxy.peers import Peer
-from lanemq.testkit.simulation._logical import CLIENT_HOST, TOPIC
 from lanemq.wire.bodies import QueryConsumeTimeSpanBody
 from lanemq.wire.headers import UpdateConsumerOffset
 from lanemq.wire.logical import LOGICAL_QUEUE_BROKER

@@ -3,9 +3,9 @@
 import pytest
 import trio
 
+from lanemq.testkit.logical.cluster import CLIENT_HOST, LogicalCluster
 from lanemq.testkit.proxy.brokers import Client
 from lanemq.testkit.proxy.peers import Peer
-from lanemq.testkit.simulation._logical import CLIENT_HOST, LogicalCluster
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import SubscriptionGroupConfig

@@ -17,9 +17,7 @@ from trio.testing import MockClock
 from lanemq.proxy.broker.logical.traffic._told import TOLD_MAX, ToldReaders
 from lanemq.proxy.broker.values._pull_request import read_pull_request
 from lanemq.sdk import open_lite_pull_consumer
-from lanemq.testkit.proxy.brokers import Client, pull_header
-from lanemq.testkit.proxy.peers import Peer
-from lanemq.testkit.simulation._logical import (
+from lanemq.testkit.logical.cluster import (
     CLIENT_HOST,
     TOPIC,
     LogicalCluster,
@@ -28,7 +26,9 @@ from lanemq.testkit.simulation._logical import (
     redirect_of,
     without_number,
 )
-from lanemq.testkit.simulation._preview import PAUSE_S, PreviewReader
+from lanemq.testkit.logical.preview import PAUSE_S, PreviewReader
+from lanemq.testkit.proxy.brokers import Client, pull_header
+from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._processes import LOGICAL_PORT, clock_ms
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import MessageQueue, QueryConsumeTimeSpanBody

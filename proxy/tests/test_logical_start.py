@@ -7,13 +7,13 @@ import trio
 from trio.testing import MockClock
 
 from lanemq.sdk.admin import open_admin
-from lanemq.testkit.proxy.logical import mapped_cluster
-from lanemq.testkit.simulation._logical import (
+from lanemq.testkit.logical.cluster import (
     CLIENT_HOST,
     TOPIC,
     LogicalCluster,
     redirect_of,
 )
+from lanemq.testkit.logical.mapped import mapped_cluster
 from lanemq.wire import ResponseCode
 from lanemq.wire.logical import Segment
 

@@ -9,16 +9,16 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from lanemq.testkit.proxy.brokers import Client, send_header
-from lanemq.testkit.proxy.logical import mapped_cluster
-from lanemq.testkit.proxy.peers import Peer
-from lanemq.testkit.simulation._logical import (
+from lanemq.testkit.logical.cluster import (
     CLIENT_HOST,
     PREVIEW,
     TOPIC,
     LogicalCluster,
     messages_of,
 )
+from lanemq.testkit.logical.mapped import mapped_cluster
+from lanemq.testkit.proxy.brokers import Client, send_header
+from lanemq.testkit.proxy.peers import Peer
 from lanemq.wire import RequestCode
 from lanemq.wire.bodies import RouteData
 from lanemq.wire.frame import Frame

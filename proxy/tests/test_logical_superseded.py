@@ -18,17 +18,17 @@ from lanemq.sdk import (
     open_push_consumer,
 )
 from lanemq.sdk.admin import MigrationRefused
-from lanemq.testkit.proxy.brokers import Client
-from lanemq.testkit.proxy.logical import mapped_cluster, tools
-from lanemq.testkit.proxy.peers import Peer
-from lanemq.testkit.sdk.admin import carry_progress_from
-from lanemq.testkit.simulation._logical import (
+from lanemq.testkit.logical.cluster import (
     TOPIC,
     LogicalCluster,
     messages_of,
     redirect_of,
     until,
 )
+from lanemq.testkit.logical.mapped import mapped_cluster, tools
+from lanemq.testkit.proxy.brokers import Client
+from lanemq.testkit.proxy.peers import Peer
+from lanemq.testkit.sdk.admin import carry_progress_from
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
 from lanemq.wire import PullSysFlag, RequestCode
 from lanemq.wire.bodies import MessageQueue

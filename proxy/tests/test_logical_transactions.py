@@ -10,12 +10,12 @@ from lanemq.sdk import (
     TransactionState,
     open_transaction_producer,
 )
-from lanemq.testkit.proxy.logical import mapped_cluster
-from lanemq.testkit.simulation._logical import (
+from lanemq.testkit.logical.cluster import (
     TOPIC,
     LogicalCluster,
     messages_of,
 )
+from lanemq.testkit.logical.mapped import mapped_cluster
 from lanemq.testkit.simulation._processes import clock_ms
 from lanemq.wire.logical import LOGICAL_QUEUE_BROKER
 from lanemq.wire.message import StoredMessage

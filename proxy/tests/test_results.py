@@ -24,6 +24,7 @@ from lanemq.proxy.broker.values._pull_request import PullRequest, read_pull_requ
 from lanemq.proxy.broker.values._results import Found, NotFound, Pulled, Stored, Viewed, reply_of
 from lanemq.proxy.net._reply_template import ReplyTemplate
 from lanemq.storage import FlushMode
+from lanemq.testkit.logical.cluster import TOPIC, open_logical_cluster
 from lanemq.testkit.proxy.brokers import (
     TestBroker,
     open_test_broker,
@@ -31,7 +32,6 @@ from lanemq.testkit.proxy.brokers import (
     send_header,
     session_of,
 )
-from lanemq.testkit.simulation._logical import TOPIC, open_logical_cluster
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.bodies import (
     LockBatch,

@@ -16,11 +16,11 @@ from lanemq.proxy.net import _connection
 from lanemq.sdk import TransactionState
 from lanemq.sdk.admin import open_admin
 from lanemq.testkit.hypothesis_profile import EXPLORE
-from lanemq.testkit.proxy.logical import mapped_cluster
+from lanemq.testkit.logical.cluster import TOPIC as LOGICAL_TOPIC
+from lanemq.testkit.logical.mapped import mapped_cluster
 from lanemq.testkit.simulation._deeds import Deeds
 from lanemq.testkit.simulation._determinism import determined_by
 from lanemq.testkit.simulation._ledger import Acknowledged, Delivered, Ledger, Violated
-from lanemq.testkit.simulation._logical import TOPIC as LOGICAL_TOPIC
 from lanemq.testkit.simulation._network import Network, _End
 from lanemq.testkit.simulation._transactions import Decisions, all_ended
 from lanemq.wire.bodies import MessageQueue

@@ -29,8 +29,8 @@ from lanemq.wire.message import StoredMessage, decode_messages
 
 from ..proxy.brokers import Client, pull_header
 from ..proxy.peers import Peer
-from ._network import Network
-from ._processes import BROKER_PORT, BrokerProcess, NameServerProcess
+from ..simulation._network import Network
+from ..simulation._processes import BROKER_PORT, BrokerProcess, NameServerProcess
 
 PREVIEW: Final = 413
 """The version that clients of 5.0.0-PREVIEW name."""

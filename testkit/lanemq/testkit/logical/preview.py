@@ -26,7 +26,7 @@ from lanemq.wire.logical import (
 
 from ..proxy.brokers import Client
 from ..proxy.peers import Peer
-from ._logical import CLIENT_HOST, PREVIEW, TOPIC, LogicalCluster, messages_of
+from .cluster import CLIENT_HOST, PREVIEW, TOPIC, LogicalCluster, messages_of
 
 ASKS_MAX: Final = 3
 """Times that one pull is put to brokers, redirects included."""

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from lanemq.sdk.admin import AdminClient, open_admin
 
-from ..simulation._logical import LogicalCluster, open_logical_cluster
+from .cluster import LogicalCluster, open_logical_cluster
 
 
 @asynccontextmanager

@@ -1,0 +1,1 @@
+"""Clusters in memory with logical queues, as tests open and ask them."""
