@@ -7,12 +7,15 @@ import trio
 
 from lanemq.proxy.broker.logical.state import _progress
 from lanemq.proxy.broker.values._framed import GroupOffset
-from lanemq.proxy.logical.listener.offsets._progress import Progress
-from lanemq.testkit.logical.cluster import TOPIC, LogicalCluster
+from lanemq.proxy.logical.listener.offsets._progress import AT_ONCE, Progress
+from lanemq.testkit.logical.cluster import CLIENT_HOST, TOPIC, LogicalCluster
 from lanemq.testkit.logical.mapped import tools
+from lanemq.testkit.proxy.brokers import Client
+from lanemq.testkit.proxy.peers import Peer
+from lanemq.testkit.simulation._processes import LOGICAL_PORT
 from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.bodies import MessageQueue
-from lanemq.wire.headers import QueryConsumerOffset
+from lanemq.wire.headers import QueryConsumerOffset, UpdateConsumerOffset
 from lanemq.wire.logical import (
     Chain,
     MigrateLogicalQueue,
@@ -224,3 +227,47 @@ async def test_a_listener_does_not_take_the_0_of_a_broker_without_progress_for_p
     broker: Any = OneBroker(offsets, young=young)
     progress = Progress(brokers=broker, commit_own=broker, queues=broker, questions=broker)
     assert await progress.find(GROUP, TOPIC, 0) == expected
+
+
+async def test_a_commit_with_a_pull_that_has_to_wait_takes_nothing_back(
+    cluster: LogicalCluster,
+) -> None:
+    """A pull carries the progress of its time, and the client commits the next by itself."""
+    listener, dial = cluster.brokers["broker3"].host, cluster.network.dialer(CLIENT_HOST)
+    first, other = await cluster.normal(0), await cluster.normal(1)
+    assert (first.broker_name, other.broker_name) == ("broker1", "broker2")
+
+    async def pull(queue_id: int, group: str, committed: int) -> None:
+        client = Client(Peer(await dial(listener, LOGICAL_PORT)))
+        asked = {"consumer_group": group, "sys_flag": 5, "commit_offset": committed}
+        await client.pull("T", queue_id, committed, **asked)
+
+    await pull(0, "another", 3)
+    assert kept(cluster, first, "another") == 3
+    cluster.network.part(listener, cluster.brokers["broker2"].host)
+    client = Client(Peer(await dial(listener, LOGICAL_PORT)))
+    async with trio.open_nursery() as nursery:
+        for number in range(AT_ONCE):  # commits for a broker that is away are under way
+            nursery.start_soon(pull, 1, f"group{number}", 1)
+            await trio.sleep(0.01)
+        await pull(0, GROUP, 9)
+        assert kept(cluster, first) is None
+        asked = UpdateConsumerOffset(GROUP, "T", 0, 10).to_fields()
+        assert (await client.call(RequestCode.UPDATE_CONSUMER_OFFSET, asked)).code == 0
+        assert kept(cluster, first) == 10
+    await trio.sleep(60)
+    assert kept(cluster, first) == 10
+    # Commits under way are written before those that came later, of whichever kind.
+    cluster.network.part(listener, cluster.brokers["broker1"].host)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pull, 0, GROUP, 5)
+        await trio.sleep(0.01)
+        nursery.start_soon(client.call, RequestCode.UPDATE_CONSUMER_OFFSET, asked)
+        await trio.sleep(0.01)
+        nursery.start_soon(pull, 0, GROUP, 7)
+        await trio.sleep(0.01)
+        nursery.start_soon(pull, 0, GROUP, 8)
+        await trio.sleep(0.01)
+        cluster.network.join()
+    await trio.sleep(60)
+    assert kept(cluster, first) == 8

@@ -4,7 +4,8 @@ No listener keeps any of it, so any of them can take another's place. Offsets ar
 stay valid wherever the queue moves (see ``lanemq.wire.logical.progress_topic`` for the key).
 """
 
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Final, final
 
 import trio
@@ -28,6 +29,9 @@ from ..port._queues import SeenQueues
 
 QUEUED_MAX: Final = 10_000
 """Most commits without an answer that wait for their turn; beyond it the oldest are dropped."""
+AT_ONCE: Final = 8
+"""Commits without an answer that are under way at once, so that those to a broker that is away do
+not hold up all others."""
 
 Commit = tuple[str, str, int]
 """Group, topic, index."""
@@ -43,12 +47,38 @@ class Progress:
     _queues: SeenQueues
     _questions: Questions
     _soon: dict[Commit, int] = field(factory=dict, init=False)
+    _turns: dict[Commit, trio.Lock] = field(factory=dict, init=False)
+    """The commits under way: those of a group in a queue are written in the order in which they
+    came, for a broker keeps the last one, however old it is."""
     _wake: trio.Event = field(factory=trio.Event, init=False)
 
     # Writing
 
     async def commit(self, group: str, topic: str, index: int, offset: int) -> None:
         """Keep a logical offset as given, backwards too."""
+        key = group, topic, index
+        self._soon.pop(key, None)
+        async with self._turn(key):
+            await self._write(*key, offset)
+
+    @asynccontextmanager
+    async def _turn(self, key: Commit) -> AsyncIterator[None]:
+        """Hold the turn to write a group's progress in a queue, once those before are done."""
+        turn = self._turns.setdefault(key, trio.Lock())
+        try:
+            async with turn:
+                yield
+        finally:
+            if not turn.locked():
+                self._turns.pop(key, None)
+            if key in self._soon:
+                self._look_again()
+
+    def _look_again(self) -> None:
+        wake, self._wake = self._wake, trio.Event()
+        wake.set()
+
+    async def _write(self, group: str, topic: str, index: int, offset: int) -> None:
         view, chain = await self._queues.chain(topic, index)
         refusal: Refused | None = None
         for place in progress_keepers(chain):
@@ -76,34 +106,40 @@ class Progress:
     def commit_soon(self, group: str, topic: str, index: int, offset: int) -> None:
         """Schedule a ``commit`` without waiting; a later one for the same queue takes its place.
 
-        If the broker of this process keeps the offset, that happens at once.
+        If the broker of this process keeps the offset, that happens at once, unless an earlier
+        commit is under way.
         """
         key = group, topic, index
         chain = self._queues.routes.chain(topic, index)
         # Not Chain.last: ``commit`` and ``find`` begin with the last segment that has a place,
         # expired or not, and while a destination behind it has none, ``commit`` asks its broker.
         last = chain[-1] if chain else None
-        if last is not None and last.delta >= 0 and self._brokers.is_own(last.broker_name):
+        is_own = last is not None and self._brokers.is_own(last.broker_name)
+        if last is not None and last.delta >= 0 and is_own and key not in self._turns:
             self._soon.pop(key, None)
             self._commit_own(group, progress_topic(topic, last.delta), index, offset)
             return
         if key not in self._soon and len(self._soon) >= QUEUED_MAX:
             del self._soon[next(iter(self._soon))]
         self._soon[key] = offset
-        self._wake.set()
+        self._look_again()
 
     async def run(self) -> None:
         """Write the commits of ``commit_soon``, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            for _ in range(AT_ONCE):
+                nursery.start_soon(self._write_soon)
+
+    async def _write_soon(self) -> None:
         while True:
-            await self._wake.wait()
-            self._wake = trio.Event()
-            while self._soon:
-                key = next(iter(self._soon))
-                offset = self._soon.pop(key)
-                try:
-                    await self.commit(*key, offset)
-                except Refused:
-                    continue  # as an Apache broker does: the next commit has it again
+            key = next((key for key in self._soon if key not in self._turns), None)
+            if key is None:
+                await self._wake.wait()
+                continue
+            offset = self._soon.pop(key)
+            with suppress(Refused):  # as an Apache broker does: the next commit has it again
+                async with self._turn(key):
+                    await self._write(*key, offset)
 
     # Reading
 
