@@ -81,7 +81,7 @@ def test_a_view_that_shows_what_came_after_the_source_counts() -> None:
 
 
 def test_a_queue_is_not_left_without_an_open_end() -> None:
-    """Who sends would find none, while the source at least says where to go."""
+    """A sender would find none, while the source at least says where to go."""
     redirects = RecentRedirects()
     ended = SECOND.sealed(5)
     first = Redirect(FIRST.sealed(40), ended)
