@@ -86,7 +86,8 @@ def test_the_steps_lead_to_a_place_to_ask_or_to_a_wait(
 ) -> None:
     segments, delta = [], 0
     for number, (gap, count, state) in enumerate(chosen):
-        segments.append(at(f"b{number}", delta + gap, count, state))
+        # A segment that was sealed without a message is expired.
+        segments.append(at(f"b{number}", delta + gap, count, state if count else EXPIRED))
         delta += gap + count
     if is_open:
         segments.append(at("end", delta))
