@@ -30,8 +30,9 @@ from ._discovery import Endpoint, NameServersLike, fetch_name_servers, find_name
 from ._link import Dial
 from ._local_ip import local_ip
 from ._missing_routes import MissingRoutes
+from ._name_servers import Discover, NameServers
 from ._remoting import RemotingClient, dial_tcp, open_remoting_client, split_address
-from ._routes import Discover, NameServers, Routes
+from ._routes import Routes
 
 LOGGER = get_logger("lanemq.sdk.client")
 
@@ -61,8 +62,7 @@ class Client:
         self.routes = routes
         self.options = options
         self.clock_ms = clock_ms
-        number = next(_NUMBERS)
-        ip = local_ip(towards)
+        number, ip = next(_NUMBERS), local_ip(towards)
         self.client_id = f"{ipaddress.ip_address(ip)}@{os.getpid()}#{number}"
         self.unique_keys = UniqueKeys(ip, os.getpid(), number)
         self._producer_groups: dict[str, None] = {}

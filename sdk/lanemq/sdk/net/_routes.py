@@ -1,11 +1,9 @@
 """Routes of topics, from the name servers, kept fresh.
 
-One name server is asked at a time, the same one until it fails; all of them hold the same
-routes sooner or later. Known routes are kept while name servers are away.
-Source: RocketMQ 4.9.8, MQClientInstance, NettyRemotingClient.getAndCreateNameserverChannel.
+Known routes are kept while name servers are away. Source: RocketMQ 4.9.8, MQClientInstance.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import final
 
@@ -13,84 +11,25 @@ import trio
 
 from lanemq.wire import RemoteProtocolError, RequestCode, ResponseCode
 from lanemq.wire.bodies import MASTER_ID, RouteData
-from lanemq.wire.frame import Frame, request
+from lanemq.wire.frame import request
 from lanemq.wire.headers import GetRouteInfo
 from lanemq.wire.logical import LOGICAL_QUEUE_FLAG, RecentRedirects, Redirect
 
 from .._errors import (
     BadAnswer,
-    BrokerUnreachable,
     LanemqError,
     NoRoute,
     RefusedByBroker,
-    RequestTimedOut,
     WrongUse,
 )
 from ..observe._log import get_logger
-from ._remoting import RemotingClient
+from ._name_servers import NameServers
 from ._route_table import TopicRoute, read_default_route, read_route, with_redirect
 
 LOGGER = get_logger("lanemq.sdk.routes")
 
-Discover = Callable[[], Awaitable[tuple[str, ...]]]
-
 RouteListener = Callable[[str], None]
 """Called with the name of a topic whose queues or brokers changed, or that is wanted."""
-
-
-@final
-class NameServers:
-    """Asks one of several name servers, and the next when one fails.
-
-    ``discover`` finds their addresses where they are not given; it is called when they are
-    first needed, and by ``refresh``.
-    """
-
-    def __init__(
-        self,
-        remoting: RemotingClient,
-        addresses: Sequence[str],
-        *,
-        timeout_s: float,
-        discover: Discover | None = None,
-    ) -> None:
-        assert addresses or discover is not None
-        self.addresses = tuple(addresses)
-        """The route known now; empty before ``discover`` was called."""
-        self.discovers = discover is not None
-        self._discover = discover
-        self._discovering = trio.Lock()
-        self._remoting = remoting
-        self._timeout_s = timeout_s
-        self._current = ""  # the one that is asked first
-
-    async def refresh(self) -> None:
-        """Find the addresses anew. If that fails, the known ones stay, and the error says why."""
-        assert self._discover is not None
-        async with self._discovering:
-            found = await self._discover()
-        if found != self.addresses:
-            LOGGER.info("name servers: %s", ", ".join(found))
-            self.addresses = found
-
-    async def call(self, frame: Frame) -> Frame:
-        """Return the first answer. Raises ``RefusedByBroker``, or the last failure if none
-        answers."""
-        if not self.addresses:
-            await self.refresh()
-        addresses = self.addresses
-        first = addresses.index(self._current) if self._current in addresses else 0
-        for attempt in range(1, len(addresses) + 1):
-            address = addresses[(first + attempt - 1) % len(addresses)]
-            try:
-                return await self._remoting.call(address, frame, self._timeout_s)
-            except (BrokerUnreachable, RequestTimedOut) as error:
-                self._current = addresses[(first + attempt) % len(addresses)]
-                if attempt == len(addresses):
-                    error.add_note(f"name servers tried: {', '.join(addresses)}")
-                    raise
-                LOGGER.warning("name server %s failed, trying the next: %s", address, error)
-        raise AssertionError("unreachable: there is at least one name server")
 
 
 @final
