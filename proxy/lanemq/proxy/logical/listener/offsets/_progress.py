@@ -16,6 +16,7 @@ from lanemq.wire.headers import QueryConsumerOffset, UpdateConsumerOffset
 from lanemq.wire.logical import (
     ProgressPlace,
     ProgressSearch,
+    Segment,
     progress_keepers,
     progress_topic,
 )
@@ -58,8 +59,26 @@ class Progress:
         """Keep a logical offset as given, backwards too."""
         key = group, topic, index
         self._soon.pop(key, None)
+        end = self._own_end(key)
+        if end is not None:  # it has the offset before anybody waits, so no turn is needed
+            asked = UpdateConsumerOffset(group, progress_topic(topic, end.delta), index, offset)
+            await self._brokers.call(end.broker_name, None, self._questions.commit, asked)
+            return
         async with self._turn(key):
             await self._write(*key, offset)
+
+    def _own_end(self, key: Commit) -> Segment | None:
+        """Return the end of a queue if the broker of this process keeps progress there, and no
+        earlier commit is under way."""
+        if key in self._turns:
+            return None
+        _, topic, index = key
+        chain = self._queues.routes.chain(topic, index)
+        # Not Chain.last: ``commit`` and ``find`` begin with the last segment that has a place,
+        # expired or not, and while a destination behind it has none, ``commit`` asks its broker.
+        last = chain[-1] if chain else None
+        is_own = last is not None and self._brokers.is_own(last.broker_name)
+        return last if last is not None and is_own and last.delta >= 0 else None
 
     @asynccontextmanager
     async def _turn(self, key: Commit) -> AsyncIterator[None]:
@@ -110,14 +129,10 @@ class Progress:
         commit is under way.
         """
         key = group, topic, index
-        chain = self._queues.routes.chain(topic, index)
-        # Not Chain.last: ``commit`` and ``find`` begin with the last segment that has a place,
-        # expired or not, and while a destination behind it has none, ``commit`` asks its broker.
-        last = chain[-1] if chain else None
-        is_own = last is not None and self._brokers.is_own(last.broker_name)
-        if last is not None and last.delta >= 0 and is_own and key not in self._turns:
+        end = self._own_end(key)
+        if end is not None:
             self._soon.pop(key, None)
-            self._commit_own(group, progress_topic(topic, last.delta), index, offset)
+            self._commit_own(group, progress_topic(topic, end.delta), index, offset)
             return
         if key not in self._soon and len(self._soon) >= QUEUED_MAX:
             del self._soon[next(iter(self._soon))]
