@@ -6,7 +6,6 @@ Source: RocketMQ 4.9.8, DefaultMessageStore.getMessage.
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias, final
 
-from lanemq.wire import LMQ_PREFIX
 from lanemq.wire.message import StoredMessage, decode_message
 
 from .._layouts import BLANK_SIZE, EXT_ADDRESS_MAX, Unit, iter_units
@@ -14,8 +13,9 @@ from .._statistics import Counters
 from ..index._index import Index, keys_of
 from ..log._commit_log import CommitLog
 from ..log._damage import KnownDamage
-from ..log._records import POSITION_AT, Broken, Record, check_record, queue_offset_of, record_at
+from ..log._records import Broken, Record, check_record, record_at
 from ..queues._queues import ConsumeQueue, Queues
+from ._displaced import is_displaced
 from ._extended import ExtendedUnits
 from ._messages import GetStatus, Got, QueryResult
 from ._plain import Content
@@ -188,29 +188,9 @@ class Reader:
 
     def _is_damaged(self, record: bytes, position: int, queue: ConsumeQueue, slot: int) -> bool:
         damage = self._damage
-        return damage.is_damaged(record, position) or self._is_displaced(queue, slot, record)
-
-    def _is_displaced(self, queue: ConsumeQueue, slot: int, record: bytes) -> bool:
-        """Return whether a record says that it is another message of its queue, and is alone in
-        that.
-
-        A client would take the number for how far it is. Where others near it say the same, their
-        slots are wrong, as 5.3.3 shifts them.
-        """
-        difference = queue_offset_of(record) - slot
-        if not difference or queue.topic.startswith(LMQ_PREFIX):
-            return False
-        is_contradicted = False
-        for number in (slot - 1, slot + 1):
-            unit = queue.unit(number) if number >= queue.min else None
-            head = self._log.read(unit.log_position, POSITION_AT) if unit is not None else None
-            if head is not None:
-                if queue_offset_of(head) - number == difference:
-                    return False
-                is_contradicted = True
-        if is_contradicted:
-            self._damage.add_displaced(record)
-        return is_contradicted
+        if damage.is_damaged(record, position):
+            return True
+        return is_displaced(record, slot, log=self._log, queue=queue, damage=damage)
 
     def units(self, topic: str, queue_id: int, start: int, count: int) -> list[Unit]:
         queue = self._queues.find(topic, queue_id)
