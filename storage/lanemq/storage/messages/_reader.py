@@ -19,7 +19,7 @@ from ._displaced import is_displaced
 from ._extended import ExtendedUnits
 from ._messages import GetStatus, Got, QueryResult
 from ._plain import Content
-from ._runs import QueueRuns, read_runs
+from ._runs import QueueRuns, read_close, read_runs
 
 Matches: TypeAlias = Callable[[bytes], bool | None]
 """A filter of whole records; None for one that is not wanted and the last to be looked at now."""
@@ -115,7 +115,22 @@ class Reader:
             resume_at = queue.resume_at(offset)
             return Got(GetStatus.OFFSET_FOUND_NULL, resume_at, queue.min, queue.end, [])
         found = list(iter_units(units))
+        records = None if filtered else self._read_close(found, max_count, max_bytes)
+        if records is not None:
+            status = GetStatus.FOUND
+            return Got(status, offset + len(records), queue.min, queue.end, records)
         return self._scan(queue, offset, found, max_count, max_bytes, tag_codes, matches)
+
+    def _read_close(
+        self, units: list[tuple[int, int, int]], max_count: int, max_bytes: int
+    ) -> list[bytes] | None:
+        """Return the records that ``_scan`` finds without a filter, if nothing is to be looked at:
+        none is known to be damaged, all are warm, and lie close to one another. Else None."""
+        log, damage, first = self._log, self._damage, units[0][0]
+        if damage or first < damage.unchecked_end or first < log.end - self._cold_bytes:
+            return None
+        count_max, bytes_max = min(max_count, WARM_COUNT_MAX), min(max_bytes, WARM_BYTES_MAX)
+        return read_close(log, units, count_max, bytes_max)
 
     def _scan(
         self,

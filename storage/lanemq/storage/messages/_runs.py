@@ -59,6 +59,28 @@ def _run_bytes(
     return end - begin
 
 
+def read_close(
+    log: CommitLog, units: Sequence[tuple[int, int, int]], count_max: int, bytes_max: int
+) -> list[bytes] | None:
+    """Return the records of units of a queue that lie close to one another, in one read.
+
+    It has those that fit, at least the first. None where one of them is blank, gone or further
+    away: each has to be looked at then.
+    """
+    begin = end = units[0][0]
+    total, spans = 0, list[tuple[int, int]]()
+    for position, size_bytes, _ in units:
+        if spans and (len(spans) >= count_max or total + size_bytes > bytes_max):
+            break
+        if not end <= position <= end + GAP_BYTES or not 0 < size_bytes < BLANK_SIZE:
+            return None
+        end = position + size_bytes
+        total += size_bytes
+        spans.append((position - begin, end - begin))
+    data = log.read(begin, end - begin)
+    return None if data is None else [data[at:until] for at, until in spans]
+
+
 @final
 class QueueRuns:
     """The records of some units of a queue, for a reader that asks for them in their order.
