@@ -230,7 +230,7 @@ def lanemq_broker(
         answers = await Control(f"127.0.0.1:{port}").answers()
         return answers and (registered is None or await registered())
 
-    return Daemon("lanemq-broker", command, folder=folder, ready=ready)
+    return Daemon(f"lanemq-{name}", command, folder=folder, ready=ready)
 
 
 def _lanemq_configuration(folder: Path, settings: Mapping[str, str]) -> Path:
