@@ -64,6 +64,8 @@ def test_a_view_that_has_heard_of_the_source_alone_is_brought_up_to_date() -> No
     waits = replace(SECOND, delta=-1, state=SegmentState.WRITE_ONLY)
     for view in (view_of(ended), view_of(ended, waits)):
         assert seen(redirects, view, 101.0) == view_of(ended, SECOND)
+    passed = opened("broker3", 40).sealed(0)  # the queue was there, and went on without a message
+    assert seen(redirects, view_of(ended, passed), 101.0) == view_of(ended, passed, SECOND)
 
 
 def test_a_view_that_shows_what_came_after_the_source_counts() -> None:
@@ -84,11 +86,19 @@ def test_a_queue_is_not_left_without_an_open_end() -> None:
     """A sender would find none, while the source at least says where to go."""
     redirects = RecentRedirects()
     ended = SECOND.sealed(5)
-    first = Redirect(FIRST.sealed(40), ended)
+    first, second = Redirect(FIRST.sealed(40), ended), Redirect(ended, opened("broker3", 45))
     redirects.note(first, 100.0)
     assert redirects.unheard(view_of(FIRST), 101.0) == []
-    second = Redirect(ended, opened("broker3", 45))
     redirects.note(second, 101.0)
+    assert redirects.unheard(view_of(FIRST), 101.0) == [first, second]
+
+
+def test_redirects_that_were_learned_the_other_way_round_are_applied_in_order() -> None:
+    redirects = RecentRedirects()
+    ended = SECOND.sealed(5)
+    first, second = Redirect(FIRST.sealed(40), ended), Redirect(ended, opened("broker3", 45))
+    redirects.note(second, 100.0)
+    redirects.note(first, 101.0)
     assert redirects.unheard(view_of(FIRST), 101.0) == [first, second]
 
 

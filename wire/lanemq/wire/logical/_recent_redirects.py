@@ -61,7 +61,7 @@ class RecentRedirects:
         found: list[Redirect] = []
         for index, noted in self._noted.items():
             chain, applied, lasting = view.get(index), [], 0
-            for _, redirect in noted.values():
+            for redirect in sorted((kept for _, kept in noted.values()), key=_begin):
                 if chain is None or (unheard := _unheard_in(chain, redirect)) is None:
                     continue
                 chain = chain.put(unheard.current, unheard.following)
@@ -89,8 +89,14 @@ def _unheard_in(chain: Chain, redirect: Redirect) -> Redirect | None:
     if not source.is_sealed:
         return redirect
     # The report of the source is there, and not that of the destination. What has a place behind
-    # the source is newer than the redirect, as where the destination was given up.
+    # the source is newer than the redirect, as where the destination was given up; but for what
+    # the queue has passed by on its way, without a message there.
     is_before = source.end_offset == following.delta and all(
-        segment.delta < following.delta for segment in chain.placed
+        segment.delta < following.delta or (segment.is_empty and segment.key != following.key)
+        for segment in chain.placed
     )
     return Redirect(source, following) if is_before else None
+
+
+def _begin(redirect: Redirect) -> int:
+    return redirect.following.delta
