@@ -165,22 +165,22 @@ class LogicalState:
         """Remove the logical queues of a topic. Raises ``Refused`` as ``change``."""
         async with self._keeping:
             old = self.mappings.get(topic)
+            self.brokers_heard.pop(topic, None)  # of a topic that is not any more
             if old is not None:
                 rest = {name: value for name, value in self.mappings.items() if name != topic}
                 with trio.CancelScope(shield=True):
                     await self._kept.write(rest, None)
                 del self.mappings[topic]
                 self.brokers.pop(topic, None)
-                self.brokers_heard.pop(topic, None)
                 self.emptied.add(topic)
                 self._changed(topic, set(old.queue_ids))
         await self.forgotten()
 
     def _brokers_of_new(self, mapping: TopicMapping) -> int:
-        """Return the number of brokers for a topic's first logical queues; 0 where these began
-        elsewhere."""
+        """Return the number of brokers for a topic's first logical queues; where these began
+        elsewhere, what name servers tell, or 0 until they have."""
         begins = any(s.state is SegmentState.NORMAL and not s.delta for s in mapping.own())
-        return self._brokers_set if begins else 0
+        return self._brokers_set if begins else self.brokers_heard.get(mapping.topic, 0)
 
     async def take_over_brokers(self, topic: str) -> None:
         """Keep the number of brokers that name servers tell for a topic: all brokers must tell the

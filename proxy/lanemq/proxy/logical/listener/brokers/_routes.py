@@ -128,8 +128,9 @@ class LogicalRoutes:
             await trio.lowlevel.checkpoint()
             return known.view
         done = self._asking[topic] = trio.Event()
+        brokers = known.brokers if known is not None else 1
         try:
-            view, is_answered = await self._ask(topic)
+            view, is_answered = await self._ask(topic, brokers)
             if len(self._known) >= TOPICS_MAX:
                 self._known.clear()
             before = known.view if known is not None else None
@@ -148,7 +149,7 @@ class LogicalRoutes:
                 is_told=is_answered,
                 redirected=redirected,
                 redirects=redirects,
-                brokers=view.brokers if view is not None else self._brokers_of(topic),
+                brokers=view.brokers if view is not None else brokers,
             )
         finally:
             del self._asking[topic]
@@ -188,17 +189,13 @@ class LogicalRoutes:
             }
         return {}
 
-    def _brokers_of(self, topic: str) -> int:
-        known = self._known.get(topic)
-        return known.brokers if known is not None else 1
-
-    async def _ask(self, topic: str) -> tuple[TopicView | None, bool]:
+    async def _ask(self, topic: str, brokers: int) -> tuple[TopicView | None, bool]:
         header = GetRouteInfo(topic=topic, sys_flag=LOGICAL_QUEUE_FLAG)
         frame = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header.to_fields())
         for at, server in enumerate(self._name_servers):
             try:
                 answer = await self._client.call(server, frame, ASK_S, accept=_ANSWERS)
-                view = read_view(answer, brokers=self._brokers_of(topic))
+                view = read_view(answer, brokers=brokers)
             except (LanemqError, RemoteProtocolError) as error:
                 LOGGER.info(
                     "name server %s does not tell the route of %s: %s", server, topic, error
