@@ -1,5 +1,6 @@
 """Groups' progress goes with a logical queue, and outlives every broker that it was at."""
 
+from functools import partial
 from typing import Any, final
 
 import pytest
@@ -9,7 +10,7 @@ from lanemq.proxy.broker.logical.state import _progress
 from lanemq.proxy.broker.values._framed import GroupOffset
 from lanemq.proxy.logical.listener.offsets._progress import AT_ONCE, Progress
 from lanemq.testkit.logical.cluster import CLIENT_HOST, TOPIC, LogicalCluster
-from lanemq.testkit.logical.mapped import tools
+from lanemq.testkit.logical.mapped import mapped_cluster, tools
 from lanemq.testkit.proxy.brokers import Client
 from lanemq.testkit.proxy.peers import Peer
 from lanemq.testkit.simulation._processes import LOGICAL_PORT
@@ -229,6 +230,11 @@ async def test_a_listener_does_not_take_the_0_of_a_broker_without_progress_for_p
     assert await progress.find(GROUP, TOPIC, 0) == expected
 
 
+def committing(offset: int, group: str = GROUP) -> dict[str, Any]:
+    """What a pull says that commits an offset."""
+    return {"consumer_group": group, "sys_flag": 5, "commit_offset": offset}
+
+
 async def test_a_commit_with_a_pull_that_has_to_wait_takes_nothing_back(
     cluster: LogicalCluster,
 ) -> None:
@@ -239,8 +245,7 @@ async def test_a_commit_with_a_pull_that_has_to_wait_takes_nothing_back(
 
     async def pull(queue_id: int, group: str, committed: int) -> None:
         client = Client(Peer(await dial(listener, LOGICAL_PORT)))
-        asked = {"consumer_group": group, "sys_flag": 5, "commit_offset": committed}
-        await client.pull("T", queue_id, committed, **asked)
+        await client.pull("T", queue_id, committed, **committing(committed, group))
 
     await pull(0, "another", 3)
     assert kept(cluster, first, "another") == 3
@@ -271,3 +276,77 @@ async def test_a_commit_with_a_pull_that_has_to_wait_takes_nothing_back(
         cluster.network.join()
     await trio.sleep(60)
     assert kept(cluster, first) == 8
+
+
+async def test_a_consumer_that_leaves_at_once_has_its_last_commits_kept(
+    cluster: LogicalCluster,
+) -> None:
+    """Java commits without an answer, and ends its connection."""
+    host, dial = cluster.brokers["broker3"].host, cluster.network.dialer(CLIENT_HOST)
+    first = await cluster.normal(0)
+    connections = [await dial(host, LOGICAL_PORT) for _ in range(2)]
+    leaving, other = map(Client, map(Peer, connections))
+    cluster.network.part(host, cluster.brokers["broker1"].host)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(other.pull, "T", 0, 4, **committing(4)))  # it is under way
+        await trio.sleep(0.01)
+        commits = [
+            leaving.frame(
+                RequestCode.UPDATE_CONSUMER_OFFSET,
+                UpdateConsumerOffset(GROUP, "T", 0, offset).to_fields(),
+                oneway=True,
+            )
+            for offset in (9, 11, 10)
+        ]
+        await leaving.peer.send(*commits)
+        await connections[0].aclose()
+        await trio.sleep(0.01)
+        cluster.network.join()
+    assert await committed(other) == 10
+    assert kept(cluster, first) == 10
+
+
+async def committed(client: Client) -> int:
+    """The offset that the next member of the group begins at."""
+    asked = QueryConsumerOffset(GROUP, "T", 0).to_fields()
+    found = await client.call(RequestCode.QUERY_CONSUMER_OFFSET, asked)
+    return int(found.fields.get("offset", -1))
+
+
+async def test_commits_of_one_consumer_through_several_ports_keep_their_order() -> None:
+    async with mapped_cluster("broker1", "broker2", logical_queue_brokers=2) as cluster:
+        host, dial = cluster.brokers["broker2"].host, cluster.network.dialer(CLIENT_HOST)
+        ports = LOGICAL_PORT, cluster.brokers["broker2"].config.numbered_ports[0]
+        one, other = [Client(Peer(await dial(host, port))) for port in ports]
+        for client in (one, other):
+            await client.pull("T", 0, 0)
+        cluster.network.part(host, cluster.brokers["broker1"].host)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(one.pull, "T", 0, 4, **committing(4)))
+            await trio.sleep(0.01)
+            asked = UpdateConsumerOffset(GROUP, "T", 0, 5).to_fields()
+            nursery.start_soon(other.call, RequestCode.UPDATE_CONSUMER_OFFSET, asked)
+            await trio.sleep(0.01)
+            cluster.network.join()
+        assert await committed(one) == 5
+
+
+async def test_a_listener_whose_view_is_old_keeps_a_commit_where_the_queue_ends(
+    cluster: LogicalCluster,
+) -> None:
+    """The queue has been elsewhere, and is back at the broker of the same process."""
+    host, dial = cluster.brokers["broker1"].host, cluster.network.dialer(CLIENT_HOST)
+    client = Client(Peer(await dial(host, LOGICAL_PORT)))
+    await client.pull("T", 0, 0, **committing(3))
+    for name in ("broker2", "broker1"):
+        _, opened = await cluster.migrate(0, name)
+        await cluster.fill(opened, 5)
+    assert kept(cluster, opened) == 3
+    await commit(cluster, opened, 9, delta=0)  # as one who knows the first end alone
+    assert kept(cluster, opened) == 9
+    await trio.sleep(60)
+    asked = UpdateConsumerOffset(GROUP, "T", 0, 17).to_fields()
+    assert (await client.call(RequestCode.UPDATE_CONSUMER_OFFSET, asked)).code == 0
+    assert kept(cluster, opened) == 17
+    await commit(cluster, opened, 10, delta=0)
+    assert kept(cluster, opened) == 17

@@ -78,6 +78,13 @@ class LogicalListener:
             commit_own=context.commit,
         )
         questions = Questions(broker.typed)
+        # One for all ports: they may be of the same group, and a broker keeps its last commit.
+        self._progress = Progress(
+            brokers=brokers,
+            commit_own=context.commit_offset,
+            queues=SeenQueues(number=None, routes=self.routes),
+            questions=questions,
+        )
 
         def port(at: HostAddress, number: int | None) -> _Port:
             queues = SeenQueues(number=number, routes=self.routes)
@@ -91,7 +98,7 @@ class LogicalListener:
                 records=SeenRecords(address=at, queues=queues),
                 address=at,
             )
-            return _Port(listener, broker)
+            return _Port(listener, broker, self._progress)
 
         numbered_at = enumerate(self.numbered_addresses)
         self._ports = [port(address, None), *(port(at, number) for number, at in numbered_at)]
@@ -105,11 +112,9 @@ class LogicalListener:
         return self.server, *self.numbered_servers
 
     async def run(self) -> None:
-        """Run the background tasks, until cancelled."""
+        """Run the background task, until cancelled."""
         what = "committing for the logical listener"
-        async with trio.open_nursery() as nursery:
-            for port in self._ports:
-                nursery.start_soon(self._supervisor.run, what, port.progress.run)
+        await self._supervisor.run(what, self._progress.run)
 
     async def stop(self) -> None:
         """Stop all servers as ``Server.stop``."""
@@ -122,15 +127,9 @@ class LogicalListener:
 class _Port:
     """The service at one port."""
 
-    def __init__(self, listener: ListenerContext, broker: Broker) -> None:
+    def __init__(self, listener: ListenerContext, broker: Broker, progress: Progress) -> None:
         context, config = broker.context, broker.config
         brokers, queues, questions = listener.brokers, listener.queues, listener.questions
-        self.progress = progress = Progress(
-            brokers=brokers,
-            commit_own=context.commit_offset,
-            queues=queues,
-            questions=questions,
-        )
         offsets = _offsets.Offsets(brokers=brokers, queues=queues, questions=questions)
         number, handlers = queues.number, Handlers()
         add_encoders(

@@ -92,7 +92,9 @@ class LogicalProgress:
         offset = self._worth(group, own, offset)
         if not is_open:
             end = mapping.open_end(index)
-            if end is not None and not mapping.is_own(end) and hops < HOPS_MAX:
+            if end is not None and mapping.is_own(end):
+                self._commit_at(end, group, offset)  # it has been elsewhere, and has come back
+            elif end is not None and hops < HOPS_MAX:
                 _put_off(self._late, (group, parsed.topic, index), (offset, hops))
                 self._wake.set()
         kept = self._offsets.get(group, name, index) if hops else None
@@ -179,11 +181,14 @@ class LogicalProgress:
     def opened(self, segment: Segment) -> None:
         """Apply the commits made before a destination opened, where they are later than the kept
         ones."""
-        name, index = progress_topic(segment.topic, segment.delta), segment.logical_index
-        for key in [k for k in self._early if k[1:] == (segment.topic, index)]:
-            offset, group = self._early.pop(key), key[0]
-            if offset > (self._offsets.get(group, name, index) or 0):
-                self._commit(group, name, index, offset)
+        for key in [k for k in self._early if k[1:] == (segment.topic, segment.logical_index)]:
+            self._commit_at(segment, key[0], self._early.pop(key))
+
+    def _commit_at(self, end: Segment, group: str, offset: int) -> None:
+        """Keep an offset at the own open end of a queue, if it is later than what is kept there."""
+        name, index = progress_topic(end.topic, end.delta), end.logical_index
+        if offset > (self._offsets.get(group, name, index) or 0):
+            self._commit(group, name, index, offset)
 
     async def run(self) -> None:
         """Pass on commits made at former ends of queues, until cancelled."""

@@ -1,6 +1,6 @@
 """Offsets of logical queues: those of groups (14, 15), and begin and end of queues (29 to 32)."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Final, final
 
 from attrs import define
@@ -165,21 +165,40 @@ class OffsetRequests:
             raise Refused(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND)
         return GroupOffset(offset)
 
-    async def update(self, header: UpdateConsumerOffset, frame: Frame, session: Session) -> Frame:
+    def update(
+        self, header: UpdateConsumerOffset, frame: Frame, session: Session
+    ) -> Frame | Awaitable[Frame]:
         """Keep a group's logical offset, unless it is of a reader in doubt.
 
         (The answer is a frame because it has ext fields, if empty ones: that of ``Done`` has none.)
         """
-        group, topic, offset = header.consumer_group, header.topic, header.commit_offset
-        index = await self._queues.index(topic, header.queue_id)
-        chain = self._queues.routes.chain(topic, index)
-        if chain is not None:
-            reader = group, topic, index
-            if not self._readers.counts(reader, offset, chain, frame, session):
-                return frame.reply()
-            offset = places_of(session).committed(reader, offset, chain)
-        await self._progress.commit(group, topic, index, offset)
+        index = self._queues.known_index(header.topic, header.queue_id)
+        if index is None or not frame.is_oneway:
+            return self._update(header, frame, session)
+        # A consumer's: it takes its turn as it comes, and the consumer may be gone before that.
+        offset = self._counted(header, index, frame, session)
+        if offset is not None:
+            self._progress.commit_soon(header.consumer_group, header.topic, index, offset)
         return frame.reply()
+
+    async def _update(self, header: UpdateConsumerOffset, frame: Frame, session: Session) -> Frame:
+        index = await self._queues.index(header.topic, header.queue_id)
+        offset = self._counted(header, index, frame, session)
+        if offset is not None:
+            await self._progress.commit(header.consumer_group, header.topic, index, offset)
+        return frame.reply()
+
+    def _counted(
+        self, header: UpdateConsumerOffset, index: int, frame: Frame, session: Session
+    ) -> int | None:
+        """Return the offset to keep; None where the reader's place is in doubt."""
+        offset, reader = header.commit_offset, (header.consumer_group, header.topic, index)
+        chain = self._queues.routes.chain(header.topic, index)
+        if chain is None:
+            return offset
+        if not self._readers.counts(reader, offset, chain, frame, session):
+            return None
+        return places_of(session).committed(reader, offset, chain)
 
     async def get_max(self, header: GetMaxOffset) -> QueueOffset:
         """Return the end of a logical queue."""

@@ -29,10 +29,10 @@ from ..brokers._routes import TopicView
 from ..port._queues import SeenQueues
 
 QUEUED_MAX: Final = 10_000
-"""Most commits without an answer that wait for their turn; beyond it the oldest are dropped."""
-AT_ONCE: Final = 8
-"""Commits without an answer that are under way at once, so that those to a broker that is away do
-not hold up all others."""
+"""Most commits without an answer that wait for their turn; beyond it the oldest for which
+nobody waits are dropped."""
+AT_ONCE: Final = 64
+"""Most commits without an answer that are under way at once; others wait for one of these."""
 
 Commit = tuple[str, str, int]
 """Group, topic, index."""
@@ -52,44 +52,62 @@ class Progress:
     """The commits under way: those of a group in a queue are written in the order in which they
     came, for a broker keeps the last one, however old it is."""
     _wake: trio.Event = field(factory=trio.Event, init=False)
+    _writing: int = field(default=0, init=False)
 
     # Writing
 
     async def commit(self, group: str, topic: str, index: int, offset: int) -> None:
         """Keep a logical offset as given, backwards too."""
         key = group, topic, index
-        self._soon.pop(key, None)
         end = self._own_end(key)
         if end is not None:  # it has the offset before anybody waits, so no turn is needed
+            self._soon.pop(key, None)
             asked = UpdateConsumerOffset(group, progress_topic(topic, end.delta), index, offset)
             await self._brokers.call(end.broker_name, None, self._questions.commit, asked)
             return
-        async with self._turn(key):
-            await self._write(*key, offset)
+        self._soon[key] = offset  # who asks may be gone before it has its turn
+        await self._write_pending(key)
 
     def _own_end(self, key: Commit) -> Segment | None:
         """Return the end of a queue if the broker of this process keeps progress there, and no
-        earlier commit is under way."""
-        if key in self._turns:
-            return None
+        earlier commit is under way. Not by an old view: the queue may have been elsewhere since.
+        """
         _, topic, index = key
-        chain = self._queues.routes.chain(topic, index)
+        routes = self._queues.routes
+        chain = routes.chain(topic, index)
         # Not Chain.last: ``commit`` and ``find`` begin with the last segment that has a place,
         # expired or not, and while a destination behind it has none, ``commit`` asks its broker.
         last = chain[-1] if chain else None
-        is_own = last is not None and self._brokers.is_own(last.broker_name)
-        return last if last is not None and is_own and last.delta >= 0 else None
+        if last is None or last.delta < 0 or not self._brokers.is_own(last.broker_name):
+            return None
+        if key in self._turns or not routes.is_fresh(topic, now_s=trio.current_time()):
+            return None
+        return last
+
+    async def _write_pending(self, key: Commit) -> None:
+        """Write the last commit of a group in a queue in its turn, if it is not written by then."""
+        async with self._turn(key) as turn:
+            offset = self._soon.pop(key, None)
+            if offset is None:
+                return
+            try:
+                await self._write(*key, offset)
+            except BaseException as error:
+                # Another one waits to hear how it ends; of one that is cancelled nobody has.
+                if isinstance(error, trio.Cancelled) or turn.statistics().tasks_waiting:
+                    self._soon.setdefault(key, offset)
+                raise
 
     @asynccontextmanager
-    async def _turn(self, key: Commit) -> AsyncIterator[None]:
+    async def _turn(self, key: Commit) -> AsyncIterator[trio.Lock]:
         """Hold the turn to write a group's progress in a queue, once those before are done."""
         turn = self._turns.setdefault(key, trio.Lock())
         try:
             async with turn:
-                yield
+                yield turn
         finally:
-            if not turn.locked():
-                self._turns.pop(key, None)
+            if not turn.locked() and self._turns.get(key) is turn:
+                del self._turns[key]
             if key in self._soon:
                 self._look_again()
 
@@ -135,26 +153,31 @@ class Progress:
             self._commit_own(group, progress_topic(topic, end.delta), index, offset)
             return
         if key not in self._soon and len(self._soon) >= QUEUED_MAX:
-            del self._soon[next(iter(self._soon))]
+            oldest = next((key for key in self._soon if key not in self._turns), None)
+            self._soon.pop(oldest or next(iter(self._soon)))
         self._soon[key] = offset
         self._look_again()
 
     async def run(self) -> None:
         """Write the commits of ``commit_soon``, until cancelled."""
+        self._writing = 0
         async with trio.open_nursery() as nursery:
-            for _ in range(AT_ONCE):
-                nursery.start_soon(self._write_soon)
+            while True:
+                key = next((key for key in self._soon if key not in self._turns), None)
+                if key is None or self._writing >= AT_ONCE:
+                    await self._wake.wait()
+                    continue
+                self._turns[key] = trio.Lock()  # so that it is not begun twice
+                self._writing += 1
+                nursery.start_soon(self._write_soon, key)
 
-    async def _write_soon(self) -> None:
-        while True:
-            key = next((key for key in self._soon if key not in self._turns), None)
-            if key is None:
-                await self._wake.wait()
-                continue
-            offset = self._soon.pop(key)
+    async def _write_soon(self, key: Commit) -> None:
+        try:
             with suppress(Refused):  # as an Apache broker does: the next commit has it again
-                async with self._turn(key):
-                    await self._write(*key, offset)
+                await self._write_pending(key)
+        finally:
+            self._writing -= 1
+            self._look_again()
 
     # Reading
 
@@ -167,6 +190,10 @@ class Progress:
         it was: at that moment the offsets are the same. With ``zero_if_young`` the rule of that
         queue's broker for a group without an offset counts as well: 0 in a young queue.
         """
+        key = group, topic, index
+        if key in self._soon or key in self._turns:  # a consumer that leaves waits for no answer
+            with suppress(Refused):
+                await self._write_pending(key)
         view, chain = await self._queues.chain(topic, index)
         search = ProgressSearch(group, chain)
         for place in search:
