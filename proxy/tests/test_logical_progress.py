@@ -231,7 +231,7 @@ async def test_a_listener_does_not_take_the_0_of_a_broker_without_progress_for_p
 
 
 def committing(offset: int, group: str = GROUP) -> dict[str, Any]:
-    """What a pull says that commits an offset."""
+    """The fields of a pull that commits an offset."""
     return {"consumer_group": group, "sys_flag": 5, "commit_offset": offset}
 
 
