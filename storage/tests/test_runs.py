@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lanemq.storage._layouts import BLANK_SIZE
@@ -51,6 +51,7 @@ def units_of(pieces: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
     bytes_max=st.integers(1, 3000),
     begin=st.integers(0, 900),
 )
+@example([(3, -1), (0, 2)], [True, True], 2, 2, 0)
 def test_a_record_is_what_the_log_has_there(
     pieces: list[tuple[int, int]], asked: list[bool], count_max: int, bytes_max: int, begin: int
 ) -> None:

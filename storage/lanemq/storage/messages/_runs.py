@@ -112,6 +112,8 @@ class QueueRuns:
 
     def read(self, position: int, size_bytes: int) -> bytes | None:
         """Return the bytes of a unit's record; None where the log does not have them any more."""
+        if size_bytes <= 0:  # a damaged unit
+            return None
         at = position - self._begin
         if not 0 <= at <= len(self._data) - size_bytes:
             self._begin, self._data, at = position, self._read_along(position, size_bytes), 0
