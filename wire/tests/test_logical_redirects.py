@@ -183,6 +183,8 @@ def test_no_view_is_taken_back_nor_brought_further_than_brokers_have_told(
         if destination == "waits":
             shown = shown.put(replace(target, delta=-1, state=SegmentState.WRITE_ONLY))
     known = seen(redirects, LogicalQueues([shown]), 8.0)[0]
-    last = next((number for number in range(at, len(moves)) if number not in told), len(moves))
+    # A redirect from the destination that waits in the view has its place, too.
+    first = at + 1 if destination == "waits" and at + 1 < len(moves) and at + 1 in told else at
+    last = next((number for number in range(first, len(moves)) if number not in told), len(moves))
     assert known == (shown if last == at else history[last])
     assert not check_chain(known)
