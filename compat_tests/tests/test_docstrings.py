@@ -1,16 +1,12 @@
 """``make lint`` finds docstrings that begin with a question."""
 
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
 
+from tools import check_docstrings
+
 ROOT = Path(__file__).parents[2]
-spec = spec_from_file_location("check_docstrings", ROOT / "tools" / "check_docstrings.py")
-assert spec is not None
-assert spec.loader is not None
-check_docstrings = module_from_spec(spec)
-spec.loader.exec_module(check_docstrings)
 
 QUESTION = "Whether it is."
 

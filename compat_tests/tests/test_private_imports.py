@@ -1,16 +1,8 @@
 """``make lint`` finds tests of one part that import a private module of another."""
 
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).parents[2]
-spec = spec_from_file_location("check_tests", ROOT / "tools" / "check_tests.py")
-assert spec is not None
-assert spec.loader is not None
-check_tests = module_from_spec(spec)
-spec.loader.exec_module(check_tests)
+from tools import check_tests
 
 LOG = "lanemq.storage.log"
 PRIVATE = f"{LOG}._records"

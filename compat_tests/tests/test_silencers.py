@@ -1,16 +1,8 @@
 """``make lint`` finds silencers of linters and type checkers that do not say why."""
 
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).parents[2]
-spec = spec_from_file_location("check_silencers", ROOT / "tools" / "check_silencers.py")
-assert spec is not None
-assert spec.loader is not None
-check_silencers = module_from_spec(spec)
-spec.loader.exec_module(check_silencers)
+from tools import check_silencers
 
 IGNORE, NOQA = "# type: " + "ignore", "# no" + "qa"
 

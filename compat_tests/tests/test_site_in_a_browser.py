@@ -5,20 +5,15 @@ import re
 import shutil
 import subprocess
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lanemq.testkit.peers import missing
+from tools import draw_pictures
 
 ROOT = Path(__file__).parents[2]
-spec = spec_from_file_location("draw_pictures", ROOT / "tools" / "draw_pictures.py")
-assert spec is not None
-assert spec.loader is not None
-draw_pictures = module_from_spec(spec)
-spec.loader.exec_module(draw_pictures)
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
 PAGES = (
     *("index", "logical-queues", "sdk", "store", "server", "admin", "kv", "spark", "tour"),

@@ -1,16 +1,8 @@
 """``make lint`` finds modules and functions that are too long, and what it lets through."""
 
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).parents[2]
-spec = spec_from_file_location("check_sizes", ROOT / "tools" / "check_sizes.py")
-assert spec is not None
-assert spec.loader is not None
-check_sizes = module_from_spec(spec)
-spec.loader.exec_module(check_sizes)
+from tools import check_sizes
 
 LONG = "".join(f"    a{number} = {number}\n" for number in range(70))
 

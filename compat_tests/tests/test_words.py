@@ -1,17 +1,10 @@
 """``make lint`` finds words of our own making that the field has a term for."""
 
 import ast
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-spec = spec_from_file_location("check_words", ROOT / "tools" / "check_words.py")
-assert spec is not None
-assert spec.loader is not None
-check_words = module_from_spec(spec)
-spec.loader.exec_module(check_words)
+from tools import check_words
 
 
 @pytest.mark.parametrize(
