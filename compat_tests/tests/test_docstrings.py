@@ -49,6 +49,7 @@ def test_tests_and_tools_are_read_beside_the_product(folder: str) -> None:
     assert next((ROOT / folder).rglob("*.py"), None) is not None
 
 
+@pytest.mark.slow
 def test_all_docstrings_are_statements(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         check_docstrings.main()

@@ -51,6 +51,7 @@ def test_each_module_belongs_to_the_part_whose_folder_has_it() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_no_test_imports_private_modules_of_another_part(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
