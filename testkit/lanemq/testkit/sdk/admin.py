@@ -19,12 +19,10 @@ __all__ = [
 async def carry_progress_from(admin: AdminClient, broker: str) -> Carried:
     """Make sure that no group's progress in any logical queue is at ``broker`` alone."""
     found = await survey_all(admin)
-    chains = {topic: view.chains() for topic, view in found.logical.items()}
-    return await carry_progress(admin, chains, broker, found.brokers)
+    return await carry_progress(admin, found.chains(), broker, found.brokers)
 
 
 async def remainders_at(admin: AdminClient, broker: str) -> list[Remainder]:
     """Find the kinds of things that are still on ``broker``."""
     found = await survey_all(admin)
-    chains = {topic: view.chains() for topic, view in found.logical.items()}
-    return await remainders(admin, chains, broker, found.brokers)
+    return await remainders(admin, found.chains(), broker, found.brokers)

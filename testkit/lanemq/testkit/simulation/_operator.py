@@ -218,12 +218,11 @@ class Operator:
         """
         async with self.tools() as admin:
             found = await survey_all(admin)
-            chains = {topic: view.chains() for topic, view in found.logical.items()}
-            for move in plan_drain(chains, name, found.brokers):
+            for move in plan_drain(found.chains(), name, found.brokers):
                 await admin.migrate_logical_queue(move.topic, move.index, move.destination)
                 self.migrations += 1
             left = await survey_all(admin)
-            chains = {topic: view.chains() for topic, view in left.logical.items()}
+            chains = left.chains()
             carried = await carry_progress(admin, chains, name, left.brokers)
             if carried.missing:
                 raise Violated(f"progress that stays with {name}: {carried.missing}")

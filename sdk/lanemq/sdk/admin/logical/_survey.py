@@ -9,6 +9,7 @@ from lanemq.wire.logical import LogicalQueues, logical_queues_by_topic
 from ..._errors import BrokerUnreachable, LanemqError, RefusedByBroker, RequestTimedOut
 from ..._tasks import open_quiet_nursery
 from ..requests._servers import ServerRequests, masters_by_name
+from ._spread import Topics
 from ._view import BrokerView, TopicView
 
 
@@ -72,6 +73,10 @@ class ClusterSurvey:
     """Other topics: name -> brokers that have them."""
     clusters: tuple[str, ...]
     """All clusters that the name server knows."""
+
+    def chains(self) -> Topics:
+        """Return the chains of all logical queues, by topic and index; see ``TopicView.chains``."""
+        return {topic: view.chains() for topic, view in self.logical.items()}
 
 
 async def survey_all(admin: ServerRequests, *, cluster: str | None = None) -> ClusterSurvey:

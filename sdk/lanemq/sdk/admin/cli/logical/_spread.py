@@ -12,7 +12,7 @@ from ..._client import AdminClient
 from ..._logical_progress import carry_progress
 from ..._remains import Remainder, remainders
 from ...logical._migration import migrate
-from ...logical._spread import Move, Topics, plan_balance, plan_drain, remains_at
+from ...logical._spread import Move, plan_balance, plan_drain, remains_at
 from ...logical._survey import ClusterSurvey, survey_all
 from ..command._command import Output, command, fail
 from ..command._text import moment_in_seconds
@@ -40,7 +40,7 @@ async def drain_broker(
         why = found.away.get(broker, f"the masters that answer are: {_names(found)}")
         fail(f"broker {broker!r} not found: {why}")
     try:
-        moves = plan_drain(_chains(found), broker, found.brokers)
+        moves = plan_drain(found.chains(), broker, found.brokers)
     except ValueError as error:
         fail(str(error))
     if dry_run:
@@ -48,7 +48,7 @@ async def drain_broker(
         return {"moves": _values(moves)}
     failures = await _carry_out(admin, out, moves)
     left = await survey_all(admin, cluster=cluster)
-    carried = await carry_progress(admin, _chains(left), broker, left.brokers)
+    carried = await carry_progress(admin, left.chains(), broker, left.brokers)
     if carried.offsets:
         out.line(f"{carried.offsets} offsets of groups were taken along to where their queues end")
     await _keys_are_gone(admin, found.brokers[broker])
@@ -78,7 +78,7 @@ async def balance_logical_queues(
     if found.away:
         silent = ", ".join(sorted(found.away))
         fail(f"not all brokers answer, so there is no plan: {silent}")
-    chains = _chains(found)
+    chains = found.chains()
     for topic in topics:
         if topic not in chains:
             fail(f"topic {topic!r} has no logical queues")
@@ -107,10 +107,6 @@ async def forget_broker(admin: AdminClient, out: Output, *, broker: str) -> obje
     await admin.forget_broker(broker)
     out.line(f"{broker} is forgotten: queues are shown without what was on it")
     return {"broker": broker}
-
-
-def _chains(found: ClusterSurvey) -> Topics:
-    return {topic: view.chains() for topic, view in found.logical.items()}
 
 
 def _names(found: ClusterSurvey) -> str:
@@ -164,7 +160,7 @@ async def _keys_are_gone(admin: AdminClient, address: str) -> None:
 
 async def _verdict(admin: AdminClient, found: ClusterSurvey, broker: str) -> list[str]:
     """Return the lines that say what keeps the broker in use."""
-    remains = remains_at(_chains(found), broker)
+    remains = remains_at(found.chains(), broker)
     lines = []
     if remains.written:
         lines.append(f"{remains.written} logical queues are still written at {broker}")
@@ -179,7 +175,7 @@ async def _verdict(admin: AdminClient, found: ClusterSurvey, broker: str) -> lis
         lines.append(f"topics without logical queues are still there: {shown}{more}")
     if remains.segments:
         lines.append(await _expiry(admin, found.brokers[broker], broker, remains.last_time_ms))
-    for left in await remainders(admin, _chains(found), broker, found.brokers):
+    for left in await remainders(admin, found.chains(), broker, found.brokers):
         lines.append(_left_text(left))
     if not lines:
         lines.append(f"{broker} can be switched off now: nothing needs it")
