@@ -207,10 +207,10 @@ class LogicalRoutes:
         if view.status is Status.NOT_YET:
             return None
         maker = self._makers.setdefault(name, RouteMaker())
-        brokers = topic.brokers or 1  # a topic has to be seen somewhere, whoever knows where
         if asker is Asker.OLD:
             if listener is None or not view.queues:
                 return physical
+            brokers = topic.brokers or 1  # it has to be seen somewhere, whoever knows where
 
             def listener_of(number: int) -> ListenerAddress | None:
                 return self._listeners.numbered(number, brokers, clusters, is_there)

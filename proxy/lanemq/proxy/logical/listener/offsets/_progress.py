@@ -160,7 +160,6 @@ class Progress:
 
     async def run(self) -> None:
         """Write the commits of ``commit_soon``, until cancelled."""
-        self._writing = 0
         async with trio.open_nursery() as nursery:
             while True:
                 key = next((key for key in self._soon if key not in self._turns), None)
