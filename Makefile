@@ -52,9 +52,10 @@ test: lint $(DOCS_READY)
 	@# These wait for half of their time or more, so three run on two cores.
 	$(BIN)/pytest --quiet --numprocesses 3 --dist loadfile --no-loadscope-reorder -m 'peers or slow'
 
-# A tenth of the examples of property tests; make test tries them all.
+# A tenth of the examples of property tests; make test tries them all. Every test of the Spark part
+# is slow, and to find that out takes two seconds.
 test-fast: $(READY)
-	LANEMQ_TESTS=quick $(IN_MEMORY) $(BIN)/pytest --quiet --override-ini tmp_path_retention_policy=failed --numprocesses auto --dist worksteal -m 'not peers and not slow'
+	LANEMQ_TESTS=quick $(IN_MEMORY) $(BIN)/pytest --quiet --override-ini tmp_path_retention_policy=failed --numprocesses auto --dist worksteal -m 'not peers and not slow' --ignore spark/tests
 
 serve: $(READY)
 	$(BIN)/lanemq serve

@@ -100,6 +100,7 @@ async def test_it_is_found_out_when_others_can_be_reached_at_last(cluster: Logic
         await until(lambda: not has_topic(cluster, DOWN))
 
 
+@pytest.mark.slow
 async def test_a_broker_that_was_down_has_a_part_of_the_new_topic_afterwards(
     cluster: LogicalCluster,
 ) -> None:

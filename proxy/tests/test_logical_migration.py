@@ -151,6 +151,7 @@ async def test_a_reader_that_waits_at_the_end_is_sent_on_at_once(cluster: Logica
     assert at_s - began_s < 1
 
 
+@pytest.mark.slow
 async def test_cleaned_segments_expire_and_their_queue_is_used_again(
     autojump_clock: MockClock,
 ) -> None:

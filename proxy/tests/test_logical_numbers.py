@@ -60,6 +60,7 @@ async def test_a_destination_that_finds_its_place_opens_under_the_number_of_its_
     assert opened.migration == target.migration == 2
 
 
+@pytest.mark.slow
 async def test_a_broker_that_knew_a_destination_before_it_found_its_place_knows_it_open(
     cluster: LogicalCluster,
 ) -> None:
@@ -138,6 +139,7 @@ async def test_a_third_broker_knows_a_destination_open_whatever_number_it_was_op
     assert (await known(cluster, "broker1", target)).state is NORMAL
 
 
+@pytest.mark.slow
 async def test_a_copy_stays_while_the_broker_of_its_segment_does_not_answer(
     cluster: LogicalCluster,
 ) -> None:

@@ -235,6 +235,7 @@ def committing(offset: int, group: str = GROUP) -> dict[str, Any]:
     return {"consumer_group": group, "sys_flag": 5, "commit_offset": offset}
 
 
+@pytest.mark.slow
 async def test_a_commit_with_a_pull_that_has_to_wait_takes_nothing_back(
     cluster: LogicalCluster,
 ) -> None:

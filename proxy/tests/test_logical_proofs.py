@@ -30,6 +30,7 @@ async def begun(cluster: LogicalCluster, index: int, name: str) -> tuple[Segment
     return move.source, move.destination
 
 
+@pytest.mark.slow
 async def test_a_migration_that_is_called_off_while_its_source_is_down_leaves_an_open_end(
     cluster: LogicalCluster,
 ) -> None:

@@ -1,5 +1,6 @@
 """Remains on a broker after its logical queues have left: named, with numbers and times."""
 
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -20,6 +21,7 @@ async def left_at(cluster: LogicalCluster, name: str) -> dict[str, Remainder]:
         return {one.what: one for one in await remainders_at(admin, name)}
 
 
+@pytest.mark.slow
 async def test_what_waits_on_a_drained_broker_is_named_with_its_number(
     autojump_clock: MockClock,
 ) -> None:

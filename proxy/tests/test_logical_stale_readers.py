@@ -194,6 +194,7 @@ async def test_a_preview_client_with_a_fresh_view_is_not_delayed(cluster: Logica
     assert (len(other.seen), other.asks) == (1, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jump_s", [-3600, 3600])
 async def test_a_segment_is_as_new_as_it_is_whatever_the_time_of_day(
     jump_s: int, cluster: LogicalCluster
@@ -238,6 +239,7 @@ async def came_back(cluster: LogicalCluster, count: int = AFTER) -> None:
     await cluster.fill(third, count, first=BEFORE + BETWEEN)
 
 
+@pytest.mark.slow
 async def test_a_preview_client_whose_route_stays_old_when_a_queue_came_back_passes_over_nothing(
     cluster: LogicalCluster,
 ) -> None:

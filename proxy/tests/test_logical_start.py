@@ -56,6 +56,7 @@ async def assert_withheld(cluster: LogicalCluster, segment: Segment) -> None:
     assert "forgetBroker" in (answer.remark or "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("away", ["down", "parted"])
 async def test_a_queue_waits_for_the_word_of_the_broker_that_may_have_it_and_no_other_does(
     cluster: LogicalCluster, away: str

@@ -120,6 +120,7 @@ async def test_a_source_hears_that_it_was_gone_past_as_soon_as_it_can_be_reached
     assert said["logicalQueueSupersededMessages"] == str(TAKEN)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_restarted", [False, True])
 async def test_a_source_that_no_tool_reached_hears_of_it_by_the_destination(
     autojump_clock: MockClock, cluster: LogicalCluster, *, is_restarted: bool
@@ -162,6 +163,7 @@ async def test_what_a_superseded_source_took_is_appended_in_order_and_once(
         assert await admin.append_superseded(address) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["broker1", "broker2"])
 async def test_an_append_that_a_crash_interrupts_goes_on_where_it_was(
     cluster: LogicalCluster, victim: str
@@ -235,6 +237,7 @@ async def found_by(cluster: LogicalCluster, port: int, broker: str) -> int | Non
     return int(answer.fields["offset"]) if answer.code == 0 else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_told", [False, True])
 async def test_progress_behind_the_cut_is_progress_up_to_it(
     autojump_clock: MockClock, cluster: LogicalCluster, *, is_told: bool
@@ -314,6 +317,7 @@ async def test_a_later_segment_that_its_broker_knows_nothing_of_is_none(
     assert await cluster.normal(0) == source
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("knows_logical_queues", [True, False])
 async def test_a_reader_that_was_past_the_cut_goes_on_at_the_cut(
     autojump_clock: MockClock, cluster: LogicalCluster, *, knows_logical_queues: bool

@@ -16,7 +16,8 @@ POSITION = 5_000
 
 def record(size_bytes: int = RECORD_BYTES, position: int = POSITION) -> bytes:
     head = size_bytes.to_bytes(4, "big") + bytes(24) + position.to_bytes(8, "big")
-    return head + bytes(number % 251 for number in range(size_bytes - len(head)))
+    body_bytes = size_bytes - len(head)
+    return head + (bytes(range(251)) * (body_bytes // 251 + 1))[:body_bytes]
 
 
 def log_with(data: bytes) -> "tuple[list[int], object]":

@@ -97,6 +97,7 @@ async def test_one_connection_is_in_so_many_groups_only(broker: TestBroker) -> N
     assert (await broker.connect().heartbeat("other", consumers={"g0": {"T": "*"}})).code == 0
 
 
+@pytest.mark.slow
 async def test_one_heartbeat_has_so_many_subscriptions_only(broker: TestBroker) -> None:
     client = broker.connect()
     topics = {f"T{number}": "*" for number in range(SUBSCRIPTIONS_MAX // 2)}
@@ -106,6 +107,7 @@ async def test_one_heartbeat_has_so_many_subscriptions_only(broker: TestBroker) 
     assert broker.context.clients.consumer_group("i") is None
 
 
+@pytest.mark.slow
 async def test_one_request_locks_so_many_queues_only(broker: TestBroker) -> None:
     client = broker.connect()
     for code in (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ):

@@ -33,6 +33,7 @@ async def killed_in_stage_3(stand: Stand, to: Path, *, behind: int) -> None:
     rows.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("behind", [0, 60])
 async def test_a_killed_store_loses_no_unit(tmp_path: Path, behind: int) -> None:
     stand = Stand(tmp_path / "store")

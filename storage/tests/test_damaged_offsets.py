@@ -128,6 +128,7 @@ async def test_a_conversion_by_the_log_keeps_all_others(
         assert store.bounds("T", 0)[1] == MESSAGES // 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", POSSIBLE)
 @pytest.mark.parametrize("stage", [1, 3])
 async def test_a_start_after_a_kill_loses_one_message_to_a_possible_offset(
@@ -141,6 +142,7 @@ async def test_a_start_after_a_kill_loses_one_message_to_a_possible_offset(
         assert store.statistics().damaged_pieces == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", POSSIBLE)
 @pytest.mark.parametrize("stage", [1, 3])
 async def test_a_start_after_a_stop_serves_no_message_under_another_number(
@@ -174,6 +176,7 @@ async def test_the_newest_message_keeps_its_slot(tmp_path: Path) -> None:
         assert served(store)[-1] == (MESSAGES // 2, MESSAGES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", POSSIBLE)
 @pytest.mark.parametrize("from_log", [False, True])
 @pytest.mark.parametrize("target", ["files", "rocksdb"])

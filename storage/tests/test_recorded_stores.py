@@ -91,6 +91,7 @@ async def test_the_log_has_the_records_an_independent_walk_found(name: str, tmp_
         assert store.query("no such topic", "k", max_count=1, begin_ms=0, end_ms=1).records == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in NAMES if "killed" in name])
 @pytest.mark.parametrize("at", [0, 4, 28, 84])
 async def test_a_destroyed_head_in_a_killed_store_costs_one_message(
@@ -198,6 +199,7 @@ async def test_topics_groups_and_offsets_are_those_of_the_json_files(
                         assert committed == offsets["consumerOffset"], (group, topic)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 async def test_an_opened_store_is_closed_as_it_was_found(name: str, tmp_path: Path) -> None:
     async with opened(name, tmp_path) as store:

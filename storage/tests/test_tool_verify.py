@@ -412,6 +412,7 @@ def test_keys_are_hashed_as_the_index_does_it(topic: str, keys: list[str]) -> No
         assert key_hashes(found, heads) == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_rows_are_the_records_that_a_walk_over_damage_finds(seed: int, recorded: Recorded) -> None:
     root = recorded(FILE_STORE)

@@ -24,7 +24,8 @@ from ._retention import Retention
 from ._supervisor import Supervisor
 
 LOGGER = logging.getLogger(__name__)
-INDEX_INTERVAL_S: Final = 0.25
+INDEX_INTERVAL_S: Final = 1.0
+"""Seconds between two looks for messages that were too few to be indexed when they came."""
 INDEX_SLICE: Final = 200
 PROBE_BYTES: Final = 4096
 ROCKS_RETRY_S: Final = 1.0
