@@ -42,7 +42,8 @@ async def main() -> None:
     ):
         # Level 1 of 18, one second by default; every broker knows levels.
         await producer.send(Message(topic=TOPIC, body=b"after a second", delay_level=1))
-        # To the millisecond, with lanemq's brokers and Apache's of 5.x; not sent to others.
+        # Timers: lanemq's brokers deliver to the millisecond, Apache's 5.x up to a second late;
+        # to others such a message is not sent.
         try:
             await producer.send(Message(topic=TOPIC, body=b"in two seconds", delay_s=2))
         except MessageRejected as error:

@@ -1,8 +1,9 @@
 """Two steps, joined by topics, which keep their progress as keys in the broker.
 
 lanemq serve                       # in another terminal
-python examples/pipeline.py        # or: pipeline.py HOST:PORT of a name server, then
-                                   #     source FILE, or shout
+python examples/pipeline.py        # tries itself out
+python examples/pipeline.py HOST:PORT source FILE       # of a name server; makes the topics
+python examples/pipeline.py HOST:PORT shout
 
 The source sends the lines of a file, the second step reads them and sends each in capitals.
 Kill either of them at any time and start it again: no line is left out, and at most the one that

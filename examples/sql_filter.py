@@ -1,4 +1,7 @@
-"""Let the broker deliver only messages whose properties meet a condition."""
+"""Let the broker deliver only messages whose properties meet a condition.
+
+Apache's brokers need enablePropertyFilter=true in their broker.conf.
+"""
 
 import sys
 from collections.abc import Sequence

@@ -26,7 +26,7 @@ TOPIC = "TransactionTopic"
 
 
 async def main() -> None:
-    database = sqlite3.connect(":memory:")
+    database = sqlite3.connect(":memory:")  # a service: one that all processes of its group see
     database.execute("create table orders (transaction_id primary key, amount check (amount > 0))")
 
     async def write_order(amount: int, message: Message, transaction_id: str) -> TransactionState:

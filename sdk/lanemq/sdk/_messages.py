@@ -28,9 +28,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     7m 8m 9m 10m 20m 30m 1h 2h by default). ``flag`` is 32 bits of the application's own. With
     ``wait`` False the broker answers before disk or replica have the message.
 
-    ``delay_s`` (seconds) or ``deliver_at_ms`` (since 1970) hold it back to the millisecond, in
-    place of a level. Apache brokers of 5.x and lanemq's know these timers; to others, those of
-    4.x, such a message is not sent unless the option ``timers_at_any_broker`` says so.
+    ``delay_s`` (seconds) or ``deliver_at_ms`` (since 1970) hold it back in place of a level.
+    lanemq's brokers deliver to the millisecond, Apache's of 5.x up to a second late; to others,
+    those of 4.x, such a message is not sent unless the option ``timers_at_any_broker`` says so.
     """
 
     topic: str

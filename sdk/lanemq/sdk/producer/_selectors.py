@@ -59,7 +59,7 @@ def _java_hash_code(key: str | int) -> int:
 
 
 def select_randomly(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
-    """Return a `QueueSelector` that takes any queue, each as likely as the next."""
+    """Choose any queue, each as likely as the next; a `QueueSelector`."""
     return random.choice(queues)
 
 

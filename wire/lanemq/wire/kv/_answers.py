@@ -41,7 +41,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     version: int
     """1 for the first put after absence, then one more with each."""
     modified: int
-    """Number of the last put's record in the namespace's log."""
+    """Number of the last put's record in the log of its partition."""
     create_time_ms: int
     update_time_ms: int
     expires_ms: int = 0
