@@ -370,11 +370,12 @@ async def test_an_operator_hands_a_message_of_any_broker_to_a_consumer(
         asked = await consumer.peer.receive()
         (message,) = decode_messages(asked.body)
         assert (asked.code, message.body, message.queue_id) == (309, b"again", 3)
+        assert asked.fields.keys() == {*fields, "brokerName"}  # the signature is the operator's
         await consumer.peer.send(asked.reply(body=b"consumed"))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(take)
-        answer = await operator.call(309, fields)
+        answer = await operator.call(309, fields | {"AccessKey": "key", "Signature": "secret"})
     assert (answer.code, answer.body) == (0, b"consumed")
     assert (await operator.call(309, fields | {"clientId": "nobody"})).code == 1
 

@@ -5,6 +5,7 @@ of one queue.
 """
 
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Final, final
 
 import trio
@@ -42,7 +43,6 @@ from ...net._dispatch import Handlers, typed
 from ...net._session import PeerTimedOut, Session, SessionClosed
 from ..context._context import BrokerContext
 from ..handlers.pulls._old_readers import for_reader
-from ..settings._config import BrokerConfig
 from ..state._clients import ClientRegistry
 from ..state._members import Client
 from ..state._stages import GroupStages
@@ -67,8 +67,6 @@ class Relay:
     """The questions of operators to clients."""
 
     _clients: ClientRegistry[Session]
-    _config: BrokerConfig
-    _store: Store
 
     def find(self, group: str, client_id: str | None) -> Client[Session]:
         found = self._clients.consumer_group(group)
@@ -108,21 +106,36 @@ class Relay:
         client = self.find(header.consumer_group, header.client_id)
         return await self.relay(frame, client, dict(frame.fields), frame.body)
 
-    async def consume_directly(
+
+@final
+@define(eq=False, kw_only=True, repr=False)
+class DirectConsumption:
+    """Direct consumption (309): an operator hands one stored message to one consumer, outside its
+    queue.
+
+    Source: RocketMQ 4.9.8, AdminBrokerProcessor.consumeMessageDirectly.
+    """
+
+    _broker_name: str
+    _record_at: Callable[[int], Awaitable[bytes | None]]
+    """The record at a position, as the port's clients see it; None if there is none."""
+    _relay: Relay
+
+    async def consume(
         self, header: ConsumeMessageDirectly, frame: Frame, session: Session
     ) -> Frame:
-        """Hand one stored message to one consumer, outside its queue."""
-        client = self.find(header.consumer_group, header.client_id)
+        """Find the message, and answer the consumer's result. Raises ``Refused``."""
+        client = self._relay.find(header.consumer_group, header.client_id)
         try:
             _, log_position = decode_offset_id(header.msg_id or "")
         except RemoteProtocolError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        record = self._store.record_at(log_position)
+        record = await self._record_at(log_position)
         if record is None:
             remark = f"can not find message by the offset, {log_position}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        fields = dict(frame.fields) | {"brokerName": self._config.broker_name}
-        return await self.relay(frame, client, fields, for_reader(record, client.version))
+        fields = dict(frame.fields) | {"brokerName": self._broker_name}
+        return await self._relay.relay(frame, client, fields, for_reader(record, client.version))
 
 
 @final
@@ -248,11 +261,12 @@ class MemberOffsets:
 
 def register(handlers: Handlers, broker: BrokerContext, *, queues: OwnQueues) -> None:
     """Register requests 307, 309, 222 and 223."""
-    relay = Relay(
-        clients=broker.clients,
-        config=broker.config,
-        store=broker.store,
-    )
+    relay = Relay(clients=broker.clients)
+
+    async def stored(position: int) -> bytes | None:
+        return broker.store.record_at(position)
+
+    direct = DirectConsumption(broker_name=broker.config.broker_name, record_at=stored, relay=relay)
     member_offsets = MemberOffsets(
         clients=broker.clients,
         queues=queues,
@@ -264,7 +278,7 @@ def register(handlers: Handlers, broker: BrokerContext, *, queues: OwnQueues) ->
         RequestCode.GET_CONSUMER_RUNNING_INFO, typed(GetConsumerRunningInfo, relay.running_info)
     )
     handlers.add(
-        RequestCode.CONSUME_MESSAGE_DIRECTLY, typed(ConsumeMessageDirectly, relay.consume_directly)
+        RequestCode.CONSUME_MESSAGE_DIRECTLY, typed(ConsumeMessageDirectly, direct.consume)
     )
     handlers.add(
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, typed(ResetOffset, member_offsets.reset)
