@@ -14,10 +14,11 @@ import trio
 from attrs import define, field
 
 from lanemq.storage import NewMessage, Store, Unit
-from lanemq.wire import INT32, SystemTopic, read_number
-from lanemq.wire.message import Property, StoredMessage
+from lanemq.wire import SystemTopic
+from lanemq.wire.message import StoredMessage
 
 from ..state._stored_again import stored_again
+from ..values._waiting import target_of
 from ._due import BATCH, BATCH_BYTES, DueMessages, Impossible
 from ._due_task import DueTask
 
@@ -94,15 +95,3 @@ def _again(message: StoredMessage) -> NewMessage | Impossible:
     if target is None:
         return Impossible("it does not say where to")
     return stored_again(message, *target)
-
-
-def target_of(message: StoredMessage) -> tuple[str, int] | None:
-    """Return the topic and queue to which a message that waits was sent."""
-    properties = message.properties
-    topic = properties.get(Property.REAL_TOPIC)
-    if not topic or topic == SystemTopic.TRANSACTION_HALF:
-        return None
-    try:
-        return topic, read_number(properties.get(Property.REAL_QID, ""), INT32)
-    except ValueError:
-        return None

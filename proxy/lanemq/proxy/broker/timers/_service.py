@@ -16,9 +16,9 @@ from lanemq.wire import Refused, ResponseCode, SystemTopic, java_hash
 from lanemq.wire.message import Property, StoredMessage
 
 from ..context._context import BrokerContext
-from ..delays._delay import target_of
 from ..delays._due import BATCH, BATCH_BYTES, DueMessages, Impossible
 from ..delays._due_task import RETRY_S, DueTask
+from ..values._waiting import target_of
 from ._rules import QUEUE_ID, delivered_message, due_ms, key_of, out_ms_of, rolled_message
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.timers")

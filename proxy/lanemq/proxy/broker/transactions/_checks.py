@@ -28,6 +28,7 @@ from ..settings._config import BrokerConfig
 from ..state._clients import ClientRegistry
 from ..state._stats import BrokerStatistics
 from ..state._topics import Topics
+from ..values._waiting import target_of
 from ..writing._writer import Writer
 from ._rules import (
     QUEUE_ID,
@@ -38,7 +39,6 @@ from ._rules import (
     discarded_message,
     origin_of,
     renewed_message,
-    target_of,
 )
 from ._table import BATCH, HALF, HalfTable
 

@@ -31,6 +31,7 @@ from ..state._stats import BrokerStatistics
 from ..state._topics import Topics
 from ..timers._sends import TimedSends
 from ..values._results import DONE, Done
+from ..values._waiting import target_of
 from ..writing._flushes import Flushes
 from ..writing._writer import Writer
 from ._rules import (
@@ -40,7 +41,6 @@ from ._rules import (
     origin_of,
     property_of,
     resumed_message,
-    target_of,
 )
 from ._table import HALF, HalfTable
 

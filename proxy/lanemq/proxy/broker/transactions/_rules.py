@@ -12,7 +12,7 @@ from typing import Final, final
 from msgspec.structs import replace
 
 from lanemq.storage import NewMessage
-from lanemq.wire import INT32, INT64, SysFlag, SystemTopic, read_number
+from lanemq.wire import INT64, SysFlag, SystemTopic, read_number
 from lanemq.wire.message import (
     Property,
     StoredMessage,
@@ -91,13 +91,6 @@ def origin_of(half: StoredMessage) -> int:
     text = property_of(half, Property.TRAN_PREPARED_QUEUE_OFFSET)
     origin = half.queue_offset if text is None else _number(text, -1)
     return origin if 0 <= origin <= half.queue_offset else half.queue_offset
-
-
-def target_of(half: StoredMessage) -> tuple[str, int] | None:
-    """Return the topic and queue that a half message is for; None where it does not say."""
-    topic = property_of(half, Property.REAL_TOPIC)
-    queue_id = _number(property_of(half, Property.REAL_QID) or "", -1)
-    return (topic, queue_id) if topic and 0 <= queue_id <= INT32[-1] else None
 
 
 def offsets_in(op: StoredMessage, end: int) -> list[int]:

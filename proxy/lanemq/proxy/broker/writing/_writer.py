@@ -26,10 +26,9 @@ from lanemq.wire.message import Property, remove_property, set_property
 
 from ...logical.rules._gate import Gate, Key
 from ...logical.rules._mapping import TopicMapping
+from ..values._waiting import with_target
 
 _DELAY = Property.DELAY.encode()
-_REAL_TOPIC = Property.REAL_TOPIC.encode()
-_REAL_QID = Property.REAL_QID.encode()
 _ORIGIN = Property.TRAN_PREPARED_QUEUE_OFFSET.encode()
 _TIMER_OUT_MS = Property.TIMER_OUT_MS.encode()
 
@@ -124,8 +123,7 @@ class Writer:
     def _put_waiting(
         self, message: NewMessage, topic: str, queue_id: int, properties: bytes
     ) -> Put:
-        properties = set_property(properties, _REAL_TOPIC, message.topic.encode())
-        properties = set_property(properties, _REAL_QID, str(message.queue_id).encode())
+        properties = with_target(properties, message.topic, message.queue_id)
         try:
             self._check_target(message.topic, message.queue_id)
             waiting = replace(message, topic=topic, queue_id=queue_id, properties=properties)
@@ -147,8 +145,7 @@ class Writer:
         properties = message.properties
         if _ORIGIN in properties:
             properties = remove_property(properties, _ORIGIN)
-        properties = set_property(properties, _REAL_TOPIC, message.topic.encode())
-        properties = set_property(properties, _REAL_QID, str(message.queue_id).encode())
+        properties = with_target(properties, message.topic, message.queue_id)
         try:
             self._check_target(message.topic, message.queue_id)
         except MessageIllegal as error:
