@@ -22,6 +22,7 @@ from ._statistics import RocksProgress, StoreStatistics
 from ._store import Store
 from ._tables import ConfigTables, DelayOffsetTable, GroupTable, OffsetTable, TopicTable
 from .disk._files import Entry, File, Files, Lock, Usage
+from .disk._replacement import replace_file
 from .kv._kv import KvStates
 from .messages._messages import (
     Boundary,
@@ -85,5 +86,6 @@ __all__ = [
     "disk_problem",
     "open_store",
     "parse_delay_levels",
+    "replace_file",
     "system_clock_ms",
 ]

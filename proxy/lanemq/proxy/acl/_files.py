@@ -6,12 +6,12 @@ Source: RocketMQ 4.9.8, PlainPermissionManager, AclFileWatchService.
 import fcntl
 import logging
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
+from lanemq.storage import replace_file
 from lanemq.wire.bodies import DataVersion
 
 from .._settings import ConfigError, read_file
@@ -84,7 +84,7 @@ class AccountFiles:
             fresh = {path: texts[path].encode(now_ms) for path in edit(texts)}
             accounts = self._parse({**data, **fresh})
             for path, text in fresh.items():
-                _replace(path, text)
+                replace_file(path, text)
         return accounts
 
     def _data(self) -> dict[Path, bytes]:
@@ -109,29 +109,6 @@ def _alone(directory: Path) -> Iterator[None]:
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(held)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Replace a file whole, or not at all; its mode and its owner stay. A new one is 0600."""
-    path = path.resolve()
-    fresh = path.with_name(f".{path.name}.tmp")
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        number = file.fileno()
-        os.fchmod(number, 0o600)  # it may have been left behind
-        with suppress(FileNotFoundError):
-            status = path.stat()
-            with suppress(PermissionError):  # of another user: this one's from now on
-                os.fchown(number, status.st_uid, status.st_gid)
-            os.fchmod(number, stat.S_IMODE(status.st_mode))
-        file.write(data)
-        file.flush()
-        os.fsync(number)
-    fresh.replace(path)
-    held = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(held)
     finally:
         os.close(held)
 

@@ -11,6 +11,7 @@ from typing import Final, final
 
 import trio
 
+from lanemq.storage import replace_file
 from lanemq.wire import Refused, RequestCode, ResponseCode, Version
 from lanemq.wire.bodies import DataVersion, KVTable, TopicList
 from lanemq.wire.frame import Frame
@@ -34,7 +35,7 @@ from ..net._dispatch import QUICK_BODY_BYTES, Handlers, typed
 from ..net._session import Session
 from ._config import BLOCKED_KEYS, NameServerConfig
 from ._known import KnownBrokers
-from ._kv import ORDER_TOPIC_CONFIG, KVConfig, write_whole
+from ._kv import ORDER_TOPIC_CONFIG, KVConfig
 from ._kv_requests import KVRequests
 from ._requests import RegistrationRead, asker, is_compressed, registration, wanted_indices
 from .logical._routes import Asker, LogicalRoutes
@@ -279,7 +280,7 @@ class NameServerHandlers:
         except ConfigError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         if self._config.config_store_path is not None:
-            write_whole(self._config.config_store_path, changed.to_text())
+            replace_file(self._config.config_store_path, changed.to_text())
         self._config.adopt(changed)
         return frame.reply()
 

@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 from typing import Final, final
 
-from ._kv import write_whole
+from lanemq.storage import replace_file
 
 LOGGER = logging.getLogger("lanemq.proxy.nameserver")
 NAMES_MAX: Final = 1024
@@ -31,7 +31,7 @@ class KnownBrokers:
         if self._path is None or self._written == self.names:
             return
         try:
-            write_whole(self._path, json.dumps(sorted(self.names)).encode())
+            replace_file(self._path, json.dumps(sorted(self.names)).encode())
         except OSError as error:
             LOGGER.error("%s cannot be written, next try soon: %s", self._path, error)
         else:

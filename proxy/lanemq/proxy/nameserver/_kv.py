@@ -5,10 +5,10 @@ Source: RocketMQ 4.9.8, KVConfigManager, KVConfigSerializeWrapper.
 """
 
 import logging
-import os
 from pathlib import Path
 from typing import Final, final
 
+from lanemq.storage import replace_file
 from lanemq.wire import LocalProtocolError, Refused, RemoteProtocolError, ResponseCode, fastjson
 
 LOGGER = logging.getLogger("lanemq.proxy.nameserver")
@@ -88,7 +88,7 @@ class KVConfig:
             data = _written(table)
             if _parsed(data) != table:  # such as a key that JSON takes for a reference
                 raise _refused(f"a key of namespace {namespace} could not be read back")
-            write_whole(self._path, data)
+            replace_file(self._path, data)
         self._table = table
 
 
@@ -122,17 +122,6 @@ def _parsed(data: bytes) -> dict[str, dict[str, str]] | None:
         return _table_of(fastjson.loads(data))
     except RemoteProtocolError:
         return None
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a small file so that after a crash it holds the old or the new text, whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 def _load(path: Path) -> dict[str, dict[str, str]]:

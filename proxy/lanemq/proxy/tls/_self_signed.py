@@ -8,13 +8,13 @@
 Needs the package ``cryptography``: ``pip install 'lanemq[tls]'``.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeVar, final
 
+from lanemq.storage import replace_file
 from lanemq.wire import encode_properties_text
 
 from .._settings import ConfigError
@@ -111,14 +111,14 @@ def make_self_signed(
         ):
             authority_key = _issue.new_key()
             authority = _issue.new_authority(authority_key, today)
-            _write(files.authority_key, _issue.key_pem(authority_key))
-            _write(files.authority, _issue.certificate_pem(authority))
+            replace_file(files.authority_key, _issue.key_pem(authority_key), mode=0o600)
+            replace_file(files.authority, _issue.certificate_pem(authority), mode=0o600)
         key = _issue.new_key()
         server = _issue.new_certificate(key, hosts, authority, authority_key, today)
-        _write(files.key, _issue.key_pem(key))
-        _write(files.certificate, _issue.certificate_pem(server))
-    _write(files.properties, _server_properties(files, mode))
-    _write(files.client_properties, _client_properties(files))
+        replace_file(files.key, _issue.key_pem(key), mode=0o600)
+        replace_file(files.certificate, _issue.certificate_pem(server), mode=0o600)
+    replace_file(files.properties, _server_properties(files, mode), mode=0o600)
+    replace_file(files.client_properties, _client_properties(files), mode=0o600)
     return files
 
 
@@ -154,13 +154,3 @@ def _read(path: Path, read: Callable[[bytes], _T]) -> _T | None:
             f"{path} is not one of the files that `lanemq serve --tls` makes: move it away, and a"
             " new one is made"
         ) from None
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Put a file in place whole, for its user alone."""
-    beside = path.with_name(f"{path.name}.new")
-    beside.unlink(missing_ok=True)
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-    beside.replace(path)

@@ -3,13 +3,13 @@
 Source: RocketMQ 5.3.3, User, Acl; there they are in a RocksDB of their own.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, final
 
+from lanemq.storage import replace_file
 from lanemq.wire import RemoteProtocolError, fastjson
 from lanemq.wire.bodies import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 
@@ -122,18 +122,7 @@ class UserTable:
                 "acls": [user.acl.to_json() for user in ordered if user.policies],
             }
         )
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self._path.with_suffix(".tmp")
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._path)
-        directory = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        replace_file(self._path, data, mode=0o600)
         self.users = users
 
 

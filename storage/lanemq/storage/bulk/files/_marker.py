@@ -14,6 +14,7 @@ import msgspec
 
 from ..._layouts import CHECKPOINT_BYTES
 from ...disk._real_files import sync_path
+from ...disk._replacement import replace_file
 
 QUEUE_TIME: Final = slice(8, 16)
 
@@ -72,7 +73,7 @@ class CrashMarker:
 
     def begin(self) -> None:
         """Make the store look crashed, durably."""
-        self._replace_abort(msgspec.json.encode(self._note))
+        replace_file(self._abort, msgspec.json.encode(self._note))
         self._set_queue_time(bytes(8))
 
     def end(self) -> None:
@@ -82,14 +83,7 @@ class CrashMarker:
             self._abort.unlink(missing_ok=True)
             sync_path(self._root)
         else:
-            self._replace_abort(self._note.abort.encode())
-
-    def _replace_abort(self, content: bytes) -> None:
-        temporary = self._root / "abort.tmp"
-        temporary.write_bytes(content)
-        sync_path(temporary)
-        temporary.replace(self._abort)
-        sync_path(self._root)
+            replace_file(self._abort, self._note.abort.encode())
 
     def _set_queue_time(self, data: bytes) -> None:
         if data and self._checkpoint_data():

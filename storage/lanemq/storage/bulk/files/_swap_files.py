@@ -14,6 +14,7 @@ import msgspec
 
 from ...disk._backups import CONVERT_TEMPORARY as TEMPORARY
 from ...disk._real_files import RealFiles, sync_path
+from ...disk._replacement import replace_file
 from ...queues._queues import digest_of_files
 from ...tools.rebuild._swap import keep
 from ..checks._store_access import KnownWatermarks
@@ -54,12 +55,7 @@ def swap_files(root: Path, *, backup: Path, log_end: int, file_bytes: int) -> No
     """
     note = root / TEMPORARY / NOTE
     os.sync()
-    note.with_suffix(".tmp").write_bytes(
-        msgspec.json.encode(_Ready(backup.name, log_end, file_bytes))
-    )
-    sync_path(note.with_suffix(".tmp"))
-    note.with_suffix(".tmp").replace(note)
-    sync_path(note.parent)
+    replace_file(note, msgspec.json.encode(_Ready(backup.name, log_end, file_bytes)))
     _swap(root, CrashMarker(root))
 
 

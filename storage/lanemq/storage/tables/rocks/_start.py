@@ -7,7 +7,6 @@ Source: RocketMQ 5.3.3, RocksDBTopicConfigManager.merge and its kin.
 """
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +18,7 @@ from lanemq.wire.bodies import DataVersion
 
 from ..._errors import ConfigInvalid
 from ...disk._files import Files
+from ...disk._replacement import replace_file
 from ...rocks._files import is_present
 from .._document import Document
 from ._database import (
@@ -250,7 +250,8 @@ def _evidence(directory: Path) -> dict[str, Later]:
 
 
 def _keep_evidence(directory: Path, kind: Kind, later: Later) -> None:
-    _replace_evidence(directory, _evidence(directory) | {kind.name: later})
+    found = _evidence(directory) | {kind.name: later}
+    replace_file(directory / EVIDENCE_FILE, msgspec.json.encode(found))
 
 
 def _drop_evidence(directory: Path, kind: Kind) -> None:
@@ -258,15 +259,6 @@ def _drop_evidence(directory: Path, kind: Kind) -> None:
     if found.pop(kind.name, None) is None:
         return
     if found:
-        _replace_evidence(directory, found)
+        replace_file(directory / EVIDENCE_FILE, msgspec.json.encode(found))
     else:
         (directory / EVIDENCE_FILE).unlink()
-
-
-def _replace_evidence(directory: Path, found: dict[str, Later]) -> None:
-    temporary = directory / f"{EVIDENCE_FILE}.tmp"
-    with temporary.open("wb") as file:
-        file.write(msgspec.json.encode(found))
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(directory / EVIDENCE_FILE)
