@@ -8,11 +8,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from lanemq.sdk import ClientClosed
 from lanemq.sdk.kv import Action, Change, KvRejected, Step, Watch
-from lanemq.sdk.kv.requests._pages import PAGE_BYTES_MAX, merged
+from lanemq.sdk.kv.requests._pages import merged
 from lanemq.testkit.sdk.kv import KvCluster
 from lanemq.testkit.sdk.kv_stores import key_in, opened
 from lanemq.wire import RequestCode
-from lanemq.wire.kv import Entry, Page, partition_of
+from lanemq.wire.kv import PAGE_BYTES_MAX, Entry, Page, partition_of
 
 WATCH = RequestCode.KV_WATCH
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar, get_type_hints
 
 from lanemq.wire import (
+    INT_MAX,
     RemoteProtocolError,
     decode_properties_text,
     encode_properties_text,
@@ -30,7 +31,6 @@ _RUN_TIME = "changeable"
 _ALLOWED = "allowed"
 _SECRET = "secret"
 
-INT_MAX = (1 << 31) - 1
 _COUNTS = range(INT_MAX + 1)
 
 

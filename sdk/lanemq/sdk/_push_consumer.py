@@ -28,12 +28,9 @@ from .net._discovery import NameServersLike
 from .net._link import Dial
 from .net._remoting import dial_tcp
 from .observe._consume_hooks import hooked
-from .observe._log import get_logger
 from .opening._mistakes import as_listener, check_subscriptions
 from .opening._settings import PushSettings, with_settings
 from .producer._tracer import Tracer, open_tracer
-
-LOGGER = get_logger("lanemq.sdk.consumer")
 
 
 @final

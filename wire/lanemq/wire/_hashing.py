@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import mul
 
+from ._numbers import INT_MAX
+
 CHUNK = 64
 # POWERS[n] are the weights of n UTF-16 units: 31^(n-1) ... 31, 1, each modulo 2^32.
 POWERS = [tuple(pow(31, n - 1 - i, 1 << 32) for i in range(n)) for n in range(CHUNK + 1)]
 SHIFTS = [pow(31, n, 1 << 32) for n in range(CHUNK + 1)]
 SUFFIX = 12
 SUFFIX_SHIFT = SHIFTS[SUFFIX]
-INT_MAX = 0x7FFFFFFF
 
 
 def _units(text: str) -> Sequence[int]:

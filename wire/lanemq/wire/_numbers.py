@@ -10,6 +10,8 @@ import msgspec
 
 INT32: Final = range(-(1 << 31), 1 << 31)
 INT64: Final = range(-(1 << 63), 1 << 63)
+INT_MAX: Final = INT32[-1]
+LONG_MAX: Final = INT64[-1]
 
 Int = Annotated[int, msgspec.Meta(ge=INT32.start, le=INT32.stop - 1)]
 """A Java int."""

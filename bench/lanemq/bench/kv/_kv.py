@@ -37,7 +37,6 @@ from ._results import KV_MEASURES, KvBench
 from ._size import measure_size
 
 OURS, THEIRS = "lanemq", "etcd"
-NAMESPACE: Final = "bench"
 SETTINGS: Final = {"flushDiskType": "SYNC_FLUSH", "syncFlushTimeout": "60000"}
 ETCD_CLIENT: Final = "v3.5.21"
 GO_MODULE: Final = (

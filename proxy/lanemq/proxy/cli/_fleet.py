@@ -19,6 +19,7 @@ import trio
 from lanemq.sdk import dial_tcp
 
 from .._settings import ConfigError
+from ..net.transport._listen import VIP_BELOW
 from ..tls import ProcessTls
 from ._fleet_topics import keep_logical
 from ._run import Ready
@@ -31,7 +32,6 @@ LOGGER = logging.getLogger("lanemq.proxy.fleet")
 LANEMQ: Final = (sys.executable, "-m", "lanemq.proxy.cli")
 READY_S: Final = 60.0
 """Seconds until a broker must be ready; it may have much to recover."""
-VIP_BELOW: Final = 2
 PAUSE_S: Final = 1.0
 """Seconds between the end of a process and its next start."""
 STOP_S: Final = 30.0

@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from lanemq.wire.kv import NamespaceStatus
-
-HASH_BYTES = 32
+from lanemq.wire.kv import HASH_BYTES, NamespaceStatus
 
 
 def sum_of(parts: Sequence[NamespaceStatus]) -> NamespaceStatus:

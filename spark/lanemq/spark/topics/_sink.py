@@ -22,7 +22,6 @@ from .._errors import OptionInvalid, SourceError
 from .._options import TRUE_OR_FALSE, Option, Options
 from ._cluster import Cluster
 
-NAME: Final = "rocketmq"
 SENDERS: Final = 32
 SENDER_MESSAGES: Final = 64
 """Rows that wait for a sender: a task holds a bounded number of them."""

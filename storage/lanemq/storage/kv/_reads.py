@@ -3,6 +3,8 @@
 from typing import Final
 
 from lanemq.wire.kv import (
+    PAGE_BYTES_MAX,
+    PAGE_ENTRIES_MAX,
     Change,
     ChangeKind,
     Changes,
@@ -28,8 +30,6 @@ from .engines._rows import (
     stored,
 )
 
-PAGE_ENTRIES_MAX: Final = 1000
-PAGE_BYTES_MAX: Final = 1 << 20
 HEAD_BYTES: Final = HEAD.size
 LOOKED_AT_MAX: Final = 2000
 """Rows that one read looks at; one that finds less goes on with the next request."""

@@ -5,7 +5,9 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Final, final
 
-from .engines._rows import HASH_BYTES, HASH_MASK
+from lanemq.wire.kv import HASH_BYTES
+
+from .engines._rows import HASH_MASK
 
 RECENT_BYTES: Final = 16 << 20
 """Bytes of rows beyond which all are forgotten."""

@@ -10,6 +10,7 @@ from typing import Final, final
 
 from lanemq.wire import RemoteProtocolError
 from lanemq.wire.kv import (
+    HASH_BYTES,
     Action,
     Beginning,
     ChangeKind,
@@ -33,7 +34,6 @@ from ._sessions import GENERATION_MS, OpenSessions, Session
 from ._sums import NOTHING, moved
 from .engines._engine import Batch, Table
 from .engines._rows import (
-    HASH_BYTES,
     HEAD,
     META,
     SESSION,

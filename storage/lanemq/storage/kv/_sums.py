@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
 
-from .engines._rows import HASH_BYTES, HASH_MASK
+from lanemq.wire.kv import HASH_BYTES
+
+from .engines._rows import HASH_MASK
 
 NOTHING: Final = bytes(HASH_BYTES)
 """The sum of no rows."""

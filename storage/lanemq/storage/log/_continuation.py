@@ -26,7 +26,6 @@ from ._records import (
 FOLLOWERS: Final = 256
 SECTOR: Final = 512
 NEVER_WRITTEN: Final = bytes(SECTOR)
-SEARCHED_BYTES: Final = 1 << 20
 
 
 @final

@@ -8,7 +8,7 @@ them. Source: RocketMQ 5.3.3, MultiDispatchUtils and LmqDispatch.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, final
 
-from lanemq.wire import LMQ_PREFIX, RETRY_PREFIX, SysFlag, SystemTopic
+from lanemq.wire import LMQ_PREFIX, RETRY_PREFIX, SYSTEM_TOPIC_PREFIX, SysFlag, SystemTopic
 from lanemq.wire.message import Property, decode_properties, encode_properties, get_property
 
 from ..log._records import UNQUEUED, Record
@@ -18,7 +18,6 @@ SEPARATOR: Final = b","
 NAMES: Final = Property.INNER_MULTI_DISPATCH.encode()
 OFFSETS: Final = Property.INNER_MULTI_QUEUE_OFFSET.encode()
 LMQ_PREFIX_DATA: Final = LMQ_PREFIX.encode()
-SYSTEM_PREFIX: Final = "rmq_sys_"
 UNPLACED: Final = UNQUEUED | SysFlag.INNER_BATCH
 """Bits of the sysFlag of records without a position: of those in no queue, and of those that hold
 several messages, whose queues are of another kind."""
@@ -34,7 +33,7 @@ class QueuePosition(NamedTuple):
 
 def light_queues(topic: str, properties: bytes) -> list[str]:
     """Return the names of the light queues that a message of ``topic`` asks for, in order."""
-    if topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX)) or topic == SystemTopic.SCHEDULE:
+    if topic.startswith((RETRY_PREFIX, SYSTEM_TOPIC_PREFIX)) or topic == SystemTopic.SCHEDULE:
         return []
     names = get_property(properties, NAMES) or b""
     return [name.decode("utf-8", "replace") for name in names.split(SEPARATOR) if _is_light(name)]

@@ -5,7 +5,6 @@
 """
 
 import hashlib
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Protocol, final
@@ -19,7 +18,6 @@ from ..log._segments import Segments, is_segment_name
 from .files._bounds import KeptBounds, QueueBounds
 from .files._consume_queue import FileConsumeQueue
 
-LOGGER = logging.getLogger(__name__)
 NAME_BYTES_MAX = 255
 QUEUE_ID_MAX = 2**31 - 1
 SYNCS_A_TURN: Final = 500

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .._config import Stage
 from ..disk._backups import CONVERT_TEMPORARY, KEPT
-from ..log._records import RECORD_BYTES_MIN
+from ..log._records import NOTHING_WRITTEN, RECORD_BYTES_MIN
 from ..start._watermarks import lost_log
 from ._summaries import GroupSummary, IndexSummary, LogSummary, QueueSummary, is_aside
 from .checks._findings import Finding, Part, Severity
@@ -26,7 +26,6 @@ from .reading._metadata import TableContents
 from .reading._stage import StageFound, read_watermarks
 
 DAMAGES_MAX = 20
-NOTHING = "nothing was written here"
 VERIFY = "`lanemq store verify DIR` checks everything"
 
 
@@ -125,7 +124,7 @@ def _lost_begin(store: StoreDirectory, log: LogSummary) -> Iterator[Finding]:
 
 def _end_of_run(store: StoreDirectory, log: LogSummary) -> Iterator[Finding]:
     why = why_no_record(store.log, log.end)
-    if why not in ("", NOTHING) and log.end < store.log.capacity_end:
+    if why not in ("", NOTHING_WRITTEN) and log.end < store.log.capacity_end:
         yield Finding(
             kind="torn-tail",
             severity=Severity.PROBLEM if store.is_clean else Severity.NOTE,

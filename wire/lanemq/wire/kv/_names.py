@@ -24,6 +24,10 @@ OPERATION_BYTES_MAX: Final = VALUE_BYTES_MAX + (16 << 10)
 """Longest body of an operation, and so of a record: all keys and values of a batch together."""
 STEPS_MAX: Final = 1024
 """Most keys of one batch or multi-get."""
+PAGE_ENTRIES_MAX: Final = 1000
+PAGE_BYTES_MAX: Final = 1 << 20
+HASH_BYTES: Final = 32
+"""Length of the hash of a state."""
 TTL_MS_MAX: Final = 10 * 365 * 86_400_000
 CLIENT_CHARACTERS_MAX: Final = 64
 NAMESPACE_CHARACTERS_MAX: Final = 64

@@ -68,6 +68,7 @@ from ._queues import (
 )
 from ._reader_positions import ReaderPositions
 from ._recent_redirects import RecentRedirects
+from ._remarks import INDEX_CLAIMED, MAY_BE_KNOWN, MIGRATION_IN_PROGRESS
 from ._report import (
     JAVA_ALL,
     JAVA_NONE,
@@ -85,6 +86,7 @@ from ._segment_state import SegmentState
 
 __all__ = [
     "FORWARD_QUEUE_ID_FIELD",
+    "INDEX_CLAIMED",
     "JAVA_ALL",
     "JAVA_NONE",
     "KEPT_FIELD",
@@ -95,6 +97,8 @@ __all__ = [
     "LOGICAL_QUEUES_UNORDERED_MEMBER",
     "LOGICAL_QUEUE_BROKER",
     "LOGICAL_QUEUE_FLAG",
+    "MAY_BE_KNOWN",
+    "MIGRATION_IN_PROGRESS",
     "MOVED_FIELD",
     "NOTHING_READABLE_S",
     "NOT_SET",

@@ -9,7 +9,7 @@ from typing import Final, final
 from attrs import define
 
 from lanemq.storage import OffsetTable, Store
-from lanemq.wire import Refused, RequestCode, ResponseCode
+from lanemq.wire import LONG_MAX, Refused, RequestCode, ResponseCode
 from lanemq.wire.bodies import (
     ConsumeQueueData,
     QueryConsumeQueueBody,
@@ -31,7 +31,6 @@ from ..state._clients import ClientRegistry
 from ..state._topics import Topics
 from ._own_queues import OwnQueues
 
-LONG_MAX: Final = (1 << 63) - 1
 UNITS_MAX: Final = 16_384  # of one answer; they stay far below the longest frame
 
 

@@ -16,7 +16,7 @@ from typing import Final, final
 from attrs import define, field
 
 from lanemq.storage import Store
-from lanemq.wire import VERSION, RequestCode, SystemTopic, version_name
+from lanemq.wire import INT_MAX, VERSION, RequestCode, SystemTopic, version_name
 from lanemq.wire.bodies import KVTable
 from lanemq.wire.frame import Frame
 
@@ -29,7 +29,6 @@ from ..logical.state._state import LogicalState
 from ..settings._config import BrokerConfig
 from ..state._stats import PUT_TIME_NAMES, BrokerStatistics
 
-INT_MAX: Final = (1 << 31) - 1
 UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 POOLS: Final = ("send", "pull", "query")
 

@@ -30,10 +30,9 @@ from lanemq.wire.headers import (
     GetTopicStatsInfo,
     QueryTopicConsumeByWho,
 )
-from lanemq.wire.logical import LogicalQueues, with_logical_queues
+from lanemq.wire.logical import MIGRATION_IN_PROGRESS, LogicalQueues, with_logical_queues
 from lanemq.wire.message import is_stage_group
 
-from ...logical.rules._growth import IN_PROGRESS
 from ...logical.rules._map_changes import mapped_queues
 from ...net._dispatch import Handlers, by_header, typed
 from ...net._session import Session
@@ -98,7 +97,7 @@ class TopicSettings:
         """Delete a topic and its queues. The groups' offsets in it stay, as in 4.9.8."""
         self._topics.check_users_own(header.topic)
         if self._logical.is_busy(header.topic):
-            raise Refused(ResponseCode.SYSTEM_ERROR, IN_PROGRESS)
+            raise Refused(ResponseCode.SYSTEM_ERROR, MIGRATION_IN_PROGRESS)
         LOGGER.info("topic %s deleted by %s", header.topic, session.peer)
         self._delete_topic(header.topic)
         if self._logical.get(header.topic) is not None:

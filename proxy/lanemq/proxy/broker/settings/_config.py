@@ -11,9 +11,9 @@ import re
 import socket
 from typing import final
 
-from lanemq.wire import INT64, SystemTopic
+from lanemq.wire import INT64, INT_MAX, LEGAL_NAME, SystemTopic
 
-from ..._settings import INT_MAX, ConfigError, setting
+from ..._settings import ConfigError, setting
 from ...acl import AccessSettings
 from ...net.limits._budget import PEER_MEMORY_MOST, limit_bytes_of
 from ...net.limits._limits import Limits
@@ -21,7 +21,6 @@ from ...tls import TlsSettings
 from ._apache_keys import APACHE_KEYS
 from ._store_settings import StoreSettings
 
-_LEGAL_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _ANY_ADDRESS = ("", "0.0.0.0", "::")
 LOGICAL_ABOVE = 10
 NUMBERED_ABOVE = (1, 4, 5, -4, -3)
@@ -180,7 +179,7 @@ class BrokerConfig(StoreSettings, AccessSettings, TlsSettings):
             ("brokerName", self.broker_name),
             ("brokerClusterName", self.broker_cluster_name),
         ):
-            if not _LEGAL_NAME.fullmatch(name):
+            if not LEGAL_NAME.fullmatch(name):
                 raise ConfigError(f"{key} is {name!r}: only letters, digits, %, |, _ and - may be")
         if self.broker_id != 0 or self.broker_role != "ASYNC_MASTER":
             raise ConfigError(

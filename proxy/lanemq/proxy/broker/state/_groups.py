@@ -6,12 +6,17 @@ Source: RocketMQ 4.9.8, SubscriptionGroupManager.
 from typing import Final, final
 
 from lanemq.storage import ConfigTables
-from lanemq.wire import Refused, ResponseCode, SystemGroup, fastjson, group_name_problem
+from lanemq.wire import (
+    SYSTEM_GROUP_PREFIX,
+    Refused,
+    ResponseCode,
+    SystemGroup,
+    fastjson,
+    group_name_problem,
+)
 from lanemq.wire.bodies import SubscriptionGroupConfig
 
 from ..settings._config import BrokerConfig
-
-SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 
 SETTINGS_BYTES_MAX: Final = 32 << 10
 """Longest settings of a group, as JSON without blanks. What 5.x adds takes some hundred bytes, and

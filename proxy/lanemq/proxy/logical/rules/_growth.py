@@ -6,13 +6,10 @@ Source: RocketMQ 5.0.0-PREVIEW, AdminBrokerProcessor (415, 416).
 from collections.abc import Callable
 
 from lanemq.wire.bodies import MessageQueue
-from lanemq.wire.logical import NOT_SET, Segment, SegmentState
+from lanemq.wire.logical import MAY_BE_KNOWN, NOT_SET, Segment, SegmentState
 
-from ._map_changes import refusal
 from ._mapping import TopicMapping
-
-IN_PROGRESS = "migration in progress"
-STILL_KNOWN = "may be known to clients"
+from ._refusals import refusal
 
 
 def check_state(mapping: TopicMapping, index: int, state: SegmentState) -> None:
@@ -54,7 +51,7 @@ def check_reusable(
         raise refusal(f"message queue {queue_id} still has messages for readers")
     latest = mapping.latest(queue_id)
     if latest is not None and latest.is_empty and is_young(latest):
-        raise refusal(f"message queue {queue_id} {STILL_KNOWN}: its last segment was just sealed")
+        raise refusal(f"message queue {queue_id} {MAY_BE_KNOWN}: its last segment was just sealed")
 
 
 def new_segment(

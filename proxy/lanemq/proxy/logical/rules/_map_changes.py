@@ -6,22 +6,17 @@ nothing. Source: RocketMQ 5.0.0-PREVIEW, AdminBrokerProcessor (411, 422).
 
 from dataclasses import replace
 
-from lanemq.wire import Refused, ResponseCode
 from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.logical import Segment, SegmentState
 
 from ._mapping import TopicMapping
+from ._refusals import refusal
 
 SET_UP = "set up"
 ALREADY_SET_UP = "already set up"
 DELETED = "deleted"
 _EXPIRED = SegmentState.EXPIRED
 DUPLICATE = "duplicate logicalQueueOffset found"
-
-
-def refusal(remark: str) -> Refused:
-    """Make a refusal with the code SYSTEM_ERROR, which tools expect together with its remark."""
-    return Refused(ResponseCode.SYSTEM_ERROR, remark)
 
 
 def map_queue(

@@ -10,11 +10,10 @@ Source: RocketMQ 5.0.0-PREVIEW, AdminBrokerProcessor (417, 418, 419).
 from dataclasses import replace
 from typing import NamedTuple
 
-from lanemq.wire.logical import Chain, Segment, SegmentState
+from lanemq.wire.logical import MIGRATION_IN_PROGRESS, Chain, Segment, SegmentState
 
-from ._growth import IN_PROGRESS
-from ._map_changes import refusal
 from ._mapping import TopicMapping
+from ._refusals import refusal
 
 
 class Move(NamedTuple):
@@ -45,7 +44,7 @@ def begin_prepare(mapping: TopicMapping, asked: Move) -> tuple[Segment, Move | N
         return source, Move(source, target)
     other = chain.write_only
     if other is not None and other.key != asked.target.key:
-        raise refusal(IN_PROGRESS)
+        raise refusal(MIGRATION_IN_PROGRESS)
     if source.key == asked.target.key or not (
         source.state is SegmentState.NORMAL or _is_closed_end(chain, source)
     ):

@@ -12,7 +12,7 @@ from ._tls import ServerTls
 LOGGER = logging.getLogger("lanemq.proxy.listen")
 
 _BACKLOG = 1024
-_VIP_BELOW = 2
+VIP_BELOW = 2
 _FREE_PAIR_ATTEMPTS = 64
 
 
@@ -83,7 +83,7 @@ def listen_with_vip(host: str, port: int) -> tuple[socket.socket, socket.socket]
         main = listen(host, port)
         number = main.getsockname()[1]
         try:
-            return main, listen(host, number - _VIP_BELOW)
+            return main, listen(host, number - VIP_BELOW)
         except AddressUnavailable:
             main.close()
             if attempts == 0:

@@ -8,6 +8,7 @@ import codecs
 
 import click
 
+from lanemq.wire import LONG_MAX
 from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.message import StoredMessage
 
@@ -15,7 +16,7 @@ from ..._messages import Message
 from ..._producer import open_producer
 from ..._pull_status import PullStatus
 from .._client import AdminClient, queues_of
-from ..requests._messages import LONG_MAX, message_id
+from ..requests._messages import message_id
 from ._found import body_of, message_value, show
 from ._send import send_status, sender_options
 from .command._command import Output, command, fail

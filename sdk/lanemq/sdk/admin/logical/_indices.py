@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar, final
 
 from lanemq.wire import ResponseCode
-from lanemq.wire.logical import ClaimedLogicalIndices, ClaimLogicalIndices
+from lanemq.wire.logical import INDEX_CLAIMED, ClaimedLogicalIndices, ClaimLogicalIndices
 
 from ..._errors import LanemqError, RefusedByBroker
 from ._plan import MapQueue, OpenSegment, SealSegment
@@ -21,7 +21,6 @@ Ask = Callable[[str, ClaimLogicalIndices], Awaitable[ClaimedLogicalIndices]]
 
 ATTEMPTS = 5
 """Number of tries: another tool that claims at the same time can be quicker a few times."""
-CLAIMED = "was given out already"
 
 
 class IndicesUnknown(LanemqError):  # noqa: N818 - says what happened
@@ -86,7 +85,7 @@ async def claim_indices(ask: Ask, view: TopicView, wanted: Sequence[str]) -> lis
         try:
             await _claim(ask, view, dict(zip(indices, wanted, strict=True)), known)
         except RefusedByBroker as error:
-            if CLAIMED not in (error.remark or "") or attempt == ATTEMPTS - 1:
+            if INDEX_CLAIMED not in (error.remark or "") or attempt == ATTEMPTS - 1:
                 raise
         else:
             return indices

@@ -3,7 +3,7 @@
 Source: RocketMQ 5.0.0-PREVIEW, MigrateTopicLogicalQueueCommand.
 """
 
-from lanemq.wire.logical import Chain, Segment
+from lanemq.wire.logical import MIGRATION_IN_PROGRESS, Chain, Segment
 
 from ..._errors import LanemqError, RefusedByBroker
 from ..requests._servers import ServerRequests
@@ -21,8 +21,7 @@ from ._plan import plan_destination
 from ._survey import survey
 from ._view import BrokerView, TopicView
 
-IN_PROGRESS = "migration in progress"
-LATE = (IN_PROGRESS, "not normal state")
+LATE = (MIGRATION_IN_PROGRESS, "not normal state")
 """The remark of a broker whose logical queue is on its way elsewhere, or there already."""
 
 
@@ -59,7 +58,7 @@ async def migrate(
     begun = chain.write_only
     if begun is not None and begun.broker_name != destination:
         raise MigrationRefused(
-            f"{IN_PROGRESS}: logical queue {index} is on its way to {begun.broker_name}; "
+            f"{MIGRATION_IN_PROGRESS}: logical queue {index} is on its way to {begun.broker_name}; "
             "resume that, or abort it"
         )
     if source.broker_name == destination:

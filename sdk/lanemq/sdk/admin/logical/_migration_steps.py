@@ -9,16 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import final
 
-from lanemq.wire.logical import Chain, Segment, SegmentState
+from lanemq.wire.logical import MAY_BE_KNOWN, Chain, Segment, SegmentState
 
 from ..._errors import LanemqError, RefusedByBroker
 from ..requests._servers import ServerRequests
 from ._plan import Destination
 from ._survey import Survey, survey
 from ._view import BrokerView, TopicView
-
-STILL_KNOWN = "may be known to clients"
-"""The remark of a broker about an empty segment that was sealed a moment ago."""
 
 Report = Callable[[str], None]
 """Called with each step, one line of text."""
@@ -74,7 +71,7 @@ async def _reused(
             place.address, topic, place.queue_id, index, SegmentState.WRITE_ONLY
         )
     except RefusedByBroker as error:
-        if STILL_KNOWN in (error.remark or ""):
+        if MAY_BE_KNOWN in (error.remark or ""):
             return None
         raise
     report(f"reuse queue {target.queue_id} at {place.broker}, from offset {target.offset_delta}")

@@ -6,7 +6,7 @@ Source: RocketMQ 4.9.8, MQAdminImpl, MQClientAPIImpl.
 
 from dataclasses import dataclass
 
-from lanemq.wire import PullSysFlag, RequestCode, ResponseCode, SystemGroup
+from lanemq.wire import LONG_MAX, PullSysFlag, RequestCode, ResponseCode, SystemGroup
 from lanemq.wire.bodies import ExpressionType, MessageQueue, QueryConsumeQueueBody
 from lanemq.wire.headers import (
     PullMessage,
@@ -19,8 +19,6 @@ from lanemq.wire.message import StoredMessage, decode_message, decode_messages
 
 from ..._pull_status import PULL_STATUS, PullStatus
 from ._caller import Caller
-
-LONG_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from lanemq.wire import SystemGroup
+from lanemq.wire import LONG_MAX, SystemGroup
 from lanemq.wire.bodies import (
     ConsumeMessageDirectlyResultBody,
     ConsumerConnection,
@@ -18,7 +18,7 @@ from lanemq.wire.bodies import (
 from lanemq.wire.message import StoredMessage
 
 from ...admin._client import AdminClient
-from ...admin.requests._messages import LONG_MAX, Pulled, PulledRecords
+from ...admin.requests._messages import Pulled, PulledRecords
 from .._bridge import Bridge
 
 

@@ -3,21 +3,17 @@
 import heapq
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Final
 
 import msgspec
 
 from lanemq.wire import RequestCode
 from lanemq.wire.headers import KvScan
-from lanemq.wire.kv import Entry, Page, decode_answer
+from lanemq.wire.kv import PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, Entry, Page, decode_answer
 
 from ..._tasks import gather
 from ._attempts import Attempts
 from ._calls import KvCalls
 from ._errors import KvRejected, counted
-
-PAGE_ENTRIES_MAX: Final = 1000
-PAGE_BYTES_MAX: Final = 1 << 20
 
 
 async def read_page(calls: KvCalls, header: KvScan, partition: int | None) -> Page:

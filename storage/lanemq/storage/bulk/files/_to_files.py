@@ -5,13 +5,12 @@ stay where they are: what is missing in both is blank. What is already right is 
 that a conversion that was killed is run again and goes on.
 """
 
-import logging
 import shutil
 import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, final
+from typing import final
 
 from ..._errors import RocksFault, StoreCorrupted, is_full
 from ...queues.rocks._queue_rows import QueueRows
@@ -28,9 +27,6 @@ from ._files_build import FilesBuild
 from ._marker import CrashMarker
 from ._shadow import ShadowFiles
 from ._swap_files import begin_temporary, queue_shadow, swap_files
-
-LOGGER = logging.getLogger(__name__)
-TOLD_RECORDS: Final = 8192
 
 
 def convert_to_files(

@@ -5,7 +5,6 @@ as it is, and then the watermark moves behind the window. So the rows are a whol
 time, and a conversion that was killed goes on where it was: as a broker would.
 """
 
-import logging
 import shutil
 import time
 from pathlib import Path
@@ -28,8 +27,6 @@ from ..files._swap_files import begin_temporary
 from ._built_tables import MakeTables
 from ._rows_build import RowsBuild
 from ._swap_rows import copy_database, finish_rows, swap_rows
-
-LOGGER = logging.getLogger(__name__)
 
 
 def convert_to_rocksdb(

@@ -17,6 +17,8 @@ from typing import Final, NamedTuple, final
 
 import msgspec
 
+from lanemq.wire.kv import HASH_BYTES
+
 ENTRY: Final = b"e"
 EXPIRY: Final = b"x"
 CHANGE: Final = b"c"
@@ -25,7 +27,6 @@ META: Final = b"m"
 HEAD: Final = Struct(">QQQQQ")
 CHANGE_PLACE: Final = Struct(">QI")
 _CHANGE_KEY: Final = Struct(">cQI").pack
-HASH_BYTES: Final = 32
 NO_QUEUE: Final = -1
 HASH_MASK: Final = (1 << 8 * HASH_BYTES) - 1
 

@@ -6,7 +6,6 @@ begins is found when it is asked for. Source: RocketMQ 5.3.3, RocksDBConsumeQueu
 RocksDBConsumeQueueStore and RocksDBConsumeQueueOffsetTable.
 """
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -20,7 +19,6 @@ from .._queues import check_names
 from ._queue_rows import QueueBounds, QueueRows
 from ._row_format import OffsetRow
 
-LOGGER = logging.getLogger(__name__)
 SLICE_QUEUES: Final = 64
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
 from ...derive._units import DerivedUnit
+from ._queue_rows import OFFSET_MAX
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
     from ._queue_rows import QueueRows
@@ -75,7 +76,7 @@ class RocksRedo:
             self._rows.delete_queue(topic, queue_id)
         elif self._rows.unit(topic, queue_id, newest.queue_offset + 1) is not None:
             # They came from the log a moment ago, and had been deleted before.
-            self._rows.delete_units(topic, queue_id, newest.queue_offset + 1, 1 << 62)
+            self._rows.delete_units(topic, queue_id, newest.queue_offset + 1, OFFSET_MAX)
 
     def write(self, watermark: int | None) -> None:
         """Write the collected rows, with a watermark if one is given."""

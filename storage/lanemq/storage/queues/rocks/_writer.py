@@ -8,7 +8,6 @@ record before it has its rows.
 Source: RocketMQ 5.3.3, RocksGroupCommitService and RocksDBConsumeQueueStore.
 """
 
-import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:  # the binding comes with the server, and is needed only where
     from ._queue_rows import QueueRows
     from ._redo import RocksRedo
 
-LOGGER = logging.getLogger(__name__)
 BATCH_ROWS: Final = 512
 HANDED_MAX: Final = 100_000
 

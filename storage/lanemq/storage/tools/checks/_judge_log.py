@@ -6,7 +6,7 @@ from lanemq.wire import LMQ_PREFIX
 
 from ...disk._backups import CONVERT_TEMPORARY
 from ...index._index_file import index_file_bytes
-from ...log._records import record_at
+from ...log._records import NOTHING_WRITTEN, record_at
 from ...queues._light_queues import OFF
 from ..reading._directory import TEMPORARY, StoreDirectory
 from ..reading._index_files import index_paths
@@ -16,7 +16,6 @@ from ._findings import REPAIR, Finding, Part, Severity
 from ._log_check import LogCheck
 from ._tally import Tally
 
-NOTHING = "nothing was written here"
 CUT = "the next start of a broker cuts it off; `lanemq store repair DIR` does, and keeps a copy"
 DAMAGE_WAYS = {
     DamageKind.BODY: "lanemq passes over the message and serves what lies behind; another copy of"
@@ -43,7 +42,7 @@ def judge_log(store: StoreDirectory, log: LogCheck) -> Iterator[Finding]:
     for damage in log.damages:
         yield damage_finding(store, damage, log.end)
     if log.tail_bytes:
-        torn = log.why not in ("", NOTHING)
+        torn = log.why not in ("", NOTHING_WRITTEN)
         yield Finding(
             kind="torn-tail",
             severity=Severity.PROBLEM if torn and store.is_clean else Severity.NOTE,

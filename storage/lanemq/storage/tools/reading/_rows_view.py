@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import final
 
-from ...queues.rocks._queue_rows import QueueRows
+from ...queues.rocks._queue_rows import OFFSET_MAX, QueueRows
 from ...queues.rocks._rocks_units import RocksUnits
 from ...queues.rocks._row_format import OffsetRow
 from ...rocks import QueueDatabase
 from ._units import RowsUnits
-
-OFFSET_MAX = (1 << 63) - 1
 
 
 @final

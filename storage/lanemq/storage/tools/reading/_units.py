@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from typing import Final, final
 
 from ..._layouts import BLANK_SIZE, UNIT_BYTES, Unit, unpack_unit
-from ...queues.rocks._queue_rows import QueueRows
+from ...queues.rocks._queue_rows import OFFSET_MAX, QueueRows
 from ._queue_files import QueueFiles
 
 BLOCK_UNITS: Final = 8192
-OFFSET_MAX: Final = (1 << 63) - 1
 
 
 @final

@@ -7,12 +7,11 @@ from typing import Final, final
 
 from ...derive._units import DerivedUnit
 from ...disk._real_files import sync_path
-from ...queues.rocks._queue_rows import QueueRows
+from ...queues.rocks._queue_rows import OFFSET_MAX, QueueRows
 from ...queues.rocks._row_format import OffsetRow
 from ...rocks import QueueDatabase, move_aside
 
 BATCH_ROWS: Final = 4096
-OFFSET_MAX: Final = (1 << 63) - 1
 READY: Final = ".ready"
 MOVED: Final = ".moved"
 ROW_FILE: Final = re.compile(r"IDENTITY|MANIFEST-\d+|OPTIONS-\d+|\d+\.(sst|log)")

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final, final
+from typing import final
 
 from lanemq.wire import SystemTopic
 
@@ -31,8 +31,6 @@ from ._losses import Loss, losses_of_files, losses_of_rows
 from ._rebuild import Rebuild
 from ._repair_report import Action, RepairReport
 from ._swap import replace_files
-
-BUFFERED_BYTES_MAX: Final = 64 << 20
 
 
 def repair_store(

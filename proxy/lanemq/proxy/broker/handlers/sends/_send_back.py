@@ -40,11 +40,10 @@ from ...state._topics import Topics
 from ...values._framed import SENT_BACK, SentBack
 from ...writing._flushes import Flushes
 from ...writing._writer import Writer
+from ._send_special import DLQ_QUEUES
 
 FIRST_RETRY_LEVEL: Final = 3
 """Delay level of the first retry, 10 s by default; each further retry takes the next level."""
-
-DLQ_QUEUES: Final = 1
 
 
 @final

@@ -21,8 +21,8 @@ from lanemq.wire.logical import (
 )
 
 from ....logical.rules._growth import check_reusable, check_state, new_segment
-from ....logical.rules._map_changes import refusal
 from ....logical.rules._mapping import TopicMapping
+from ....logical.rules._refusals import NOT_ENABLED, refusal
 from ....net._dispatch import Handlers
 from ....net._session import Session
 from ...context._context import BrokerContext
@@ -142,7 +142,7 @@ class GrowthRequests:
             perm = Permission.READ if is_log else self._config.broker_permission
             config = TopicConfig(topic, 0, 0, perm)
         if config.write_queue_nums > 0 and self._logical.get(topic) is None:
-            raise refusal("topic not enable logical queue")
+            raise refusal(NOT_ENABLED)
         # Behind the queues of readers too: whoever shrinks a topic leaves those with messages.
         queues = config.queue_count + 1
         self._topics.check_queues(queues)

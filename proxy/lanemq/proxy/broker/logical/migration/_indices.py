@@ -13,9 +13,9 @@ import trio
 from lanemq.storage import ConfigInvalid, TopicTable, disk_problem
 from lanemq.wire import RemoteProtocolError, RequestCode
 from lanemq.wire.frame import Frame
-from lanemq.wire.logical import ClaimedLogicalIndices, ClaimLogicalIndices
+from lanemq.wire.logical import INDEX_CLAIMED, ClaimedLogicalIndices, ClaimLogicalIndices
 
-from ....logical.rules._map_changes import refusal
+from ....logical.rules._refusals import refusal
 from ....net._dispatch import Handlers
 from ....net._session import Session
 from ..state._state import LogicalState
@@ -23,7 +23,6 @@ from ._requests import decoded
 
 MEMBER: Final = "lanemqLogicalIndices"
 """Member of the table of topics: topic -> its ``ClaimedLogicalIndices``."""
-CLAIMED: Final = "was given out already"
 DELETED_MAX: Final = 10_000
 """Deleted topics that are remembered; the oldest are forgotten first."""
 
@@ -70,7 +69,7 @@ class LogicalIndices:
                 deletions = asked.deletions
             for index, broker in asked.claims.items():
                 if claims.setdefault(index, broker) != broker:
-                    raise refusal(f"logical queue {index} {CLAIMED}, to {claims[index]}")
+                    raise refusal(f"logical queue {index} {INDEX_CLAIMED}, to {claims[index]}")
             brokers = asked.brokers if asked.claims else known.brokers
             new = ClaimedLogicalIndices(claims, tuple(sorted(brokers)), deletions)
             if asked.claims and new != known:

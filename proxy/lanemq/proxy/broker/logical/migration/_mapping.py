@@ -12,8 +12,9 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.headers import DeleteLogicalQueueMapping, QueryLogicalQueueMapping
 from lanemq.wire.logical import SegmentState, UpdateLogicalQueueMapping
 
-from ....logical.rules._map_changes import DELETED, check_deletable, map_queue, refusal, unmap_queue
+from ....logical.rules._map_changes import DELETED, check_deletable, map_queue, unmap_queue
 from ....logical.rules._mapping import TopicMapping
+from ....logical.rules._refusals import refusal
 from ....net._dispatch import Handlers, typed
 from ....net._session import Session
 from ...context._context import BrokerContext

@@ -15,9 +15,9 @@ from lanemq.wire.frame import Frame
 from lanemq.wire.logical import LogicalQueues, MigrateLogicalQueue, Segment, SegmentState
 
 from ....logical.rules._journal import Migration, Phase
-from ....logical.rules._map_changes import refusal
 from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._migration import Move, begin_prepare, committed, notified, prepared
+from ....logical.rules._refusals import NOT_ENABLED, refusal
 from ....logical.rules._view import rivals
 from ....net._dispatch import Handlers
 from ....net._session import Session
@@ -31,8 +31,6 @@ from ._seal import Seals
 from ._sources import Sources
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
-
-NOT_ENABLED = "topic not enable logical queue"
 
 
 @final

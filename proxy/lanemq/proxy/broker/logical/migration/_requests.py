@@ -10,7 +10,7 @@ from lanemq.wire import DLQ_PREFIX, KV_PREFIX, RETRY_PREFIX, RemoteProtocolError
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.frame import Frame
 
-from ....logical.rules._map_changes import refusal
+from ....logical.rules._refusals import refusal
 from ...state._topics import Topics
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")

@@ -18,10 +18,9 @@ from attrs import define
 from lanemq.storage import Store, StoreUnwritable
 from lanemq.wire import RequestCode
 from lanemq.wire.frame import Frame
-from lanemq.wire.logical import SealLogicalQueue, Segment, SegmentState
+from lanemq.wire.logical import MIGRATION_IN_PROGRESS, SealLogicalQueue, Segment, SegmentState
 
-from ....logical.rules._growth import IN_PROGRESS
-from ....logical.rules._map_changes import refusal
+from ....logical.rules._refusals import refusal
 from ....net._dispatch import Handlers
 from ....net._session import Session
 from ...context._context import BrokerContext
@@ -60,7 +59,7 @@ class Seals:
         await self._mostly_flushed()
         started_s = trio.current_time()
         if logical.gate.is_closed(key):
-            raise refusal(IN_PROGRESS)
+            raise refusal(MIGRATION_IN_PROGRESS)
         with logical.gate.closed(key):
             counters.in_flight_at_seal_max = max(
                 counters.in_flight_at_seal_max, logical.gate.in_flight(key)

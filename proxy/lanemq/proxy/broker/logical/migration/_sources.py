@@ -11,8 +11,8 @@ from typing import final
 from lanemq.wire import Refused, RequestCode
 from lanemq.wire.logical import Chain, MigrateLogicalQueue, Segment
 
-from ....logical.rules._map_changes import refusal
 from ....logical.rules._mapping import TopicMapping
+from ....logical.rules._refusals import refusal
 from ...cluster._peers import Peers
 from ..state._progress import LogicalProgress
 from ..state._view import LogicalView

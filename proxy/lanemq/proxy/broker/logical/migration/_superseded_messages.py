@@ -23,7 +23,7 @@ from lanemq.wire.logical import (
 )
 from lanemq.wire.message import StoredMessage, decode_messages, decode_properties, set_property
 
-from ....logical.rules._map_changes import refusal
+from ....logical.rules._refusals import refusal
 from ....logical.rules._superseded import (
     ORIGIN_PROPERTY,
     SUPERSEDED_FILE,

@@ -6,8 +6,9 @@ from typing import final
 
 import trio
 
-from ....logical.rules._growth import IN_PROGRESS
-from ....logical.rules._map_changes import refusal
+from lanemq.wire.logical import MIGRATION_IN_PROGRESS
+
+from ....logical.rules._refusals import refusal
 
 
 @final
@@ -32,7 +33,7 @@ class Operations:
         """
         while (running := self._running.get((topic, index))) is not None:
             if running.name != name:
-                raise refusal(IN_PROGRESS)
+                raise refusal(MIGRATION_IN_PROGRESS)
             await running.done.wait()
         operation = self._running[topic, index] = _Operation(name)
         try:

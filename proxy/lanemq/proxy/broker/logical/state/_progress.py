@@ -30,8 +30,8 @@ from lanemq.wire.logical import (
 from lanemq.wire.message import is_stage_group
 
 from ....logical.rules._forwarding import HOPS_FIELD, HOPS_MAX
-from ....logical.rules._map_changes import refusal
 from ....logical.rules._mapping import TopicMapping
+from ....logical.rules._refusals import refusal
 from ...cluster._peers import Peers
 from ._state import LogicalState
 

@@ -23,9 +23,9 @@ from lanemq.wire.logical import (
 
 from ....logical.rules._gate import Gate
 from ....logical.rules._journal import JOURNAL_FILE, Journal, Migration, Phase
-from ....logical.rules._map_changes import refusal
 from ....logical.rules._mapping import TopicMapping, touched
 from ....logical.rules._migration import Move
+from ....logical.rules._refusals import refusal
 from ._counters import LogicalCounters
 from ._operations import Operations
 from ._segment_times import SegmentTimes

@@ -11,8 +11,8 @@ from lanemq.wire import fastjson
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.logical import LOGICAL_QUEUES_MAP_MEMBER, LogicalQueues, logical_queues_by_topic
 
-from ....logical.rules._map_changes import refusal
 from ....logical.rules._mapping import TopicMapping
+from ....logical.rules._refusals import refusal
 
 BROKERS_MEMBER: Final = "lanemqLogicalBrokers"
 """Member of the table of topics."""

@@ -17,8 +17,8 @@ from lanemq.wire.bodies import LockBatch, MessageQueue
 from lanemq.wire.frame import request
 from lanemq.wire.logical import LOCK_FIELD, LOGICAL_QUEUE_BROKER, Segment, SegmentKey
 
-from ....logical.rules._map_changes import refusal
 from ....logical.rules._mapping import TopicMapping
+from ....logical.rules._refusals import refusal
 from ...cluster._peers import Peers
 from ...state._locks import QueueLocks
 from ..state._state import LogicalState

@@ -5,7 +5,7 @@ from typing import Final, final
 
 from attrs import define
 
-from lanemq.wire import Refused, RequestCode, ResponseCode
+from lanemq.wire import LONG_MAX, Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import (
     GetEarliestMsgStoretime,
@@ -17,6 +17,7 @@ from lanemq.wire.headers import (
 )
 from lanemq.wire.logical import ROUNDS_MAX, Chain, Segment, translate
 
+from ....broker.handlers.pulls._offsets import NOT_FOUND
 from ....broker.values._framed import EarliestTime, GroupOffset, QueueOffset
 from ....net._dispatch import Handlers, by_header, typed
 from ....net._session import Session
@@ -32,8 +33,6 @@ LOWER: Final = "LOWER"
 UPPER: Final = "UPPER"
 """Value of the field by which clients since 5.0 ask for the upper side of a time; others want the
 nearest message."""
-LONG_MAX: Final = (1 << 63) - 1
-NOT_FOUND: Final = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
 
 
 @final

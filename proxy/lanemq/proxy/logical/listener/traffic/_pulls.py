@@ -30,6 +30,7 @@ from lanemq.wire.logical import (
 )
 from lanemq.wire.logical.translate import Numbers
 
+from ....broker.handlers.pulls._parked import HOLD_MAX_S
 from ....broker.handlers.pulls._reads import Reads
 from ....broker.state._clients import ClientRegistry
 from ....broker.values._pull_request import PullRequest, read_pull_request
@@ -53,7 +54,6 @@ from ..port._context import ListenerContext
 from ..port._queues import SeenQueues
 from ..port._records import SeenRecords
 
-HOLD_MAX_S: Final = 300.0
 ANSWER_S: Final = 10.0
 """Seconds that a broker may take beyond the time for which it holds a pull."""
 
