@@ -13,8 +13,8 @@ import pytest
 import trio
 from trio.testing import MockClock, memory_stream_pair
 
-from lanemq.proxy.broker.context._context import wall_clock_ms
 from lanemq.proxy.net._server import Server
+from lanemq.storage import system_clock_ms
 from lanemq.testkit.logical.cluster import LogicalCluster
 from lanemq.testkit.logical.mapped import mapped_cluster
 from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker
@@ -37,7 +37,7 @@ def turns() -> Iterator[Turns]:
 @pytest.fixture
 def clock() -> Callable[[], int]:
     """The time of day of ``broker``; files whose tests move it have a clock of their own."""
-    return wall_clock_ms
+    return system_clock_ms
 
 
 @pytest.fixture

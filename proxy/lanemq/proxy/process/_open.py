@@ -9,11 +9,10 @@ from contextlib import ExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import final
 
-from lanemq.storage import Files
+from lanemq.storage import Files, system_clock_ms
 from lanemq.wire import HostAddress
 
 from ..broker import Broker, BrokerConfig
-from ..broker.context._context import wall_clock_ms
 from ..net.limits._budget import Budget
 from ..net.transport._listen import listen_with_vip, offering, warn_of_strangers
 from ..tls import ProcessTls
@@ -52,7 +51,7 @@ async def open_broker(
     config: BrokerConfig,
     *,
     files: Files | None = None,
-    clock_ms: Callable[[], int] = wall_clock_ms,
+    clock_ms: Callable[[], int] = system_clock_ms,
     budget: Budget | None = None,
     is_alone: Callable[[], bool] = lambda: False,
 ) -> AsyncIterator[RunningBroker]:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, final
 import trio
 
 from lanemq.sdk import Dial, RemotingClient, dial_tcp, open_remoting_client
-from lanemq.storage import Files, Store, open_store
+from lanemq.storage import Files, Store, open_store, system_clock_ms
 from lanemq.wire import HostAddress
 from lanemq.wire.bodies import TopicConfigWrapper
 from lanemq.wire.logical import LogicalListenerReport
@@ -22,7 +22,6 @@ from ..acl import AccessControl, AccountControl, AccountFiles
 from ..acl.users import UserControl
 from ..broker import Broker, BrokerConfig, BrokerContext
 from ..broker.cluster._registration import Registrar
-from ..broker.context._context import wall_clock_ms
 from ..broker.state._topics import Topics
 from ..logical.listener import LogicalListener
 from ..net.limits._budget import Budget
@@ -62,7 +61,7 @@ async def run_broker(
     listeners: Sequence[socket.socket] = (),
     logical: LogicalPorts | None = None,
     files: Files | None = None,
-    clock_ms: Callable[[], int] = wall_clock_ms,
+    clock_ms: Callable[[], int] = system_clock_ms,
     dial: Dial = dial_tcp,
     budget: Budget | None = None,
     is_alone: Callable[[], bool] = lambda: False,

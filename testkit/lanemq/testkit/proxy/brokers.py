@@ -9,11 +9,11 @@ import trio
 from trio.testing import memory_stream_pair
 
 from lanemq.proxy.broker._broker import Broker
-from lanemq.proxy.broker.context._context import BrokerContext, wall_clock_ms
+from lanemq.proxy.broker.context._context import BrokerContext
 from lanemq.proxy.broker.settings._config import BrokerConfig
 from lanemq.proxy.net._session import Session
 from lanemq.proxy.process._run import accounts_of, users_of
-from lanemq.storage import open_store
+from lanemq.storage import open_store, system_clock_ms
 from lanemq.wire import (
     ACCESS_KEY_FIELD,
     SIGNATURE_FIELD,
@@ -86,7 +86,7 @@ class TestBroker:
 
 @asynccontextmanager
 async def open_test_broker(
-    root: Path, *, now_ms: Callable[[], int] = wall_clock_ms, **settings: object
+    root: Path, *, now_ms: Callable[[], int] = system_clock_ms, **settings: object
 ) -> AsyncIterator[TestBroker]:
     """Run a broker with the settings, over a store in ``root``, without sockets."""
     config = BrokerConfig(

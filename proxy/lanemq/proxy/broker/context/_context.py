@@ -8,7 +8,7 @@ from typing import final
 import trio
 
 from lanemq.sdk import RemotingClient
-from lanemq.storage import Store, StoreUnwritable, disk_problem, parse_delay_levels
+from lanemq.storage import Store, StoreUnwritable, disk_problem, parse_delay_levels, system_clock_ms
 from lanemq.wire import HostAddress, Refused, ResponseCode
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.logical import PROGRESS_PREFIX
@@ -34,11 +34,6 @@ from ..writing._writer import Writer, unwritable
 LOGGER = logging.getLogger("lanemq.proxy.broker")
 
 
-def wall_clock_ms() -> int:
-    """Return the time of day in milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
-
-
 @final
 class BrokerContext:
     """The context of a broker: its store, the tables around it, and the commit of its writes."""
@@ -53,7 +48,7 @@ class BrokerContext:
         announce_all: Callable[[], None] = lambda: None,
         announced: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
         client: RemotingClient | None = None,
-        now_ms: Callable[[], int] = wall_clock_ms,
+        now_ms: Callable[[], int] = system_clock_ms,
         budget: Budget | None = None,
         access_control: AccessControl | None = None,
     ) -> None:

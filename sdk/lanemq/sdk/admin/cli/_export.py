@@ -3,7 +3,6 @@
 Source: RocketMQ 5.3.3, ExportMetadataCommand.
 """
 
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from lanemq.wire.bodies import (
     TopicConfigWrapper,
 )
 
+from ...net._client import now_ms
 from .._client import AdminClient
 from .command._command import Output, command, fail
 from .command._text import pretty
@@ -131,7 +131,7 @@ async def _of_cluster(
             for name, group in _groups(await admin.groups(address)).items():
                 found = all_groups.get(name)
                 all_groups[name] = _both_groups(found, group) if found is not None else group
-    value: dict[str, object] = {"exportTime": time.time_ns() // 1_000_000}
+    value: dict[str, object] = {"exportTime": now_ms()}
     if not groups or topics:
         value["topicConfigTable"] = all_topics
     if not topics:

@@ -3,12 +3,11 @@
 Source: RocketMQ 5.3.1 and 5.3.3, CheckRocksdbCqWriteProgressCommand.
 """
 
-import time
-
 import click
 
 from lanemq.wire.bodies import CheckRocksdbCqWriteResult, CheckStatus
 
+from ...net._client import now_ms
 from .._client import AdminClient
 from ..requests._servers import masters_by_name
 from .command._command import Output, command
@@ -32,7 +31,7 @@ async def check_rocksdb(
 ) -> object:
     """Compare the queues that brokers keep both in files and in RocksDB."""
     if check_from_ms is None:
-        check_from_ms = time.time_ns() // 1_000_000 - DAYS_30_MS
+        check_from_ms = now_ms() - DAYS_30_MS
     results = []
     for name, address in (await masters_by_name(admin, cluster.strip())).items():
         result = await admin.check_rocksdb(

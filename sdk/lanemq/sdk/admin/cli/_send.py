@@ -3,8 +3,6 @@
 Source: RocketMQ 4.9.8, SendMessageCommand.
 """
 
-import time
-
 import click
 
 from lanemq.wire.bodies import MessageQueue
@@ -12,6 +10,7 @@ from lanemq.wire.bodies import MessageQueue
 from ..._messages import Message, SendResult, SendStatus
 from ..._options import ProducerOptions
 from ..._producer import open_producer
+from ...net._client import now_ms
 from .._client import AdminClient
 from .command._command import Output, command, fail
 
@@ -42,7 +41,7 @@ async def send_message(
     if broker_name is not None:
         queue = MessageQueue(topic, broker_name, queue_id if queue_id is not None else 0)
         await _check_queue(admin, queue)
-    group = f"admin_{time.time_ns() // 1_000_000}"
+    group = f"admin_{now_ms()}"
     options = sender_options(admin)
     async with open_producer(group, name_servers=admin.name_servers, options=options) as producer:
         result = await producer.send(message, queue=queue)

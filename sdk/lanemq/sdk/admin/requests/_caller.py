@@ -1,21 +1,15 @@
 """Administrative requests to single servers, with typed headers."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.frame import Frame, request
+from lanemq.wire.headers import Header
 
 from ..._errors import BrokerUnreachable, RequestTimedOut
 from ...net._remoting import RemotingClient
 
 SUCCESS = (ResponseCode.SUCCESS,)
-
-
-class Header(Protocol):
-    """A request header class of lanemq.wire."""
-
-    def to_fields(self) -> dict[str, str]: ...
 
 
 class Caller:
@@ -62,3 +56,7 @@ class Caller:
                 error = unreachable
         assert error is not None, "open_admin refuses an empty list of name servers"
         raise error
+
+    async def ask_every_name_server(self, code: RequestCode, header: Header) -> dict[str, Frame]:
+        """Ask all name servers, one after another: address -> answer. Raises as ``ask``."""
+        return {address: await self.ask(address, code, header) for address in self.name_servers}

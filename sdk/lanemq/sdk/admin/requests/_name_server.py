@@ -64,8 +64,7 @@ class NameServerRequests:
     async def delete_route(self, topic: str, *, cluster: str | None = None) -> None:
         """Make every name server forget the route of ``topic`` (216)."""
         header = DeleteTopicFromNamesrv(topic=topic, cluster_name=cluster)
-        for address in self._caller.name_servers:
-            await self._caller.ask(address, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
+        await self._caller.ask_every_name_server(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 
     async def listed_at(self, broker_name: str) -> str | None:
         """Return the address of a name server that lists a broker; None where none does that
@@ -91,14 +90,12 @@ class NameServerRequests:
             broker_id=MASTER_ID,
             forget_logical_queues=True,
         )
-        for address in self._caller.name_servers:
-            await self._caller.ask(address, RequestCode.UNREGISTER_BROKER, header)
+        await self._caller.ask_every_name_server(RequestCode.UNREGISTER_BROKER, header)
 
     async def put_value(self, namespace: str, key: str, value: str) -> None:
         """Store a value at every name server (100)."""
         header = PutKVConfig(namespace=namespace, key=key, value=value)
-        for address in self._caller.name_servers:
-            await self._caller.ask(address, RequestCode.PUT_KV_CONFIG, header)
+        await self._caller.ask_every_name_server(RequestCode.PUT_KV_CONFIG, header)
 
     async def value(self, namespace: str, key: str) -> str | None:
         """Return a stored value, None where there is none (101)."""
@@ -127,25 +124,26 @@ class NameServerRequests:
     async def delete_value(self, namespace: str, key: str) -> None:
         """Remove a value from every name server (102)."""
         header = DeleteKVConfig(namespace=namespace, key=key)
-        for address in self._caller.name_servers:
-            await self._caller.ask(address, RequestCode.DELETE_KV_CONFIG, header)
+        await self._caller.ask_every_name_server(RequestCode.DELETE_KV_CONFIG, header)
 
     async def wipe_write_permission(self, broker_name: str) -> dict[str, int]:
         """Make the topics of a broker unwritable (205): name server -> number of topics."""
         header = WipeWritePermOfBroker(broker_name=broker_name)
-        changed = {}
-        for address in self._caller.name_servers:
-            frame = await self._caller.ask(address, RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
-            answer = WipeWritePermOfBrokerResponse.from_fields(frame.fields)
-            changed[address] = answer.wipe_topic_count
-        return changed
+        answers = await self._caller.ask_every_name_server(
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER, header
+        )
+        return {
+            address: WipeWritePermOfBrokerResponse.from_fields(answer.fields).wipe_topic_count
+            for address, answer in answers.items()
+        }
 
     async def add_write_permission(self, broker_name: str) -> dict[str, int]:
         """Make the topics of a broker writable again (327): name server -> number of topics."""
         header = AddWritePermOfBroker(broker_name=broker_name)
-        changed = {}
-        for address in self._caller.name_servers:
-            frame = await self._caller.ask(address, RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
-            answer = AddWritePermOfBrokerResponse.from_fields(frame.fields)
-            changed[address] = answer.add_topic_count
-        return changed
+        answers = await self._caller.ask_every_name_server(
+            RequestCode.ADD_WRITE_PERM_OF_BROKER, header
+        )
+        return {
+            address: AddWritePermOfBrokerResponse.from_fields(answer.fields).add_topic_count
+            for address, answer in answers.items()
+        }

@@ -3,10 +3,11 @@
 from typing import Protocol, final
 
 from lanemq.wire.bodies import MessageQueue
-from lanemq.wire.message import StageRecord
+
+from ...listeners._ordered_listeners import StageOffsetStore
 
 
-class OffsetStore(Protocol):
+class OffsetStore(StageOffsetStore, Protocol):
     """Keeps the next offset of each queue, and a record of stages for those who have any.
 
     All methods raise ``LanemqError`` when they cannot.
@@ -17,12 +18,6 @@ class OffsetStore(Protocol):
 
     async def save_offset(self, queue: MessageQueue, offset: int) -> None:
         """Keep an offset; it lasts on return."""
-
-    async def load(self, queue: MessageQueue, strategy: str = "") -> StageRecord | None:
-        """Return the record that was saved last, None before the first."""
-
-    async def save(self, queue: MessageQueue, record: StageRecord, strategy: str = "") -> None:
-        """Keep a record; it lasts on return."""
 
 
 @final

@@ -7,7 +7,7 @@ and its answer is read as the same result.
 from collections.abc import Awaitable, Callable, Container
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar, final
+from typing import Final, Generic, NamedTuple, TypeVar, final
 
 from lanemq.wire import VERSION, RequestCode, ResponseCode
 from lanemq.wire.bodies import LockBatch
@@ -17,6 +17,7 @@ from lanemq.wire.headers import (
     GetMaxOffset,
     GetMinOffset,
     GetTopicStatsInfo,
+    Header,
     QueryConsumerOffset,
     QueryMessage,
     SearchOffset,
@@ -124,11 +125,7 @@ class Questions:
         )
 
 
-class _Header(Protocol):
-    def to_fields(self) -> dict[str, str]: ...
-
-
-def _of(code: int) -> Callable[[_Header], Frame]:
+def _of(code: int) -> Callable[[Header], Frame]:
     """Make the encoder of questions that are a header."""
     return lambda header: request(code, header.to_fields())
 
