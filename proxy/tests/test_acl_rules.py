@@ -11,7 +11,7 @@ from lanemq.proxy.acl._accounts import DENY, PUB, SUB, Account, Accounts
 from lanemq.proxy.acl._addresses import WhiteList, parse_patterns
 from lanemq.proxy.acl._needs import ADMIN_CODES
 from lanemq.proxy.acl._rules import refusal_of
-from lanemq.proxy.acl._signer import SignatureCheck
+from lanemq.proxy.acl._signature_check import SignatureCheck
 from lanemq.testkit.proxy.brokers import pull_header, send_header, signed
 from lanemq.wire import RequestCode, signature
 from lanemq.wire.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from trio.testing import wait_all_tasks_blocked
 
-from lanemq.proxy.broker.handlers._heartbeats import GROUPS_MAX, SUBSCRIPTIONS_MAX
+from lanemq.proxy.broker.handlers._client_management import GROUPS_MAX, SUBSCRIPTIONS_MAX
 from lanemq.proxy.broker.handlers._lock_requests import QUEUES_MAX
 from lanemq.proxy.broker.state._consumer_filters import EXPRESSION_CHARS_MAX
 from lanemq.proxy.broker.state._pull_filters import KEPT_BYTES, KEPT_MAX

@@ -437,7 +437,7 @@ async def test_consumers_keep_their_queues_while_brokers_are_drained_and_added(
             logical_cluster, listeners(seen)[kind], options, group="g", subscriptions={T: "*"}
         ) as consumer,
     ):
-        held = dict(consumer._core.membership.held)
+        held = dict(consumer._core.rebalance.held)
         queues = [logical(index) for index in range(4)]
         assert [queue for queue in consumer.queues if queue.topic == T] == queues
         logical_cluster.add_logical_broker()
@@ -451,7 +451,7 @@ async def test_consumers_keep_their_queues_while_brokers_are_drained_and_added(
         for index in (0, 1):
             await fill(producer, index, 7, start=count)
         await trio.sleep(20)
-        now = consumer._core.membership.held
+        now = consumer._core.rebalance.held
         assert all(now[queue] is held[queue] for queue in queues)
     for index in (0, 1):
         mine = [m for m in seen if m.queue == logical(index)]

@@ -484,7 +484,7 @@ class TestLimitsOfATopic:
             cluster, ConcurrentListener(handle), *topics, flow=flow, pull_batch=1
         ) as consumer:
             await trio.sleep(5)
-            held = consumer._core.membership.held
+            held = consumer._core.rebalance.held
             return sum(h.messages.count for queue, h in held.items() if queue.topic == topics[0])
 
     async def test_queues_share_it(self, cluster: FakeCluster, autojump_clock: MockClock) -> None:

@@ -12,9 +12,9 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from lanemq.storage import Store, StoreConfig, open_store
+from lanemq.storage.checkpoint._watermarks import WatermarkFile
 from lanemq.storage.disk._real_files import RealFile, RealFiles
 from lanemq.storage.queues.files._consume_queue import FileConsumeQueue
-from lanemq.storage.start._watermarks import WatermarkFile
 from lanemq.testkit.storage.disk import Crash, SimulatedFiles
 from lanemq.testkit.storage.stores import ROOT, MakeMessage, OpenSmall
 

@@ -17,8 +17,8 @@ from ._namespace import in_namespace, queue_in, queue_out
 from ._options import LitePullOptions
 from ._tasks import open_quiet_nursery
 from ._validate import check_group, check_topic
+from .consumer._broker_requests import answer_brokers
 from .consumer._consumer_core import ConsumerCore
-from .consumer._consumer_requests import answer_brokers
 from .consumer._expressions import Expression
 from .consumer._lent import Lent
 from .consumer._message_buffer import MessageBuffer
@@ -61,14 +61,14 @@ class LitePullConsumer:
         core = self._core
         if core is None:
             return f"<LitePullConsumer {self.client_id}, closed>"
-        queues = len(core.membership.held)
+        queues = len(core.rebalance.held)
         return f"<LitePullConsumer of group {core.group!r}, {self.client_id}, {queues} queues>"
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
         """The queues it reads at the moment, sorted."""
         namespace = self._namespace
-        return tuple(sorted(queue_out(namespace, queue) for queue in self._open.membership.held))
+        return tuple(sorted(queue_out(namespace, queue) for queue in self._open.rebalance.held))
 
     @property
     def _namespace(self) -> str:
@@ -100,13 +100,13 @@ class LitePullConsumer:
         self._choose_mode("subscribe")
         core.subscribe(topic, expression)
         self._buffer.reclaim()
-        for queue, held in tuple(core.membership.held.items()):
+        for queue, held in tuple(core.rebalance.held.items()):
             if queue.topic == topic:  # what was pulled came by another expression
-                core.membership.restart(queue, held.messages.commit_offset)
+                core.rebalance.restart(queue, held.messages.commit_offset)
         await core.join()
-        complete = await core.membership.rebalance()
+        complete = await core.rebalance.divide()
         if first:
-            core.nursery.start_soon(core.membership.run, complete)
+            core.nursery.start_soon(core.rebalance.run, complete)
 
     async def unsubscribe(self, topic: str) -> None:
         """Read ``topic`` no longer and leave its queues to the others of the group.
@@ -120,7 +120,7 @@ class LitePullConsumer:
         if self._options.auto_commit:
             await self.commit(wait=False)
         self._buffer.reclaim()
-        await core.membership.give_up(topic)
+        await core.rebalance.give_up(topic)
         await core.client.heartbeat()
 
     async def queues_of(self, topic: str) -> tuple[MessageQueue, ...]:
@@ -146,7 +146,7 @@ class LitePullConsumer:
         for topic in dict.fromkeys(queue.topic for queue in wanted):
             await self.queues_of(topic)
         await core.client.heartbeat()
-        await core.membership.hold_exactly(map(self._full, wanted))
+        await core.rebalance.hold_exactly(map(self._full, wanted))
 
     # Messages
 
@@ -250,7 +250,7 @@ class LitePullConsumer:
         if offsets is None:
             self._buffer.everything_is_done()
             self._committed_s = trio.current_time()
-            held = core.membership.held
+            held = core.rebalance.held
             for queue, offset in self._buffer.positions.items():
                 if queue in held:
                     core.offsets.update(queue, offset)
@@ -262,7 +262,7 @@ class LitePullConsumer:
         """Note progress up to the messages returned last, if an error kept it from being noted."""
         self._buffer.leave_what_is_at_hand()
         for queue, offset in self._buffer.positions.items():
-            if queue in core.membership.held and offset > (core.offsets.get(queue) or 0):
+            if queue in core.rebalance.held and offset > (core.offsets.get(queue) or 0):
                 core.offsets.update(queue, offset)
 
     async def committed(self, queue: MessageQueue) -> int | None:
@@ -276,13 +276,13 @@ class LitePullConsumer:
         """
         full = self._checked(queue, offset)
         self._buffer.reclaim()
-        self._open.membership.restart(full, offset)
+        self._open.rebalance.restart(full, offset)
         self._buffer.move(full, offset)
 
     def _checked(self, queue: MessageQueue, offset: int) -> MessageQueue:
         """Return the full name of ``queue``, which must be read; ``offset`` must make sense."""
         full = self._full(queue)
-        if full not in self._open.membership.held:
+        if full not in self._open.rebalance.held:
             raise WrongUse(f"{queue} is not read by this consumer at the moment; see `queues`")
         if offset < 0:
             raise WrongUse(f"an offset counts messages from 0, {offset} does not exist")
@@ -387,7 +387,7 @@ async def open_lite_pull_consumer(
                     if options.auto_commit:
                         consumer._note_done(core)  # it is reported below
                     raise
-                core.membership.stop()
+                core.rebalance.stop()
                 if options.auto_commit:
                     await consumer.commit()
                 nursery.cancel_scope.cancel()

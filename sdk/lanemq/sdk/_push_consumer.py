@@ -17,8 +17,8 @@ from ._namespace import in_namespace, queue_in, queue_out
 from ._options import PushOptions
 from ._tasks import open_quiet_nursery
 from ._validate import check_group
+from .consumer._broker_requests import Listener, answer_brokers
 from .consumer._consumer_core import ConsumerCore
-from .consumer._consumer_requests import Listener, answer_brokers
 from .consumer._expressions import Expression
 from .consumer.pool._worker_pool import WorkerPool
 from .consumer.push._push_parts import PushParts, assemble
@@ -51,7 +51,7 @@ class PushConsumer:
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
         """The queues it reads at the moment, sorted."""
-        held = self._core.membership.held
+        held = self._core.rebalance.held
         return tuple(sorted(queue_out(self._namespace, queue) for queue in held))
 
     @property
@@ -176,7 +176,7 @@ async def open_push_consumer(
                     core.subscribe(in_namespace(namespace, topic), expression)
                 await _join(parts, listener, nursery)
                 yield PushConsumer(core, pool)
-                core.membership.stop()
+                core.rebalance.stop()
                 with trio.move_on_after(options.shutdown_grace_s):
                     await pool.close()
                 nursery.cancel_scope.cancel()
@@ -216,6 +216,6 @@ async def _join(parts: PushParts, listener: Listener, nursery: trio.Nursery) -> 
         concurrency=lambda: pool.concurrency,
     )
     await core.join()
-    nursery.start_soon(core.membership.run, await core.membership.rebalance())
+    nursery.start_soon(core.rebalance.run, await core.rebalance.divide())
     for task in (core.changes.run, core.persist_loop, pool.watch, *parts.tasks):
         nursery.start_soon(task)

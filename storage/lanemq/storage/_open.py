@@ -23,11 +23,11 @@ from ._errors import (
 from ._parts import Parts
 from ._store import Store
 from ._tables import check_tables
+from .checkpoint._watermarks import WatermarkFile, watermark_path
 from .disk._backups import remove_backups
 from .disk._files import Files
 from .disk._real_files import RealFiles
 from .log._segments import is_segment_name
-from .start._watermarks import WatermarkFile, watermark_path
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
     from .queues.rocks._queue_rows import QueueRows

@@ -9,7 +9,10 @@ from lanemq.wire.logical import LOGICAL_QUEUES_MAP_MEMBER
 
 from ._config import StoreConfig, parse_delay_levels
 from ._statistics import Counters
+from ._store_parts import StoreParts
 from ._tables import ConfigTables
+from .checkpoint._checkpoint import Checkpoint
+from .checkpoint._watermarks import Progress, WatermarkFile
 from .derive._units import Derivation
 from .disk._files import Files
 from .index._index import Index
@@ -26,10 +29,7 @@ from .queues._queues import Queues, QueueTable
 from .queues._tags import TagsCodes
 from .queues.rocks._follower import RocksFollower
 from .start._authority import KnownByFiles
-from .start._checkpoint import Checkpoint
 from .start._startup import Startup, look_back
-from .start._store_parts import StoreParts
-from .start._watermarks import Progress, WatermarkFile
 from .tasks._housekeeping import Housekeeping
 from .tasks._retention import Retention
 from .timer._shape import TimerShape

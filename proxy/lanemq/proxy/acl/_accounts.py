@@ -10,7 +10,7 @@ from typing import Final, final
 from lanemq.wire.bodies import DataVersion
 
 from ._addresses import WhiteList
-from ._signer import SignatureCheck
+from ._signature_check import SignatureCheck
 
 DENY: Final = 0
 PUB: Final = 1

@@ -21,7 +21,7 @@ from .._settings import ConfigError
 from . import _keys as keys
 from ._accounts import DENY, PERMISSIONS, Account
 from ._addresses import AddressPattern, WhiteList, parse_patterns
-from ._signer import SignatureCheck
+from ._signature_check import SignatureCheck
 
 _BOOLEANS: Final = {
     "true": True,

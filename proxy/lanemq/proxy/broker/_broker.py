@@ -24,7 +24,7 @@ from .admin._own_queues import OwnQueues
 from .context._context import BrokerContext
 from .delays._delay import DelayService
 from .delays._due import DueMessages
-from .handlers import _heartbeats
+from .handlers import _client_management
 from .handlers.pulls import _pull
 from .handlers.sends import _replies, _send, _send_back
 from .kv import register as register_kv
@@ -74,7 +74,7 @@ class Broker:
         """The pulls that this process's logical listener reads with."""
         add_encoders(self.handlers, config=config, host=context.store_host, store=store)
         self._checks = _rocksdb.register(self.handlers, store=store)
-        self._heartbeats = _heartbeats.register(self.handlers, context)
+        self._client_management = _client_management.register(self.handlers, context)
         undelivered = Undelivered(
             statistics=context.statistics, topics=context.topics, writer=context.writer
         )
@@ -135,7 +135,7 @@ class Broker:
         tasks: dict[str, Callable[[], Awaitable[None]]] = {
             "answering parked pulls": self.pulls.parked.expire,
             "comparing RocksDB with files": self._checks.run,
-            "expiring clients and locks": self._heartbeats.expire,
+            "expiring clients and locks": self._client_management.expire,
             "delayed delivery": self._delays.task.run,
             "checking transactions": self._transactions.run,
             "asking who took over": self._logical.start.run,

@@ -12,7 +12,7 @@ from .. import _lite_pull, _producer, _push_consumer, _transactions
 from .._messages import ReceivedMessage
 from .._options import LitePullOptions, ProducerOptions, PushOptions
 from .._transactions import Check, TransactionState
-from ..consumer._consumer_requests import Listener
+from ..consumer._broker_requests import Listener
 from ..consumer._expressions import Expression
 from ..faces._executor import ListenerGate, forward_store, run_callback
 from ..faces._portal_calls import Callback

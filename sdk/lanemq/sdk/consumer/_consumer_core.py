@@ -24,8 +24,8 @@ from ..net._client import Client
 from ..observe._consume_stats import TopicStats
 from ..observe._log import get_logger
 from ._expressions import Expression, subscription
-from ._membership import Membership
 from ._queue_changes import QueueChanges
+from ._rebalance import Rebalance
 from .group._group_calls import GroupCalls
 from .group._offset_store import StoreCommits
 from .group._offsets import GroupOffsets, LocalOffsets, Offsets
@@ -82,11 +82,11 @@ class ConsumerCore:
             )
         )
         self.changes = QueueChanges(options.on_queues_changed, options.client.namespace)
-        self.membership = Membership(
+        self.rebalance = Rebalance(
             client, self.calls, self.offsets, options, self.subscriptions, self.changes, nursery
         )
         active = consume_type is ConsumeType.ACTIVELY
-        self.membership.pull_with(
+        self.rebalance.pull_with(
             PullLoop(
                 client=client,
                 calls=self.calls,
@@ -101,11 +101,11 @@ class ConsumerCore:
                 correct=self._correct,
                 stats=self.topic_stats,
                 pauses=self.pauses,
-                queues_held=self.membership.count,
+                queues_held=self.rebalance.count,
             )
         )
         client.add_consumer(group, self.describe)
-        client.routes.on_change(self.membership.wake)
+        client.routes.on_change(self.rebalance.wake)
 
     def describe(self) -> ConsumerData:
         """Describe the consumer for heartbeats."""
@@ -149,17 +149,17 @@ class ConsumerCore:
             await self._check_expression(wanted)
             if known is None or _terms(known) != _terms(wanted):
                 self._subscribe(wanted)
-                await self.membership.give_up(topic)
+                await self.rebalance.give_up(topic)
                 await self.client.heartbeat()
-            if not await self.membership.rebalance():
-                self.membership.wake()  # it goes on trying
+            if not await self.rebalance.divide():
+                self.rebalance.wake()  # it goes on trying
 
     async def unsubscribe(self, topic: str) -> None:
         """Read ``topic`` no longer; what listeners still do of it counts."""
         async with self._changing:
             if self.subscriptions.pop(topic, None) is not None:
                 self.client.routes.unwatch(topic)
-                await self.membership.give_up(topic)
+                await self.rebalance.give_up(topic)
                 await self.client.heartbeat()
 
     async def join(self) -> None:
@@ -194,7 +194,7 @@ class ConsumerCore:
             self.offsets.update(held.queue, held.messages.commit_offset)
 
     def _correct(self, held: HeldQueue, offset: int) -> None:
-        correct = partial(self.membership.correct, held.queue, offset, of=held)
+        correct = partial(self.rebalance.correct, held.queue, offset, of=held)
         self.nursery.start_soon(correct)
 
     async def reset(self, offsets: dict[MessageQueue, int], topic: str) -> None:
@@ -202,9 +202,9 @@ class ConsumerCore:
         for queue, offset in offsets.items():
             if queue.topic != topic:
                 continue
-            if queue in self.membership.held:
+            if queue in self.rebalance.held:
                 LOGGER.info("%s: reset to offset %d", queue, offset)
-                await self.membership.correct(queue, offset, reset=True)
+                await self.rebalance.correct(queue, offset, reset=True)
             else:
                 self.offsets.discard(queue)
 

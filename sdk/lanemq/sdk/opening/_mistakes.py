@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from .._errors import InvalidName, WrongUse
-from ..consumer._consumer_requests import Listener
+from ..consumer._broker_requests import Listener
 from ..consumer._expressions import Sql
 from ..listeners._listener import ConcurrentListener
 from ..listeners._ordered_listeners import OrderlyListener, StagedConcurrentListener

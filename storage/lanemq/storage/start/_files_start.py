@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, final
 
 from .._config import StoreConfig
 from .._errors import StoreCorrupted
+from .._store_parts import StoreParts
+from ..checkpoint._watermarks import Watermarks
 from ..derive._units import Derivation
 from ..queues._slots import drop_torn_units, first_wrong_slot
 from ._compensation import continue_files
 from ._missing_units import MissingUnits
 from ._plan import MissedBy, RedoFrom, StartPlan
 from ._redo import FileRedo
-from ._store_parts import StoreParts
-from ._watermarks import Watermarks
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
     from ..queues.rocks._queue_rows import QueueRows

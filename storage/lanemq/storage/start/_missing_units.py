@@ -17,6 +17,7 @@ from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.message import is_stage_group
 
 from .._errors import ConfigInvalid, StartRefused
+from ..checkpoint._watermarks import Watermarks
 from ..derive._sequence import sequences_of
 from ..derive._units import Derivation, DerivedUnit
 from ..disk._files import Files
@@ -29,7 +30,6 @@ from ..tables._document import Document
 from ..tables._offset_tables import OFFSET_MEMBER, SEPARATOR
 from ..tables._table import parse_contents
 from ._redo import FileRedo
-from ._watermarks import Watermarks
 
 LOGGER = logging.getLogger(__name__)
 Key = tuple[str, int]

@@ -4,12 +4,12 @@ import logging
 from typing import Final, final
 
 from .._config import StoreConfig
+from ..checkpoint._watermarks import Watermarks
 from ..queues._queues import QueueTable
 from ..queues.rocks._cover import RocksCover
 from ..queues.rocks._writer import RocksIndex
 from ._plan import RowsBy, StartPlan
 from ._rocks_cover import ForeignRows, check_covered
-from ._watermarks import Watermarks
 
 LOGGER = logging.getLogger(__name__)
 REDO_BYTES_MAX = 64 << 20

@@ -7,21 +7,21 @@ import logging
 from typing import final
 
 from .._config import Stage, StoreConfig
+from .._store_parts import StoreParts
+from ..checkpoint._checkpoint import Checkpoint
+from ..checkpoint._watermarks import Progress, Watermarks, lost_log
 from ..derive._units import Derivation
 from ..index._index import Index
 from ..log._damage import KnownDamage
 from ..queues._light_queues import SkippedLightQueues
 from ..queues._queues import QueueTable
 from ._authority import ALWAYS, KnownByFiles
-from ._checkpoint import Checkpoint
 from ._compensation import continue_rows
 from ._files_start import FilesStart
 from ._plan import DroppedFrom, FilesUse, LastUser, RedoFrom, RowsBy, StartPlan, plan_start
 from ._recovery import Recovery, crash_start, normal_start
 from ._redo import FileRedo, KeyRedo, RedoTarget
 from ._rocks_startup import RocksStartup
-from ._store_parts import StoreParts
-from ._watermarks import Progress, Watermarks, lost_log
 
 LOGGER = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ import trio
 
 from .._config import StoreConfig
 from .._errors import StoreUnwritable
+from .._store_parts import StoreParts
 from .._tables import ConfigTables
 from ..kv._kv import KvStates
 from ..log._flusher import Flusher
 from ..messages._appender import Appender
 from ..queues.rocks._follower import RocksFollower
-from ..start._store_parts import StoreParts
 from ..tables._table import Table
 from ..timer._timers import Timers
 from ._retention import Retention

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .._config import Stage
+from ..checkpoint._watermarks import lost_log
 from ..disk._backups import CONVERT_TEMPORARY, KEPT
 from ..log._records import NOTHING_WRITTEN, RECORD_BYTES_MIN
-from ..start._watermarks import lost_log
 from ._summaries import GroupSummary, IndexSummary, LogSummary, QueueSummary, is_aside
 from .checks._findings import Finding, Part, Severity
 from .checks._judge_log import (

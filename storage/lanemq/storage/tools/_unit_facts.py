@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import final
 
 from .._errors import StoreCorrupted
+from ..checkpoint._watermarks import WatermarkFile
 from ..disk._real_files import RealFiles
 from ..queues.rocks._queue_rows import QueueRows
 from ..rocks import QueueDatabase, is_present
-from ..start._watermarks import WatermarkFile
 from .reading._delay_levels import find_delay_levels
 from .reading._directory import StoreDirectory
 

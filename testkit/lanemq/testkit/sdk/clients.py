@@ -15,7 +15,7 @@ from lanemq.sdk import (
     open_producer,
     open_push_consumer,
 )
-from lanemq.sdk.consumer._consumer_requests import Listener
+from lanemq.sdk.consumer._broker_requests import Listener
 from lanemq.sdk.consumer._expressions import Expression
 from lanemq.sdk.listeners._listener import Handle
 from lanemq.sdk.net._link import Dial

@@ -14,7 +14,7 @@ from lanemq.wire import RemoteProtocolError, fastjson
 from lanemq.wire.bodies import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 
 from ..._settings import ConfigError
-from .._signer import SignatureCheck
+from .._signature_check import SignatureCheck
 from ._policies import POLICY_TYPES, Decider, Entry, Policies, PolicyType, is_network
 from ._resources import ACTIONS, Resource
 

@@ -69,4 +69,4 @@ class Departures(Generic[S]):
         LOGGER.info("gave up %s", queue)
         if queue in self._wanted:
             self._wanted.discard(queue)
-            self._core.membership.wake()
+            self._core.rebalance.wake()

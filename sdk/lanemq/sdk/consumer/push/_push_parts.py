@@ -21,8 +21,8 @@ from ...listeners._listener import ConcurrentListener
 from ...listeners._ordered_listeners import OrderlyListener, StageCounter, StagedConcurrentListener
 from ...net._client import Client
 from ...observe._log import get_logger
+from .._broker_requests import Listener
 from .._consumer_core import ConsumerCore
-from .._consumer_requests import Listener
 from .._ownership import FreeQueues
 from ..group._group_calls import GroupCalls
 from ..group._offset_store import StoreCommits
@@ -147,7 +147,7 @@ def _assemble_concurrent(
     )
     departures: Departures[ConcurrentScheduler[ReceivedMessage]] = Departures(core)
     departures.serve(pool)
-    core.membership.own_with(FreeQueues(core.offsets, core.changes, departures))
+    core.rebalance.own_with(FreeQueues(core.offsets, core.changes, departures))
     return PushParts(core, pool, is_locked=lambda _: False)
 
 

@@ -34,7 +34,7 @@ class QueueOwnership(Generic[S]):
         self._pool: WorkerPool[S] | None = None
         # The locks stay ours as long as listeners run.
         self._departures: Departures[S] = Departures(core, after=self.disclaim)
-        core.membership.own_with(self)
+        core.rebalance.own_with(self)
 
     def serve(self, pool: WorkerPool[S]) -> None:
         """Let ``pool`` finish with the queues that are given up; set once, at the start."""
@@ -89,15 +89,15 @@ class QueueOwnership(Generic[S]):
         if held.lost_at is None:
             return
         queue, after = held.queue, messages[-1].queue_offset + 1
-        membership = self._core.membership
-        is_held = queue in membership.held
+        rebalance = self._core.rebalance
+        is_held = queue in rebalance.held
         if self._core.offsets.finished_late(queue, held.lost_at, after, is_held=is_held):
-            membership.restart(queue, after)
+            rebalance.restart(queue, after)
 
     def _lost(self, queue: MessageQueue) -> None:
         assert self._pool is not None, "serve comes first"
-        membership = self._core.membership
-        held = membership.remove(queue)
+        rebalance = self._core.rebalance
+        held = rebalance.remove(queue)
         if held is not None:
             self._core.changes.revoked(queue)
         else:
@@ -109,4 +109,4 @@ class QueueOwnership(Generic[S]):
         self._core.offsets.forget(queue, cut_off=True)
         if self._on_lock_loss is LockLoss.CANCEL:
             self._pool.cancel(held)
-        membership.wake()
+        rebalance.wake()

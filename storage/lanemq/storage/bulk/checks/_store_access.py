@@ -8,10 +8,10 @@ from typing import final
 import msgspec
 
 from ..._errors import StoreError
+from ...checkpoint._watermarks import WatermarkFile, Watermarks
 from ...disk._real_files import RealFiles, sync_path
 from ...queues.rocks._cover import RocksCover
 from ...queues.rocks._queue_rows import QueueRows
-from ...start._watermarks import WatermarkFile, Watermarks
 from ...tools.reading._directory import StoreDirectory
 from ...tools.reading._metadata import read_tables
 from ...tools.reading._stage import derive_stage

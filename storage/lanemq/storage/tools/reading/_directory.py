@@ -9,7 +9,7 @@ from typing import final
 
 from ..._errors import RocksFault, StoreCorrupted
 from ..._layouts import CHECKPOINT_BYTES, CHECKPOINT_FIELDS, UNIT_BYTES
-from ...start._checkpoint import durable_ms
+from ...checkpoint._checkpoint import durable_ms
 from ._errors import NotAStore, no_directory
 from ._index_files import IndexFileView, index_paths
 from ._index_sizes import IndexSizes, index_sizes

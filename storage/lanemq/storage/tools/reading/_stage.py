@@ -5,8 +5,8 @@ from typing import final
 
 from ..._config import Stage
 from ..._layouts import BLANK_SIZE
+from ...checkpoint._watermarks import WatermarkFile, Watermarks
 from ...disk._real_files import RealFiles
-from ...start._watermarks import WatermarkFile, Watermarks
 from ._directory import StoreDirectory
 from ._rocks_view import has_database
 

@@ -13,11 +13,11 @@ from lanemq.wire import SystemTopic
 from ..._clock import system_clock_ms
 from ..._errors import StoreError
 from ..._layouts import UNIT_BYTES
+from ...checkpoint._watermarks import note_queues
 from ...disk._real_files import RealFiles, sync_path
 from ...log._cut import cut_log
 from ...log._segments import Segments
 from ...queues._queues import digest_of_files
-from ...start._watermarks import note_queues
 from ..checks._findings import Part, Progress, no_progress
 from ..checks._verify import Verified, verify_directory
 from ..reading._directory import TEMPORARY, StoreDirectory, look_into, read_store

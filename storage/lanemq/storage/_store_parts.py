@@ -3,16 +3,16 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
-from ..disk._files import Files
-from ..index._index import Index
-from ..log._commit_log import CommitLog
-from ..queues._queues import QueueTable
-from ._checkpoint import Checkpoint
-from ._watermarks import Progress
+from .checkpoint._checkpoint import Checkpoint
+from .checkpoint._watermarks import Progress
+from .disk._files import Files
+from .index._index import Index
+from .log._commit_log import CommitLog
+from .queues._queues import QueueTable
 
 if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
-    from ..queues.rocks._consume_queue import RocksQueueTable
-    from ..queues.rocks._writer import RocksIndex
+    from .queues.rocks._consume_queue import RocksQueueTable
+    from .queues.rocks._writer import RocksIndex
 
 
 @final

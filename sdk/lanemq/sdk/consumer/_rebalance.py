@@ -34,7 +34,7 @@ MISSING_S: Final = 5.0
 
 
 @final
-class Membership:
+class Rebalance:
     """The queues held, and the one task that changes them.
 
     ``subscriptions`` is the consumer's own table, topic -> subscription; it may change.
@@ -88,7 +88,7 @@ class Membership:
     async def run(self, complete: bool) -> None:
         """Divide anew every ``rebalance_interval_s``, and whenever woken.
 
-        ``complete`` is what the last ``rebalance`` said.
+        ``complete`` is what the last ``divide`` said.
         """
         while True:
             interval_s = self._options.rebalance_interval_s if complete else RETRY_S
@@ -96,9 +96,9 @@ class Membership:
             with trio.move_on_at(min((until_s, *self._missing.values()))):
                 await self._wake.wait()
             self._wake = trio.Event()
-            complete = await self.rebalance()
+            complete = await self.divide()
 
-    async def rebalance(self) -> bool:
+    async def divide(self) -> bool:
         """Take and give up queues; False if something could not be found out."""
         complete = True
         async with self._lock:

@@ -90,7 +90,7 @@ class _Requests:
         header = NotifyConsumerIdsChanged.from_fields(frame.fields)
         if header.consumer_group == self.core.group:
             LOGGER.info("%s: group %s changed", address, header.consumer_group)
-            self.core.membership.wake()
+            self.core.rebalance.wake()
 
     async def reset_offsets(self, frame: Frame, address: str) -> None:
         """Go on from the offsets in the body: RESET_CONSUMER_CLIENT_OFFSET (220)."""
@@ -107,7 +107,7 @@ class _Requests:
         core = self.core
         table = {
             queue: offset
-            for queue in core.membership.held
+            for queue in core.rebalance.held
             if queue.topic == header.topic and (offset := core.offsets.get(queue)) is not None
         }
         return frame.reply(body=GetConsumerStatusBody(message_queue_table=table).encode())
@@ -128,9 +128,7 @@ class _Requests:
                 "PROP_CONSUMER_START_TIMESTAMP": str(core.started_ms),
             },
             subscription_set=tuple(core.subscriptions.values()),
-            mq_table={
-                queue: self._queue_info(held) for queue, held in core.membership.held.items()
-            },
+            mq_table={queue: self._queue_info(held) for queue, held in core.rebalance.held.items()},
             status_table={
                 topic: core.topic_stats(topic).status(now_s) for topic in core.subscriptions
             },
