@@ -141,7 +141,7 @@ class Brokers:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"{broker_name}: {error}") from error
 
 
-def relayed(asked: Frame, answer: Frame) -> Frame:
+def passed_on(asked: Frame, answer: Frame) -> Frame:
     """Turn another peer's answer into the answer to a client's request."""
     return asked.reply(answer.code, dict(answer.fields), answer.body, answer.remark)
 

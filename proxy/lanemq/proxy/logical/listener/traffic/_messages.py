@@ -24,7 +24,7 @@ from ....net._dispatch import Handlers, by_header, typed
 from ....net._session import Session
 from ...rules._forwarding import ORIGIN_ID_FIELD
 from ...rules._positions import BrokerTags, untagged
-from ..brokers._brokers import Brokers, Unreachable, relayed
+from ..brokers._brokers import Brokers, Unreachable, passed_on
 from ..brokers._questions import Questions, Search
 from ..port._context import ListenerContext
 from ..port._queues import SeenQueues
@@ -108,7 +108,7 @@ class Messages:
                 continue
             if not isinstance(answer, Frame):
                 return answer
-            return relayed(frame, answer)
+            return passed_on(frame, answer)
         raise refusal
 
     async def _is_meant(

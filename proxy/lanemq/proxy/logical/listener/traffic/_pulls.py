@@ -46,7 +46,7 @@ from ....net._answers import Answer, Later
 from ....net._dispatch import Handlers
 from ....net._session import Session
 from ....net._stored_reply import LARGE_BYTES
-from ..brokers._brokers import Brokers, relayed
+from ..brokers._brokers import Brokers, passed_on
 from ..brokers._routes import LogicalRoutes
 from ..offsets._progress import Progress
 from ..offsets._readers import Readers, is_in_doubt, places_of
@@ -235,7 +235,7 @@ class Pulls:
             case Frame(code=code) if code in _PULL_CODES:
                 told, body = _told(answer), answer.body
             case Frame():
-                return relayed(frame, answer)
+                return passed_on(frame, answer)
             case _:
                 raise AssertionError(f"{type(answer).__name__} is not an answer to a pull")
         code, numbers = translate.pulled(code, told, segment, asked.offset)
