@@ -85,10 +85,7 @@ class Pulls:
         except AskFirst as unknown:
             asking = self._asking(unknown, asked, session)
             return Later(asking, self._pull_later(asking, asked, frame, session))
-        if isinstance(result, Parked):
-            self._park_at_port(result, asked, frame, session)
-            return None
-        return result
+        return self._answered(result, asked, frame, session)
 
     async def _pull_later(
         self,
@@ -97,23 +94,16 @@ class Pulls:
         frame: Frame,
         session: Session,
     ) -> Pulled | None:
-        result = await under_way
-        if isinstance(result, Parked):
-            self._park_at_port(result, asked, frame, session)
-            return None
-        return result
+        return self._answered(await under_way, asked, frame, session)
 
-    def _park_at_port(
-        self, parked: Parked, asked: PullRequest, frame: Frame, session: Session
-    ) -> None:
-        self.parked.park(
-            parked,
-            asked,
-            session,
-            partial(self._read, asked, session, may_park=False),
-            partial(session.answer, frame),
-            kept_bytes=sum(map(len, frame.fields.values())),
-        )
+    def _answered(
+        self, result: Pulled | Parked, asked: PullRequest, frame: Frame, session: Session
+    ) -> Pulled | None:
+        if not isinstance(result, Parked):
+            return result
+        kept_bytes = sum(map(len, frame.fields.values()))
+        self.park(result, asked, session, partial(session.answer, frame), kept_bytes=kept_bytes)
+        return None
 
     # For anyone in the process
 
