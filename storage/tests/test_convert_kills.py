@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,17 +25,17 @@ from lanemq.testkit.storage.stages import (
 
 FILES, BOTH, ROCKSDB = 1, 2, 3
 MESSAGES = 120
-# Runs a conversion, and kills itself before the step whose number is given: a step is whatever
-# makes something durable, takes it in, or changes a name.
+# Runs a conversion for each line it reads, in a process that kills itself before the step whose
+# number is given: a step is whatever makes something durable, takes it in, or changes a name. The
+# processes are forked, for to start Python and import all of this takes longer than a conversion.
 SCRIPT = """
-import os, pathlib, signal, sys
+import os, pathlib, signal, sys, traceback
 import pytest
 from lanemq.storage import bulk
 from lanemq.storage.rocks import QueueDatabase
 from lanemq.testkit.storage.turns import take_turns
 
-root, target, kill_at = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-steps = 0
+steps = kill_at = 0
 
 def counted(call):
     def run(*values, **options):
@@ -57,26 +58,62 @@ for module, name in (
     (pathlib.Path, "unlink"),
 ):
     setattr(module, name, counted(getattr(module, name)))
-if target == "rocksdb":
-    bulk.convert_to_rocksdb(root)
-elif target == "rocksdb by parts":
-    take_turns(pytest.MonkeyPatch())
-    bulk.convert_to_rocksdb(root, jobs=2)
-else:
-    bulk.convert_to_files(root, queue_file_bytes=200)
+def convert(root, target):
+    if target == "rocksdb":
+        bulk.convert_to_rocksdb(root)
+    elif target == "rocksdb by parts":
+        take_turns(pytest.MonkeyPatch())
+        bulk.convert_to_rocksdb(root, jobs=2)
+    else:
+        bulk.convert_to_files(root, queue_file_bytes=200)
+
+for line in sys.stdin:
+    root, target, number = line.rstrip("\\n").split("\\t")
+    process = os.fork()
+    if not process:
+        kill_at, status = int(number), 1
+        try:
+            convert(pathlib.Path(root), target)
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
 """
 
+Kill = Callable[[Path, str, int], bool]
+"""Converts a store to a target, and returns whether it was killed: there were so many steps."""
 
-def convert_and_kill(root: Path, target: str, step: int) -> bool:
-    """Return whether it was killed: there were so many steps."""
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(root), target, str(step)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()
-    return done.returncode != 0
+
+@pytest.fixture(scope="module")
+def convert_and_kill(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kill]:
+    said = tmp_path_factory.mktemp("said") / "stderr"
+    with (
+        said.open("wb") as stderr,
+        subprocess.Popen(
+            [sys.executable, "-c", SCRIPT],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        ) as server,
+    ):
+        asked, answers = server.stdin, server.stdout
+        assert asked is not None
+        assert answers is not None
+
+        def convert(root: Path, target: str, step: int) -> bool:
+            asked.write(f"{root}\t{target}\t{step}\n")
+            asked.flush()
+            status = answers.readline().strip()
+            assert status in ("0", str(-signal.SIGKILL)), said.read_text()
+            return status != "0"
+
+        yield convert
+        asked.close()
+        assert server.wait(30) == 0
 
 
 def look_at(root: Path, stage: int, copy: Path, *, rows_agree: bool) -> None:
@@ -108,7 +145,7 @@ def look_at(root: Path, stage: int, copy: Path, *, rows_agree: bool) -> None:
 
 
 def kill_at_every_step(
-    stand: Stand, target: str, stages: tuple[int, ...], *, stride: int = 1
+    convert_and_kill: Kill, stand: Stand, target: str, stages: tuple[int, ...], *, stride: int = 1
 ) -> None:
     to_rocksdb = target != "files"
     convert = convert_to_rocksdb if to_rocksdb else convert_to_files
@@ -144,7 +181,7 @@ def kill_at_every_step(
 @pytest.mark.slow
 @pytest.mark.parametrize(("target", "stride"), [("rocksdb", 1), ("rocksdb by parts", 3)])
 def test_a_conversion_to_rocksdb_survives_a_kill_before_any_step(
-    tmp_path: Path, target: str, stride: int
+    convert_and_kill: Kill, tmp_path: Path, target: str, stride: int
 ) -> None:
     stand = Stand(tmp_path / "store")
 
@@ -157,13 +194,13 @@ def test_a_conversion_to_rocksdb_survives_a_kill_before_any_step(
     rows.delete_units("T", 0, 0, 10)
     rows.delete_units("T", 1, 12, 18)
     rows.close()
-    kill_at_every_step(stand, target, (FILES, BOTH, ROCKSDB), stride=stride)
+    kill_at_every_step(convert_and_kill, stand, target, (FILES, BOTH, ROCKSDB), stride=stride)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_foreign", [False, True])
 def test_a_conversion_to_files_survives_a_kill_before_any_step(
-    tmp_path: Path, is_foreign: bool
+    convert_and_kill: Kill, tmp_path: Path, is_foreign: bool
 ) -> None:
     stand = Stand(tmp_path / "store")
 
@@ -177,4 +214,5 @@ def test_a_conversion_to_files_survives_a_kill_before_any_step(
     rows.close()
     if is_foreign:
         (stand.root / "config" / "dispatchWatermark.json").unlink()
-    kill_at_every_step(stand, "files", (FILES, BOTH), stride=3 if is_foreign else 1)
+    stride = 3 if is_foreign else 1
+    kill_at_every_step(convert_and_kill, stand, "files", (FILES, BOTH), stride=stride)
