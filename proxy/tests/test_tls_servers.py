@@ -156,6 +156,21 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+def test_what_links_in_the_folder_lead_to_stays_as_it_is(tmp_path: Path) -> None:
+    """An authority for several servers, or a certificate of the web server's, is not ours."""
+    theirs = make_self_signed(tmp_path / "theirs", HOSTS, mode=TlsMode.ENFORCING)
+    folder = tmp_path / "tls"
+    folder.mkdir()
+    linked = (theirs.authority, theirs.certificate, theirs.key)
+    for file in linked:
+        (folder / file.name).symlink_to(file)
+    before = [file.read_bytes() for file in linked]
+    ours = make_self_signed(folder, ("10.9.9.9",), mode=TlsMode.ENFORCING)
+    assert [file.read_bytes() for file in linked] == before
+    assert not ours.authority.is_symlink()
+    assert ours.key.read_bytes() != theirs.key.read_bytes()
+
+
 def test_the_next_start_keeps_what_clients_trust(tmp_path: Path) -> None:
     folder, now = tmp_path / "tls", datetime.now(UTC)
     make_self_signed(folder, HOSTS, mode=TlsMode.ENFORCING, now=now)

@@ -32,13 +32,36 @@ def test_a_file_keeps_its_mode_unless_one_is_given(tmp_path: Path) -> None:
     assert (path.read_bytes(), mode_of(path)) == (b"secret", 0o600)
 
 
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
+def test_a_link_is_replaced_unless_it_is_to_be_followed(tmp_path: Path) -> None:
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_bytes(b"old")
     link.symlink_to(target)
-    replace_file(link, b"new")
+    replace_file(link, b"new", follows_links=True)
     assert link.is_symlink()
     assert target.read_bytes() == b"new"
+    replace_file(link, b"newer")
+    assert not link.is_symlink()
+    assert (link.read_bytes(), target.read_bytes()) == (b"newer", b"new")
+
+
+def test_nothing_is_written_through_a_link_beside_it(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_bytes(b"another's")
+    (tmp_path / "kept.json.tmp").symlink_to(other)
+    replace_file(tmp_path / "kept.json", b"secret", mode=0o600)
+    assert other.read_bytes() == b"another's"
+    assert sorted(os.listdir(tmp_path)) == ["kept.json", "other"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_file_keeps_its_owner_unless_a_mode_says_whose_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "kept.json"
+    replace_file(path, b"1")
+    os.chown(path, 1234, 4321)
+    replace_file(path, b"2")
+    assert (path.stat().st_uid, path.stat().st_gid) == (1234, 4321)
+    replace_file(path, b"3", mode=0o600)
+    assert path.stat().st_uid == os.geteuid()
 
 
 def test_a_replacement_that_fails_leaves_the_file_and_nothing_beside_it(
@@ -51,8 +74,9 @@ def test_a_replacement_that_fails_leaves_the_file_and_nothing_beside_it(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="No space left") as failed:
         replace_file(path, b"new")
+    assert failed.value.filename == str(path)
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["kept.json"]
 
@@ -60,13 +84,35 @@ def test_a_replacement_that_fails_leaves_the_file_and_nothing_beside_it(
 def test_content_and_name_are_on_the_disk_before_it_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    synced: list[str] = []
-    sync = os.fsync
+    done: list[str] = []
+    sync, rename = os.fsync, Path.replace
 
-    def noted(descriptor: int) -> None:
-        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    def synced(descriptor: int) -> None:
+        done.append(os.readlink(f"/proc/self/fd/{descriptor}"))
         sync(descriptor)
 
-    monkeypatch.setattr(os, "fsync", noted)
+    def renamed(path: Path, target: Path) -> Path:
+        done.append("renamed")
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", renamed)
+    fresh = tmp_path / "new"
+    replace_file(fresh / "kept.json", b"1")
+    names = [str(fresh / "kept.json.tmp"), "renamed", str(fresh), str(tmp_path)]
+    assert done == names
+
+
+def test_a_disk_that_cannot_sync_names_is_no_reason_to_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = os.fsync
+
+    def refused(descriptor: int) -> None:
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+            raise OSError(22, "Invalid argument")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refused)
     replace_file(tmp_path / "kept.json", b"1")
-    assert synced == [str(tmp_path / "kept.json.tmp"), str(tmp_path)]
+    assert (tmp_path / "kept.json").read_bytes() == b"1"

@@ -84,7 +84,7 @@ class AccountFiles:
             fresh = {path: texts[path].encode(now_ms) for path in edit(texts)}
             accounts = self._parse({**data, **fresh})
             for path, text in fresh.items():
-                replace_file(path, text)
+                replace_file(path, text, follows_links=True)
         return accounts
 
     def _data(self) -> dict[Path, bytes]:

@@ -1,43 +1,79 @@
 """Replacement of small files: after a crash a file has its old content or its new one, whole."""
 
+import errno
 import os
 import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from ._real_files import FILE_MODE, make_directories, sync_path
 
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_SYNC_OF_NAMES: Final = frozenset({errno.EINVAL, errno.ENOTSUP})
+"""Errors of file systems that cannot sync a directory."""
 
-def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
-    """Replace a file whole, or make it; the content is on the disk on return.
 
-    The file gets ``mode``. Without one it keeps its mode and its owner, and a new file is for its
-    user alone. Raises ``OSError``; then the file is as it was.
+def replace_file(
+    path: Path, data: bytes, *, mode: int | None = None, follows_links: bool = False
+) -> None:
+    """Replace a file whole, or make it; content and name are on the disk on return.
+
+    With ``mode`` the file is this user's, with that mode. Without it a file keeps its mode and
+    its owner, and a new one is for its user alone. A link is replaced by a file, unless
+    ``follows_links``: then the file that it leads to is replaced.
+
+    Raises ``OSError``; then the file is as it was, unless the disk failed at the last step, the
+    sync of its name.
     """
-    path = path.resolve()
+    if follows_links:
+        path = path.resolve()
+    made = [parent for parent in path.parents if not parent.exists()]
     make_directories(path.parent)
     fresh = path.with_name(f"{path.name}.tmp")
     try:
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "wb") as file:
-            _take_mode(file.fileno(), path, mode)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    except OSError:
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _write(fresh, data, path, mode)
+            fresh.replace(path)
+            _sync_names(directory)
+        finally:
+            os.close(directory)
+    except OSError as error:
         with suppress(OSError):
             fresh.unlink()
+        if error.filename is None:  # of what is done to a descriptor
+            error.filename = str(path)
         raise
-    sync_path(path.parent)
+    for parent in made:
+        sync_path(parent.parent)
 
 
-def _take_mode(descriptor: int, path: Path, mode: int | None) -> None:
-    kept = FILE_MODE if mode is None else mode
-    os.fchmod(descriptor, kept & FILE_MODE)  # the file may have been left behind by a crash
+def _write(fresh: Path, data: bytes, path: Path, mode: int | None) -> None:
+    fresh.unlink(missing_ok=True)  # a crash may have left it, with whatever mode
+    with open(os.open(fresh, _NEW, FILE_MODE), "wb") as file:
+        if mode is None:
+            _take_owner(file.fileno(), path)
+        elif mode != FILE_MODE:
+            os.fchmod(file.fileno(), mode)
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _take_owner(descriptor: int, path: Path) -> None:
+    """Give a new file the owner and the mode of the one that it is to replace, if possible."""
     with suppress(FileNotFoundError):
         status = path.stat()
-        with suppress(PermissionError):  # of another user: this one's from now on
+        with suppress(OSError):  # another user's: it is this one's from now on
             os.fchown(descriptor, status.st_uid, status.st_gid)
-        if mode is None:
-            kept = stat.S_IMODE(status.st_mode)
-    os.fchmod(descriptor, kept)
+        with suppress(OSError):
+            os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
+
+
+def _sync_names(directory: int) -> None:
+    try:
+        os.fsync(directory)
+    except OSError as error:
+        if error.errno not in _NO_SYNC_OF_NAMES:
+            raise
