@@ -31,10 +31,11 @@ pytestmark = [
 ]
 
 
-async def connect(cluster: LogicalCluster, broker: int) -> Client:
+async def connect(cluster: LogicalCluster, broker: int, *, version: int = 407) -> Client:
     """A client of the listener of broker number ``broker``."""
     dial = cluster.network.dialer(CLIENT_HOST)
-    return Client(Peer(await dial(cluster.brokers[f"broker{broker}"].host, LOGICAL_PORT)))
+    stream = await dial(cluster.brokers[f"broker{broker}"].host, LOGICAL_PORT)
+    return Client(Peer(stream), version=version)
 
 
 async def test_a_send_is_answered_in_the_numbers_of_the_logical_queue(
@@ -378,6 +379,11 @@ async def test_an_operator_hands_a_message_of_any_broker_to_a_consumer(
         answer = await operator.call(309, fields | {"AccessKey": "key", "Signature": "secret"})
     assert (answer.code, answer.body) == (0, b"consumed")
     assert (await operator.call(309, fields | {"clientId": "nobody"})).code == 1
+
+    old = await connect(cluster, 1, version=61)
+    await old.heartbeat("old", consumers={"g": {"T": "*"}})
+    refused = await operator.call(309, fields | {"clientId": "old"})
+    assert (refused.code, "V3_1_8_SNAPSHOT" in (refused.remark or "")) == (1, True)
 
 
 async def test_losing_a_listener_costs_a_reconnect(cluster: LogicalCluster) -> None:

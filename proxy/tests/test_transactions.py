@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from msgspec import structs
 from trio.testing import wait_all_tasks_blocked
 
+from lanemq.proxy.broker.state._stored_again import stored_again
 from lanemq.storage import FlushMode, StoreUnwritable
 from lanemq.testkit.clocks import StandingClock
 from lanemq.testkit.proxy.brokers import Client, TestBroker, open_test_broker, send_header
 from lanemq.wire import RequestCode, ResponseCode, SystemTopic
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import CheckTransactionState, EndTransaction
-from lanemq.wire.message import decode_message, decode_offset_id
+from lanemq.wire.message import decode_message, decode_offset_id, encode_properties
 
 HALF, OP = SystemTopic.TRANSACTION_HALF, SystemTopic.TRANSACTION_OP_HALF
 ASIDE = SystemTopic.TRANSACTION_CHECK_MAX_TIME
@@ -89,6 +90,27 @@ async def test_a_half_message_waits_in_the_half_queue(client: Client) -> None:
     stored = half.properties
     assert {name: stored[name] for name in PROPERTIES} == PROPERTIES
     assert (stored["REAL_TOPIC"], stored["REAL_QID"]) == ("T", "2")
+
+
+@pytest.mark.parametrize(("topic", "queue_id"), [(HALF, "0"), ("T", "-1"), ("", "")])
+async def test_a_half_message_that_can_go_nowhere_is_refused_with_where_it_says(
+    broker: TestBroker, client: Client, topic: str, queue_id: str
+) -> None:
+    half = await send_half(client)
+    stored = broker.context.store.message_at(decode_offset_id(half.fields["msgId"])[1])
+    assert stored is not None
+    texts = stored.properties | {"REAL_TOPIC": topic, "REAL_QID": queue_id}
+    broker.context.writer.append(stored_again(stored, HALF, 0, properties=encode_properties(texts)))
+    broker.context.commit()
+    _, odd = await client.messages(HALF)
+    place = CheckTransactionState(
+        tran_state_table_offset=odd.queue_offset, commit_log_offset=odd.log_position
+    )
+    refused = await end(client, place, COMMIT)
+    assert refused.code == 1
+    assert f"REAL_TOPIC {topic!r} and REAL_QID {queue_id!r}" in (refused.remark or "")
+    assert len(await client.messages(HALF)) == 2, "nothing was begun anew"
+    assert (await end(client, place, ROLLBACK)).code == 0
 
 
 async def test_a_commit_delivers_the_message_with_what_java_clients_look_at(

@@ -18,7 +18,7 @@ from lanemq.wire import SystemTopic
 from lanemq.wire.message import StoredMessage
 
 from ..state._stored_again import stored_again
-from ..values._waiting import target_of
+from ..values._waiting import no_target, target_of
 from ._due import BATCH, BATCH_BYTES, DueMessages, Impossible
 from ._due_task import DueTask
 
@@ -93,5 +93,5 @@ def _again(message: StoredMessage) -> NewMessage | Impossible:
     # reference lets them.
     target = target_of(message)
     if target is None:
-        return Impossible("it does not say where to")
+        return Impossible(no_target(message))
     return stored_again(message, *target)

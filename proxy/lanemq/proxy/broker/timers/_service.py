@@ -18,7 +18,7 @@ from lanemq.wire.message import Property, StoredMessage
 from ..context._context import BrokerContext
 from ..delays._due import BATCH, BATCH_BYTES, DueMessages, Impossible
 from ..delays._due_task import RETRY_S, DueTask
-from ..values._waiting import target_of
+from ..values._waiting import no_target, target_of
 from ._rules import QUEUE_ID, delivered_message, due_ms, key_of, out_ms_of, rolled_message
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.timers")
@@ -163,5 +163,5 @@ class TimerService:
             return None
         target = target_of(message)
         if target is None:
-            return Impossible("it does not say where to")
+            return Impossible(no_target(message))
         return delivered_message(message, target, enqueued_ms=one.enqueued_ms, now_ms=now_ms)

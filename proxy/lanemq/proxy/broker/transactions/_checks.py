@@ -28,7 +28,7 @@ from ..settings._config import BrokerConfig
 from ..state._clients import ClientRegistry
 from ..state._stats import BrokerStatistics
 from ..state._topics import Topics
-from ..values._waiting import target_of
+from ..values._waiting import no_target, target_of
 from ..writing._writer import Writer
 from ._rules import (
     QUEUE_ID,
@@ -160,7 +160,7 @@ class Checks:
         """Append the copy of a half message; returns what is to be done once it is stored."""
         target = target_of(half)
         if target is None:
-            LOGGER.error("half message %d does not say what topic it is for", half.queue_offset)
+            LOGGER.error("half message %d: %s", half.queue_offset, no_target(half))
             return self._discard(half)
         times = max(check_times(half), 0) + 1
         copy = renewed_message(half, times=times)

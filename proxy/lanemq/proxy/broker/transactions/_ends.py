@@ -31,7 +31,7 @@ from ..state._stats import BrokerStatistics
 from ..state._topics import Topics
 from ..timers._sends import TimedSends
 from ..values._results import DONE, Done
-from ..values._waiting import target_of
+from ..values._waiting import no_target, target_of
 from ..writing._flushes import Flushes
 from ..writing._writer import Writer
 from ._rules import (
@@ -60,8 +60,8 @@ class _Ended(NamedTuple):
     """The message's offset in the half queue."""
     origin: int
     """The place that it had first."""
-    message: NewMessage | None
-    """The message that consumers get; None where it does not say what topic it is for."""
+    message: NewMessage | str
+    """The message that consumers get, or why there is none."""
     level: int = 0
     """The level of its delay; 0 without one."""
 
@@ -107,9 +107,8 @@ class Ends:
         if header.commit_or_rollback == SysFlag.TRANSACTION_ROLLBACK:
             return self._answered(frame, self._table.append_op(offset, origin).end)
         message = ended.message
-        if message is None:
-            remark = "the half message does not say what topic it is for"
-            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        if isinstance(message, str):
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"of the half message, {message}")
         try:
             self._append(message, ended.level)
         except SegmentClosed:
@@ -139,7 +138,7 @@ class Ends:
         return _Ended(
             half.queue_offset,
             origin_of(half),
-            None if target is None else committed_message(half, *target),
+            no_target(half) if target is None else committed_message(half, *target),
             int(level) if level.isdecimal() else 0,
         )
 
@@ -192,8 +191,11 @@ class Ends:
         except RemoteProtocolError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"{RESUME_FAILED} {error}") from error
         discarded = self._table.message_at(position)
-        if discarded is None or target_of(discarded) is None:
+        if discarded is None:
             remark = f"{RESUME_FAILED} No half message lies at {position}."
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        if target_of(discarded) is None:
+            remark = f"{RESUME_FAILED} Of the message at {position}, {no_target(discarded)}."
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         self._topics.ensure(HALF, queues=1)
         self._writer.append(resumed_message(discarded))

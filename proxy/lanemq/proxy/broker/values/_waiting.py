@@ -11,6 +11,7 @@ from lanemq.wire.message import Property, StoredMessage, get_property, set_prope
 _REAL_TOPIC: Final = Property.REAL_TOPIC.encode()
 _REAL_QID: Final = Property.REAL_QID.encode()
 _QUEUE_ID: Final = range(INT32[-1] + 1)
+_SHOWN_CHARACTERS: Final = 128
 
 
 def with_target(properties: bytes, topic: str, queue_id: int) -> bytes:
@@ -24,12 +25,23 @@ def target_of(message: StoredMessage) -> tuple[str, int] | None:
 
     None of these is for the topic of half messages: a delivery there would begin a transaction.
     """
-    properties = message.properties_data
-    topic = (get_property(properties, _REAL_TOPIC) or b"").decode("utf-8", "replace")
+    topic, queue_id = _said(message)
     if not topic or topic == SystemTopic.TRANSACTION_HALF:
         return None
     try:
-        queue_id = (get_property(properties, _REAL_QID) or b"").decode("latin-1")
         return topic, read_number(queue_id, _QUEUE_ID)
     except ValueError:
         return None
+
+
+def no_target(message: StoredMessage) -> str:
+    """Return why a message has no target, for those who have to look at it."""
+    topic, queue_id = (text[:_SHOWN_CHARACTERS] for text in _said(message))
+    return f"its REAL_TOPIC {topic!r} and REAL_QID {queue_id!r} name no queue that it may go to"
+
+
+def _said(message: StoredMessage) -> tuple[str, str]:
+    properties = message.properties_data
+    topic = get_property(properties, _REAL_TOPIC) or b""
+    queue_id = get_property(properties, _REAL_QID) or b""
+    return topic.decode("utf-8", "replace"), queue_id.decode("latin-1")

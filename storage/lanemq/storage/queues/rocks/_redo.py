@@ -5,13 +5,10 @@ of newer messages may be there: the rows end up as if they had been written once
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from ...derive._units import DerivedUnit
-from ._queue_rows import OFFSET_MAX
-
-if TYPE_CHECKING:  # the binding comes with the server, and is needed only where this is used
-    from ._queue_rows import QueueRows
+from ._queue_rows import OFFSET_MAX, QueueRows
 
 Belongs = Callable[[DerivedUnit], bool]
 """A check that a message really has that place, as far as known."""
@@ -21,7 +18,7 @@ Belongs = Callable[[DerivedUnit], bool]
 class RocksRedo:
     """A collector of rows that writes them in batches; what RocksDB refuses is ``OSError``."""
 
-    def __init__(self, rows: "QueueRows", *, belongs: Belongs) -> None:
+    def __init__(self, rows: QueueRows, *, belongs: Belongs) -> None:
         self._rows = rows
         self._belongs = belongs
         self._ends: dict[tuple[str, int], tuple[int, int]] = {}
