@@ -20,7 +20,7 @@ def test_a_new_file_is_for_its_user_alone_and_so_are_new_directories(tmp_path: P
     assert os.listdir(path.parent) == ["kept.json"]
 
 
-def test_a_file_keeps_its_mode_unless_one_is_given(tmp_path: Path) -> None:
+def test_a_file_keeps_its_mode_unless_it_is_secret(tmp_path: Path) -> None:
     path = tmp_path / "kept.json"
     path.write_bytes(b"old")
     path.chmod(0o640)
@@ -28,7 +28,7 @@ def test_a_file_keeps_its_mode_unless_one_is_given(tmp_path: Path) -> None:
     (tmp_path / "kept.json.tmp").chmod(0o666)
     replace_file(path, b"new")
     assert (path.read_bytes(), mode_of(path)) == (b"new", 0o640)
-    replace_file(path, b"secret", mode=0o600)
+    replace_file(path, b"secret", is_secret=True)
     assert (path.read_bytes(), mode_of(path)) == (b"secret", 0o600)
 
 
@@ -48,20 +48,30 @@ def test_nothing_is_written_through_a_link_beside_it(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_bytes(b"another's")
     (tmp_path / "kept.json.tmp").symlink_to(other)
-    replace_file(tmp_path / "kept.json", b"secret", mode=0o600)
+    replace_file(tmp_path / "kept.json", b"secret", is_secret=True)
     assert other.read_bytes() == b"another's"
     assert sorted(os.listdir(tmp_path)) == ["kept.json", "other"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_a_file_keeps_its_owner_unless_a_mode_says_whose_it_is(tmp_path: Path) -> None:
+def test_a_file_keeps_its_owner_unless_it_is_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "kept.json"
     replace_file(path, b"1")
-    os.chown(path, 1234, 4321)
+    given: list[tuple[int, int]] = []
+    real = Path.stat
+
+    def of_another(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        found = list(real(path, follow_symlinks=follow_symlinks))
+        found[stat.ST_UID], found[stat.ST_GID] = 1234, 4321
+        return os.stat_result(found)
+
+    monkeypatch.setattr(Path, "stat", of_another)
+    monkeypatch.setattr(os, "fchown", lambda _, user, group: given.append((user, group)))
     replace_file(path, b"2")
-    assert (path.stat().st_uid, path.stat().st_gid) == (1234, 4321)
-    replace_file(path, b"3", mode=0o600)
-    assert path.stat().st_uid == os.geteuid()
+    assert given == [(1234, 4321)]
+    replace_file(path, b"3", is_secret=True)
+    assert given == [(1234, 4321)]
 
 
 def test_a_replacement_that_fails_leaves_the_file_and_nothing_beside_it(

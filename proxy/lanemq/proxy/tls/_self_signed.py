@@ -111,14 +111,14 @@ def make_self_signed(
         ):
             authority_key = _issue.new_key()
             authority = _issue.new_authority(authority_key, today)
-            replace_file(files.authority_key, _issue.key_pem(authority_key), mode=0o600)
-            replace_file(files.authority, _issue.certificate_pem(authority), mode=0o600)
+            replace_file(files.authority_key, _issue.key_pem(authority_key), is_secret=True)
+            replace_file(files.authority, _issue.certificate_pem(authority), is_secret=True)
         key = _issue.new_key()
         server = _issue.new_certificate(key, hosts, authority, authority_key, today)
-        replace_file(files.key, _issue.key_pem(key), mode=0o600)
-        replace_file(files.certificate, _issue.certificate_pem(server), mode=0o600)
-    replace_file(files.properties, _server_properties(files, mode), mode=0o600)
-    replace_file(files.client_properties, _client_properties(files), mode=0o600)
+        replace_file(files.key, _issue.key_pem(key), is_secret=True)
+        replace_file(files.certificate, _issue.certificate_pem(server), is_secret=True)
+    replace_file(files.properties, _server_properties(files, mode), is_secret=True)
+    replace_file(files.client_properties, _client_properties(files), is_secret=True)
     return files
 
 

@@ -15,13 +15,13 @@ _NO_SYNC_OF_NAMES: Final = frozenset({errno.EINVAL, errno.ENOTSUP})
 
 
 def replace_file(
-    path: Path, data: bytes, *, mode: int | None = None, follows_links: bool = False
+    path: Path, data: bytes, *, is_secret: bool = False, follows_links: bool = False
 ) -> None:
     """Replace a file whole, or make it; content and name are on the disk on return.
 
-    With ``mode`` the file is this user's, with that mode. Without it a file keeps its mode and
-    its owner, and a new one is for its user alone. A link is replaced by a file, unless
-    ``follows_links``: then the file that it leads to is replaced.
+    A new file is for its user alone. One that was there keeps its mode and its owner, unless it
+    ``is_secret``. A link is replaced by a file, unless ``follows_links``: then the file that it
+    leads to is replaced.
 
     Raises ``OSError``; then the file is as it was, unless the disk failed at the last step, the
     sync of its name.
@@ -34,7 +34,7 @@ def replace_file(
     try:
         directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            _write(fresh, data, path, mode)
+            _write(fresh, data, like=None if is_secret else path)
             fresh.replace(path)
             _sync_names(directory)
         finally:
@@ -49,13 +49,11 @@ def replace_file(
         sync_path(parent.parent)
 
 
-def _write(fresh: Path, data: bytes, path: Path, mode: int | None) -> None:
+def _write(fresh: Path, data: bytes, *, like: Path | None) -> None:
     fresh.unlink(missing_ok=True)  # a crash may have left it, with whatever mode
     with open(os.open(fresh, _NEW, FILE_MODE), "wb") as file:
-        if mode is None:
-            _take_owner(file.fileno(), path)
-        elif mode != FILE_MODE:
-            os.fchmod(file.fileno(), mode)
+        if like is not None:
+            _take_owner(file.fileno(), like)
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -122,7 +122,7 @@ class UserTable:
                 "acls": [user.acl.to_json() for user in ordered if user.policies],
             }
         )
-        replace_file(self._path, data, mode=0o600)
+        replace_file(self._path, data, is_secret=True)
         self.users = users
 
 
