@@ -29,7 +29,7 @@ MESSAGES = 120
 # number is given: a step is whatever makes something durable, takes it in, or changes a name. The
 # processes are forked, for to start Python and import all of this takes longer than a conversion.
 SCRIPT = """
-import os, pathlib, signal, sys, traceback
+import os, pathlib, signal, sys
 import pytest
 from lanemq.storage import bulk
 from lanemq.storage.rocks import QueueDatabase
@@ -71,14 +71,9 @@ for line in sys.stdin:
     root, target, number = line.rstrip("\\n").split("\\t")
     process = os.fork()
     if not process:
-        kill_at, status = int(number), 1
-        try:
-            convert(pathlib.Path(root), target)
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(status)
+        kill_at = int(number)
+        convert(pathlib.Path(root), target)
+        os._exit(0)
     print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
 """
 
