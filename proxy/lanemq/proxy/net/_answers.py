@@ -53,6 +53,11 @@ class Later(Generic[_T]):
         drop(self._first)
 
 
+def passed_on(asked: Frame, answer: Frame) -> Frame:
+    """Turn another peer's answer into the answer to a request."""
+    return asked.reply(answer.code, dict(answer.fields), answer.body, answer.remark)
+
+
 def drop(answer: object) -> None:
     """Give up an answer that is not awaited yet; nothing happens if it has come."""
     close = getattr(answer, "close", None)

@@ -9,7 +9,8 @@ LOGICAL_QUEUE_BROKER: Final = "__logical_queue_broker__"
 """The broker that a client sees its logical queues at; the queue id is the logical index."""
 
 LOGICAL_BROKERS_MEMBER: Final = "lanemqLogicalBrokers"
-"""Member of a route with logical queues: the number of brokers at which older clients see them."""
+"""Member of a route with logical queues, and of a broker's table of topics: the number of brokers
+at which older clients see them."""
 
 LOGICAL_QUEUE_FLAG: Final = 64
 """Bit of ``sysFlag``: in a route query "with logical queues", in a send "I follow redirects".

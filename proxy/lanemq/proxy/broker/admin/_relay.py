@@ -39,6 +39,7 @@ from lanemq.wire.headers import (
 )
 from lanemq.wire.message import decode_offset_id
 
+from ...net._answers import passed_on
 from ...net._dispatch import Handlers, typed
 from ...net._session import PeerTimedOut, Session, SessionClosed
 from ..context._context import BrokerContext
@@ -96,9 +97,7 @@ class Relay:
         except SessionClosed as error:
             remark = f"invoke consumer <{client.client_id}> Exception: {error}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark) from error
-        return frame.reply(
-            answer.code, fields=dict(answer.fields), body=answer.body, remark=answer.remark
-        )
+        return passed_on(frame, answer)
 
     async def running_info(
         self, header: GetConsumerRunningInfo, frame: Frame, session: Session

@@ -4,18 +4,20 @@ Source: RocketMQ 5.0.0-PREVIEW, TopicConfigManager; which writes its mapping and
 """
 
 from collections.abc import Mapping
-from typing import Final, final
+from typing import final
 
 from lanemq.storage import TopicTable, disk_problem
 from lanemq.wire import fastjson
 from lanemq.wire.bodies import TopicConfig
-from lanemq.wire.logical import LOGICAL_QUEUES_MAP_MEMBER, LogicalQueues, logical_queues_by_topic
+from lanemq.wire.logical import (
+    LOGICAL_BROKERS_MEMBER,
+    LOGICAL_QUEUES_MAP_MEMBER,
+    LogicalQueues,
+    logical_queues_by_topic,
+)
 
 from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._refusals import refusal
-
-BROKERS_MEMBER: Final = "lanemqLogicalBrokers"
-"""Member of the table of topics."""
 
 
 @final
@@ -33,7 +35,7 @@ class StoredMappings:
         """
         value = self._topics.member(LOGICAL_QUEUES_MAP_MEMBER)
         kept = logical_queues_by_topic({LOGICAL_QUEUES_MAP_MEMBER: value}) or {}
-        said = self._topics.member(BROKERS_MEMBER)
+        said = self._topics.member(LOGICAL_BROKERS_MEMBER)
         brokers = said if isinstance(said, dict) else {}
         return kept, {topic: int(brokers.get(topic, 1)) for topic in kept}
 
@@ -51,7 +53,7 @@ class StoredMappings:
     async def write_brokers(self, brokers: Mapping[str, int]) -> None:
         """Write the numbers of brokers, durably. Raises ``Refused``."""
         try:
-            await self._topics.put_member(BROKERS_MEMBER, brokers)
+            await self._topics.put_member(LOGICAL_BROKERS_MEMBER, brokers)
         except OSError as error:
             raise refusal(f"the mapping cannot be written: {disk_problem(error)}") from error
 

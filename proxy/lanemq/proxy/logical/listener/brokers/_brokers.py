@@ -141,11 +141,6 @@ class Brokers:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"{broker_name}: {error}") from error
 
 
-def passed_on(asked: Frame, answer: Frame) -> Frame:
-    """Turn another peer's answer into the answer to a client's request."""
-    return asked.reply(answer.code, dict(answer.fields), answer.body, answer.remark)
-
-
 @final
 class _ParkedHere:
     """A pull that is parked from now on, for the one task that waits for its result."""

@@ -19,12 +19,12 @@ from lanemq.wire.message import decode_message
 from ....broker.handlers.pulls._query import NOT_FOUND
 from ....broker.values._framed import Queried
 from ....broker.values._results import Viewed
-from ....net._answers import Answer
+from ....net._answers import Answer, passed_on
 from ....net._dispatch import Handlers, by_header, typed
 from ....net._session import Session
 from ...rules._forwarding import ORIGIN_ID_FIELD
 from ...rules._positions import BrokerTags, untagged
-from ..brokers._brokers import Brokers, Unreachable, passed_on
+from ..brokers._brokers import Brokers, Unreachable
 from ..brokers._questions import Questions, Search
 from ..port._context import ListenerContext
 from ..port._queues import SeenQueues

@@ -42,11 +42,11 @@ from ....broker.values._results import (
     is_redirect,
     redirect_in,
 )
-from ....net._answers import Answer, Later
+from ....net._answers import Answer, Later, passed_on
 from ....net._dispatch import Handlers
 from ....net._session import Session
 from ....net._stored_reply import LARGE_BYTES
-from ..brokers._brokers import Brokers, passed_on
+from ..brokers._brokers import Brokers
 from ..brokers._routes import LogicalRoutes
 from ..offsets._progress import Progress
 from ..offsets._readers import Readers, is_in_doubt, places_of
