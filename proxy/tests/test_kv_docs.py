@@ -6,6 +6,7 @@ from typing import Any
 
 import trio
 
+from lanemq.sdk.blocking.kv import open_kv_store
 from lanemq.testing import open_test_server
 
 PAGE = Path(__file__).parents[2] / "docs" / "kv.md"
@@ -18,10 +19,21 @@ def names_of(block: str) -> dict[str, Any]:
     return names
 
 
+def greeting(name_servers: str) -> tuple[bytes, int]:
+    with open_kv_store(name_servers=name_servers) as store:
+        entry = store.get(b"greeting")
+    assert entry is not None
+    return entry.value, entry.version
+
+
 def test_the_blocks_run() -> None:
     first, second, positions, blocking = BLOCKS
     with open_test_server() as server:
-        trio.run(names_of(first)["main"], server.name_servers)
+        main = names_of(first)["main"]
+        trio.run(main, server.name_servers)
+        assert greeting(server.name_servers) == (b"good day", 2), "one put, and one change of it"
+        trio.run(main, server.name_servers)
+        assert greeting(server.name_servers) == (b"good day", 4), "a newcomer runs it twice"
         trio.run(names_of(second)["worker"], server.name_servers)
         trio.run(names_of(positions)["step"], server.name_servers)
         assert [one.body for one in server.messages("Shouted")] == [b"HELLO"]
