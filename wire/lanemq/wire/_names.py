@@ -15,6 +15,9 @@ KV_PREFIX: Final = "%KV%"
 SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 
+ORDER_TOPIC_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
+"""The one namespace of name servers' KV tables with a meaning to servers: topics in order."""
+
 BOUND_LOCK_FIELD: Final = "lanemqBoundLock"
 """lanemq's own: a LOCK_BATCH_MQ with this field asks for locks that end with its connection, and
 an answer with it says that they do. Apache brokers pass over it."""

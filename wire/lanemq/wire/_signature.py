@@ -15,8 +15,10 @@ from typing import Final
 ACCESS_KEY_FIELD: Final = "AccessKey"
 SECURITY_TOKEN_FIELD: Final = "SecurityToken"
 SIGNATURE_FIELD: Final = "Signature"
-UNSIGNED_FIELDS: Final = frozenset({SIGNATURE_FIELD, "_UNIQUE_KEY_QUERY"})
-"""Fields that are not part of the text; clients add the second to a query after they signed it."""
+UNIQUE_KEY_FIELD: Final = "_UNIQUE_KEY_QUERY"
+"""The flag of a query by unique key; clients add it to the query after they signed it."""
+UNSIGNED_FIELDS: Final = frozenset({SIGNATURE_FIELD, UNIQUE_KEY_FIELD})
+"""Fields that are not part of the text that clients sign."""
 
 
 def signed_content(fields: Mapping[str, str], body: bytes) -> bytes:

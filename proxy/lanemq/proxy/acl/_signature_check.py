@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Final, final
 
-from lanemq.wire import SIGNATURE_FIELD, UNSIGNED_FIELDS
+from lanemq.wire import SIGNATURE_FIELD, UNIQUE_KEY_FIELD, UNSIGNED_FIELDS
 from lanemq.wire.frame import Frame
 
 _BLOCK_BYTES: Final = 64
 _INNER_PAD: Final = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER_PAD: Final = bytes(byte ^ 0x5C for byte in range(256))
 
-_LATE_FLAG: Final = "_UNIQUE_KEY_QUERY"
 _UNSIGNED: Final = (UNSIGNED_FIELDS, frozenset({SIGNATURE_FIELD}))
 
 _ORDERS_MAX: Final = 64
@@ -61,7 +60,7 @@ class SignatureCheck:
             if self._fits([frame.fields[name] for name in signed], frame):
                 self._remember(names, signed)
                 return True
-            if _LATE_FLAG not in frame.fields:
+            if UNIQUE_KEY_FIELD not in frame.fields:
                 break
         return False
 

@@ -12,7 +12,7 @@ from typing import Final, final
 import trio
 
 from lanemq.storage import replace_file
-from lanemq.wire import Refused, RequestCode, ResponseCode, Version
+from lanemq.wire import ORDER_TOPIC_NAMESPACE, Refused, RequestCode, ResponseCode, Version
 from lanemq.wire.bodies import DataVersion, KVTable, TopicList
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import (
@@ -35,7 +35,7 @@ from ..net._dispatch import QUICK_BODY_BYTES, Handlers, typed
 from ..net._session import Session
 from ._config import BLOCKED_KEYS, NameServerConfig
 from ._known import KnownBrokers
-from ._kv import ORDER_TOPIC_CONFIG, KVConfig
+from ._kv import KVConfig
 from ._kv_requests import KVRequests
 from ._requests import RegistrationRead, asker, is_compressed, registration, wanted_indices
 from .logical._routes import Asker, LogicalRoutes
@@ -157,7 +157,7 @@ class NameServerHandlers:
         )
         order = None
         if self._config.return_order_topic_config_to_broker:
-            order = self._kv.namespace(ORDER_TOPIC_CONFIG)
+            order = self._kv.namespace(ORDER_TOPIC_NAMESPACE)
         return frame.reply(
             fields=answer.to_fields(), body=b"" if order is None else KVTable(order).encode()
         )
@@ -215,7 +215,7 @@ class NameServerHandlers:
         route, client = self._routes.route(header.topic), asker(header, frame)
         if route is not None:
             if self._config.order_message_enable:
-                order = self._kv.get(ORDER_TOPIC_CONFIG, header.topic)
+                order = self._kv.get(ORDER_TOPIC_NAMESPACE, header.topic)
                 route = replace(route, order_topic_conf=order)
             route = self._logical.route(
                 header.topic,

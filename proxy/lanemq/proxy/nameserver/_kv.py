@@ -13,7 +13,6 @@ from lanemq.wire import LocalProtocolError, Refused, RemoteProtocolError, Respon
 
 LOGGER = logging.getLogger("lanemq.proxy.nameserver")
 
-ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """Namespace: topic -> its number of queues per broker, for ordered messages."""
 
 NAME_BYTES_MAX: Final = 1024

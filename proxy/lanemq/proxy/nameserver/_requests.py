@@ -7,7 +7,7 @@ from typing import Final
 
 from lanemq.wire import Refused, RemoteProtocolError, ResponseCode, Version
 from lanemq.wire.bodies import RegisterBrokerBody, TopicConfigWrapper
-from lanemq.wire.frame import Frame
+from lanemq.wire.frame import JAVA, Frame
 from lanemq.wire.headers import GetRouteInfo, RegisterBroker
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_FLAG,
@@ -19,7 +19,6 @@ from .logical._routes import Asker, LogicalRegistration
 
 LOGGER = logging.getLogger("lanemq.proxy.nameserver")
 
-JAVA: Final = "JAVA"
 ZLIB_MARK: Final = b"\x78"
 MEMORY_PER_BYTE: Final = 4
 """Memory that logical queues take, about, as a multiple of their bytes in a registration."""

@@ -2,7 +2,6 @@
 
 from .._pull_status import PullStatus
 from ._client import (
-    ORDER_TOPIC_NAMESPACE,
     AdminClient,
     addresses_of,
     chosen_address,
@@ -21,7 +20,6 @@ from .requests._name_server import NameServerRequests
 from .requests._servers import ServerRequests, UnknownCluster
 
 __all__ = [
-    "ORDER_TOPIC_NAMESPACE",
     "AdminClient",
     "BrokerRequests",
     "ConsumerRequests",

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import final
 
-from lanemq.wire import Permission, RemoteProtocolError, retry_topic
+from lanemq.wire import ORDER_TOPIC_NAMESPACE, Permission, RemoteProtocolError, retry_topic
 from lanemq.wire.bodies import (
     BrokerData,
     ConsumerConnection,
@@ -32,8 +32,6 @@ from .logical._operations import LogicalQueueOperations
 from .requests._caller import Caller
 from .requests._consumers import ConsumerRequests
 from .requests._messages import MessageRequests
-
-ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
 
 
 @final

@@ -17,6 +17,7 @@ from lanemq.wire.logical import LOGICAL_QUEUE_FLAG, RecentRedirects, Redirect
 
 from .._errors import (
     BadAnswer,
+    BrokerUnreachable,
     LanemqError,
     NoRoute,
     RefusedByBroker,
@@ -106,11 +107,21 @@ class Routes:
                 return address
         return None
 
-    def reader(self, broker_name: str, broker_id: int = MASTER_ID) -> str | None:
-        """Return the address to read from: broker ``broker_id`` of that name, or another of it."""
+    def known_master(self, broker_name: str) -> str:
+        """Return the address of a broker's master. Raises ``BrokerUnreachable``."""
+        address = self.master(broker_name)
+        if address is None:
+            raise BrokerUnreachable(broker_name, "its master is not in any known route")
+        return address
+
+    def reader(self, broker_name: str, broker_id: int = MASTER_ID) -> str:
+        """Return the address to read from: broker ``broker_id`` of that name, or another of it.
+
+        Raises ``BrokerUnreachable``.
+        """
         addresses = self.brokers().get(broker_name)
         if not addresses:
-            return None
+            raise BrokerUnreachable(broker_name, "it is not in any known route")
         if broker_id in addresses:
             return addresses[broker_id]
         return addresses[min(addresses)]

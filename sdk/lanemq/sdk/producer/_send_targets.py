@@ -11,7 +11,6 @@ import trio
 
 from lanemq.wire.bodies import MASTER_ID, MessageQueue
 
-from .._errors import BrokerUnreachable
 from .._namespace import in_namespace, queue_out
 from ..net._client import Client
 from ..net._latency_faults import LatencyFaults
@@ -78,10 +77,7 @@ class SendTargets:
     def address(self, route: TopicRoute, broker_name: str) -> str:
         """Return the address of a broker's master. Raises ``BrokerUnreachable``."""
         known = route.brokers.get(broker_name, NOWHERE)
-        address = known.get(MASTER_ID) or self._client.routes.master(broker_name)
-        if address is None:
-            raise BrokerUnreachable(broker_name, "its master is not in any known route")
-        return address
+        return known.get(MASTER_ID) or self._client.routes.known_master(broker_name)
 
 
 def broker_of(route: TopicRoute, queue: MessageQueue) -> str:

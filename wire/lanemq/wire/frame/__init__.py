@@ -6,6 +6,7 @@ from ._binary_header import (
 from ._command import (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
+    JAVA,
     Frame,
     SerializeType,
     request,
@@ -33,6 +34,7 @@ __all__ = [
     "FLAG_ONEWAY",
     "FLAG_RESPONSE",
     "FRAME",
+    "JAVA",
     "LEGACY_MAX_FRAME_BYTES",
     "MAX_FRAME_BYTES",
     "MAX_HEADER_BYTES",

@@ -14,6 +14,8 @@ FLAG_ONEWAY: Final = 2
 
 LANGUAGE: Final = LanguageCode.PYTHON.name
 """The language in our frames; one of the nine names that every client knows."""
+JAVA: Final = LanguageCode.JAVA.name
+"""The language in the frames of Apache's own clients, brokers and tools."""
 
 
 @final

@@ -5,6 +5,7 @@ from typing import final
 from msgspec import field
 
 from .._numbers import Int, Long
+from .._signature import UNIQUE_KEY_FIELD
 from ._header import Header
 
 
@@ -62,7 +63,7 @@ class QueryMessage(Header, frozen=True):
     max_num: Int
     begin_timestamp: Long
     end_timestamp: Long
-    unique_key_query: bool | None = field(default=None, name="_UNIQUE_KEY_QUERY")
+    unique_key_query: bool | None = field(default=None, name=UNIQUE_KEY_FIELD)
 
 
 @final

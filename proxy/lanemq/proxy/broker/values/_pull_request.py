@@ -5,11 +5,10 @@ from typing import Final, final
 import msgspec
 
 from lanemq.wire import PullSysFlag, Version
-from lanemq.wire.frame import Frame
+from lanemq.wire.frame import JAVA, Frame
 from lanemq.wire.headers import PullMessage
 from lanemq.wire.logical import READER_FIELD, SEGMENT_FIELD
 
-JAVA: Final = "JAVA"
 BROKER_NAME_FIELD: Final = "bname"
 """Ext field that all clients since 4.9.5 send, except 5.0.0-PREVIEW's, whose version number others
 share."""

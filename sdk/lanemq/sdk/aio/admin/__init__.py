@@ -4,7 +4,7 @@ Written by sdk/tools/generate_faces.py.
 """
 
 from ..._pull_status import PullStatus
-from ...admin._client import ORDER_TOPIC_NAMESPACE, addresses_of, chosen_address, queues_of
+from ...admin._client import addresses_of, chosen_address, queues_of
 from ...admin._reset import ResetOffsets, Rollback
 from ...admin._tracks import MessageTrack, TrackType
 from ...admin.logical._migration_steps import Migrated, MigrationRefused
@@ -17,7 +17,6 @@ from ._open import open_admin
 from ._servers import BrokerRequests, LogicalQueueOperations, NameServerRequests, ServerRequests
 
 __all__ = [
-    "ORDER_TOPIC_NAMESPACE",
     "AdminClient",
     "BrokerRequests",
     "ConsumerRequests",

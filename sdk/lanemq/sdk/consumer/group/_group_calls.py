@@ -59,8 +59,6 @@ class GroupCalls:
     async def check_subscription(self, broker_name: str, wanted: SubscriptionData) -> None:
         """Ask a broker whether it can filter so. Raises ``RefusedByBroker`` if it cannot."""
         address = self._client.routes.reader(broker_name)
-        if address is None:
-            raise BrokerUnreachable(broker_name, "it is not in any known route")
         body = CheckClientRequestBody(self._client.client_id, self._group, wanted).encode()
         frame = request(RequestCode.CHECK_CLIENT_CONFIG, body=body)
         await self._client.remoting.call(address, frame, self._timeout_s)

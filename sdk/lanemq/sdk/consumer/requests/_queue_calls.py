@@ -24,7 +24,7 @@ from lanemq.wire.headers import (
 from lanemq.wire.logical import KEPT_FIELD, READER_FIELD, SEGMENT_FIELD
 from lanemq.wire.message import StoredMessage, decode_messages
 
-from ..._errors import BadAnswer, BrokerUnreachable, RefusedByBroker
+from ..._errors import BadAnswer, RefusedByBroker
 from ...net._client import Client
 from ._first_commits import FirstCommits
 
@@ -125,10 +125,7 @@ class QueueCalls:
 
     def reader(self, queue: MessageQueue, broker_id: int = MASTER_ID) -> str:
         """Return the address to read ``queue`` at. Raises ``BrokerUnreachable``."""
-        address = self._client.routes.reader(queue.broker_name, broker_id)
-        if address is None:
-            raise BrokerUnreachable(queue.broker_name, "it is not in any known route")
-        return address
+        return self._client.routes.reader(queue.broker_name, broker_id)
 
     async def _offset(self, address: str, code: int, fields: dict[str, str]) -> int:
         return _read_offset(await self._ask(address, code, fields), address)
@@ -228,10 +225,7 @@ class QueueCalls:
 
     def keeper(self, queue: MessageQueue) -> str:
         """Return the address of the queue's master. Raises ``BrokerUnreachable``."""
-        address = self._client.routes.master(queue.broker_name)
-        if address is None:
-            raise BrokerUnreachable(queue.broker_name, "its master is not in any known route")
-        return address
+        return self._client.routes.known_master(queue.broker_name)
 
     def progress_key(self, queue: MessageQueue) -> Hashable:
         """Return None, since progress never moves: a queue stays at its broker."""

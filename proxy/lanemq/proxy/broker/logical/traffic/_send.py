@@ -16,7 +16,7 @@ from attrs import define
 from msgspec.structs import replace
 
 from lanemq.wire import HostAddress, Refused, ResponseCode
-from lanemq.wire.frame import Frame
+from lanemq.wire.frame import JAVA, Frame
 from lanemq.wire.logical import (
     LOGICAL_QUEUE_FLAG,
     SEGMENT_FIELD,
@@ -46,7 +46,6 @@ from ..state._state import LogicalState
 
 LOGGER = logging.getLogger("lanemq.proxy.broker.logical")
 
-JAVA: Final = "JAVA"
 REDIRECTS_FOLLOWED: Final = 1
 """Most redirects followed: the first target may have been sealed meanwhile; more mean a stale
 view."""

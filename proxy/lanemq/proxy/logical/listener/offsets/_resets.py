@@ -11,7 +11,7 @@ from attrs import define
 
 from lanemq.wire import Refused, RequestCode, ResponseCode, Version
 from lanemq.wire.bodies import MessageQueue, ResetOffsetBody
-from lanemq.wire.frame import Frame, request
+from lanemq.wire.frame import JAVA, Frame, request
 from lanemq.wire.headers import ResetOffset
 from lanemq.wire.logical import logical_broker, place_of
 from lanemq.wire.message import StageRecord
@@ -53,7 +53,7 @@ def brokers_known_to(
     """
     if brokers == 1 or client.knows_indices:
         return 1
-    if client.version != Version.V5_0_0 or client.language != "JAVA":
+    if client.version != Version.V5_0_0 or client.language != JAVA:
         return brokers
     ports = {
         member.session.attributes[_NUMBER]
