@@ -1,6 +1,7 @@
 """Groups' progress goes with a logical queue, and outlives every broker that it was at."""
 
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, final
 
 import pytest
@@ -8,6 +9,7 @@ import trio
 
 from lanemq.proxy.broker.logical.state import _progress
 from lanemq.proxy.broker.values._framed import GroupOffset
+from lanemq.proxy.logical.listener.offsets._commits import ReaderCommit
 from lanemq.proxy.logical.listener.offsets._progress import AT_ONCE, Progress
 from lanemq.testkit.logical.cluster import CLIENT_HOST, TOPIC, LogicalCluster
 from lanemq.testkit.logical.mapped import mapped_cluster, tools
@@ -20,6 +22,7 @@ from lanemq.wire.headers import QueryConsumerOffset, UpdateConsumerOffset
 from lanemq.wire.logical import (
     Chain,
     MigrateLogicalQueue,
+    Reached,
     Segment,
     parse_progress_topic,
     progress_topic,
@@ -351,3 +354,54 @@ async def test_a_listener_whose_view_is_old_keeps_a_commit_where_the_queue_ends(
     assert kept(cluster, opened) == 17
     await commit(cluster, opened, 10, delta=0)
     assert kept(cluster, opened) == 17
+
+
+OLD_END = Segment(MessageQueue(TOPIC, "broker1", 0), 0, 0)
+FORCED_END = Segment(MessageQueue(TOPIC, "broker2", 0), 0, 10, is_forced=True)
+
+
+@final
+class WhileTheRouteIsAsked:
+    """A listener's view of a queue that goes on past broker1, at 10, while its route is asked for;
+    ``kept`` has what broker2 is told then."""
+
+    commit = None
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[str, int]] = []
+        self.routes = SimpleNamespace(chain=lambda _, index: Chain(index, [OLD_END]))
+
+    async def chain(self, topic: str, index: int) -> tuple["WhileTheRouteIsAsked", Chain]:
+        return self, Chain(index, [OLD_END, FORCED_END])
+
+    def is_own(self, broker_name: str) -> bool:
+        return False
+
+    def address(self, broker_name: str) -> str:
+        return "10.0.0.1:10911"
+
+    async def call(self, broker: str, *call: object) -> None:
+        asked = call[-1]
+        assert isinstance(asked, UpdateConsumerOffset)
+        self.kept.append((broker, asked.commit_offset))
+
+
+@pytest.mark.parametrize(
+    ("commit", "kept"),
+    [
+        (ReaderCommit(80, Reached(OLD_END, 80)), [("broker2", 10)]),
+        (ReaderCommit(7, Reached(OLD_END, 80)), [("broker2", 7)]),
+        (ReaderCommit(80, is_certain=False), []),
+        (ReaderCommit(80), [("broker2", 80)]),
+    ],
+    ids=["of a reader past the cut", "before the cut", "of a reader in doubt", "of a tool"],
+)
+async def test_a_commit_counts_for_the_queue_as_it_is_when_the_commit_is_written(
+    commit: ReaderCommit, kept: list[tuple[str, int]]
+) -> None:
+    """An operator's reset goes by what is kept, and took a group over messages that it had not
+    read (found by the simulation)."""
+    queue: Any = WhileTheRouteIsAsked()
+    progress = Progress(brokers=queue, commit_own=queue, queues=queue, questions=queue)
+    await progress.commit(GROUP, TOPIC, 0, commit)
+    assert queue.kept == kept

@@ -66,7 +66,7 @@ from ._queues import (
     logical_queues_by_topic,
     with_logical_queues,
 )
-from ._reader_positions import ReaderPositions
+from ._reader_positions import Reached, ReaderPositions
 from ._recent_redirects import RecentRedirects
 from ._remarks import INDEX_CLAIMED, MAY_BE_KNOWN, MIGRATION_IN_PROGRESS
 from ._report import (
@@ -130,6 +130,7 @@ __all__ = [
     "ProgressSearch",
     "ProgressTopic",
     "PullWait",
+    "Reached",
     "ReaderPositions",
     "RecentRedirects",
     "Redirect",

@@ -14,7 +14,7 @@ from ._segment import Segment
 K = TypeVar("K", bound=Hashable)
 
 
-class _Reached(NamedTuple):
+class Reached(NamedTuple):
     """The position of one reader in one queue."""
 
     segment: Segment
@@ -34,6 +34,11 @@ class _Reached(NamedTuple):
         first = min(begins, default=self.offset)
         return first if first < self.offset else None
 
+    def worth(self, offset: int, chain: Chain) -> int:
+        """Return how much of a commit of ``offset`` counts: up to the cut, if there is one."""
+        cut = self.cut(chain)
+        return offset if cut is None else min(offset, cut)
+
 
 @final
 class ReaderPositions(Generic[K]):
@@ -44,14 +49,14 @@ class ReaderPositions(Generic[K]):
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._positions: dict[K, _Reached] = {}
+        self._positions: dict[K, Reached] = {}
 
     def note(self, reader: K, segment: Segment, next_offset: int) -> None:
         """Note that ``reader`` was given ``segment`` up to the logical ``next_offset``."""
         positions = self._positions
         if len(positions) >= self._limit and reader not in positions:
             positions.clear()
-        positions[reader] = _Reached(segment, next_offset)
+        positions[reader] = Reached(segment, next_offset)
 
     def knows(self, reader: K) -> bool:
         """Return whether the position of ``reader`` is known."""
@@ -72,10 +77,13 @@ class ReaderPositions(Generic[K]):
             return None
         return reached.cut(chain)
 
+    def reached(self, reader: K, offset: int) -> Reached | None:
+        """Return the position of ``reader`` that a commit of ``offset`` comes from; None for an
+        offset that it was not given here."""
+        reached = self._positions.get(reader)
+        return None if reached is None or offset > reached.offset else reached
+
     def committed(self, reader: K, offset: int, chain: Chain) -> int:
         """Return the logical offset that counts where ``reader`` commits ``offset``."""
-        reached = self._positions.get(reader)
-        if reached is None or offset > reached.offset:
-            return offset
-        cut = reached.cut(chain)
-        return offset if cut is None else min(offset, cut)
+        reached = self.reached(reader, offset)
+        return offset if reached is None else reached.worth(offset, chain)

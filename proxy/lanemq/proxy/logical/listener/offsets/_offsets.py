@@ -26,8 +26,9 @@ from ..brokers._questions import AskedT, Question, Questions, ToldT
 from ..brokers._routes import TopicView
 from ..port._context import ListenerContext
 from ..port._queues import SeenQueues
+from ._commits import ReaderCommit
 from ._progress import Progress
-from ._readers import Readers, places_of
+from ._readers import Readers
 
 LOWER: Final = "LOWER"
 UPPER: Final = "UPPER"
@@ -175,29 +176,21 @@ class OffsetRequests:
         if index is None or not frame.is_oneway:
             return self._update(header, frame, session)
         # A consumer's: it takes its turn as it comes, and the consumer may be gone before that.
-        offset = self._counted(header, index, frame, session)
-        if offset is not None:
-            self._progress.commit_soon(header.consumer_group, header.topic, index, offset)
+        commit = self._commit(header, index, frame, session)
+        self._progress.commit_soon(header.consumer_group, header.topic, index, commit)
         return frame.reply()
 
     async def _update(self, header: UpdateConsumerOffset, frame: Frame, session: Session) -> Frame:
         index = await self._queues.index(header.topic, header.queue_id)
-        offset = self._counted(header, index, frame, session)
-        if offset is not None:
-            await self._progress.commit(header.consumer_group, header.topic, index, offset)
+        commit = self._commit(header, index, frame, session)
+        await self._progress.commit(header.consumer_group, header.topic, index, commit)
         return frame.reply()
 
-    def _counted(
+    def _commit(
         self, header: UpdateConsumerOffset, index: int, frame: Frame, session: Session
-    ) -> int | None:
-        """Return the offset to keep; None where the reader's place is in doubt."""
-        offset, reader = header.commit_offset, (header.consumer_group, header.topic, index)
-        chain = self._queues.routes.chain(header.topic, index)
-        if chain is None:
-            return offset
-        if not self._readers.counts(reader, offset, chain, frame, session):
-            return None
-        return places_of(session).committed(reader, offset, chain)
+    ) -> ReaderCommit:
+        reader = header.consumer_group, header.topic, index
+        return self._readers.commit_of(reader, header.commit_offset, frame, session)
 
     async def get_max(self, header: GetMaxOffset) -> QueueOffset:
         """Return the end of a logical queue."""

@@ -14,6 +14,7 @@ from attrs import define, field
 from lanemq.wire import Refused, ResponseCode
 from lanemq.wire.headers import QueryConsumerOffset, UpdateConsumerOffset
 from lanemq.wire.logical import (
+    Chain,
     ProgressPlace,
     ProgressSearch,
     Segment,
@@ -27,6 +28,7 @@ from ..brokers._brokers import Brokers, Unreachable
 from ..brokers._questions import Questions
 from ..brokers._routes import TopicView
 from ..port._queues import SeenQueues
+from ._commits import ReaderCommit
 
 QUEUED_MAX: Final = 10_000
 """Most commits without an answer that wait for their turn; beyond it the oldest for which
@@ -47,7 +49,7 @@ class Progress:
     _commit_own: CommitOffset
     _queues: SeenQueues
     _questions: Questions
-    _soon: dict[Commit, int] = field(factory=dict, init=False)
+    _soon: dict[Commit, ReaderCommit] = field(factory=dict, init=False)
     _turns: dict[Commit, trio.Lock] = field(factory=dict, init=False)
     """The commits under way: those of a group in a queue are written in the order in which they
     came, for a broker keeps the last one, however old it is."""
@@ -56,25 +58,27 @@ class Progress:
 
     # Writing
 
-    async def commit(self, group: str, topic: str, index: int, offset: int) -> None:
-        """Keep a logical offset as given, backwards too."""
+    async def commit(self, group: str, topic: str, index: int, commit: ReaderCommit) -> None:
+        """Keep a logical offset as given, backwards too, as far as it counts."""
         key = group, topic, index
-        end = self._own_end(key)
+        chain = self._queues.routes.chain(topic, index)
+        offset = commit.offset if chain is None else commit.in_chain(chain)
+        if offset is None:
+            return
+        end = self._own_end(key, chain)
         if end is not None:  # it has the offset before anybody waits, so no turn is needed
             self._soon.pop(key, None)
             asked = UpdateConsumerOffset(group, progress_topic(topic, end.delta), index, offset)
             await self._brokers.call(end.broker_name, None, self._questions.commit, asked)
             return
-        self._soon[key] = offset  # who asks may be gone before it has its turn
+        self._soon[key] = commit  # who asks may be gone before it has its turn
         await self._write_pending(key)
 
-    def _own_end(self, key: Commit) -> Segment | None:
+    def _own_end(self, key: Commit, chain: Chain | None) -> Segment | None:
         """Return the end of a queue if the broker of this process keeps progress there, and no
         earlier commit is under way. Not by an old view: the queue may have been elsewhere since.
         """
-        _, topic, index = key
-        routes = self._queues.routes
-        chain = routes.chain(topic, index)
+        topic, routes = key[1], self._queues.routes
         # Not Chain.last: ``commit`` and ``find`` begin with the last segment that has a place,
         # expired or not, and while a destination behind it has none, ``commit`` asks its broker.
         last = chain[-1] if chain else None
@@ -87,15 +91,15 @@ class Progress:
     async def _write_pending(self, key: Commit) -> None:
         """Write the last commit of a group in a queue in its turn, if it is not written by then."""
         async with self._turn(key) as turn:
-            offset = self._soon.pop(key, None)
-            if offset is None:
+            commit = self._soon.pop(key, None)
+            if commit is None:
                 return
             try:
-                await self._write(*key, offset)
+                await self._write(*key, commit)
             except BaseException as error:
                 # Another one waits to hear how it ends; of one that is cancelled nobody has.
                 if isinstance(error, trio.Cancelled) or turn.statistics().tasks_waiting:
-                    self._soon.setdefault(key, offset)
+                    self._soon.setdefault(key, commit)
                 raise
 
     @asynccontextmanager
@@ -115,8 +119,11 @@ class Progress:
         wake, self._wake = self._wake, trio.Event()
         wake.set()
 
-    async def _write(self, group: str, topic: str, index: int, offset: int) -> None:
+    async def _write(self, group: str, topic: str, index: int, commit: ReaderCommit) -> None:
         view, chain = await self._queues.chain(topic, index)
+        offset = commit.in_chain(chain)  # the queue may have gone past its reader's broker since
+        if offset is None:
+            return
         refusal: Refused | None = None
         for place in progress_keepers(chain):
             try:
@@ -140,14 +147,18 @@ class Progress:
         asked = UpdateConsumerOffset(group, key.topic, key.queue_id, offset)
         await self._brokers.call(broker, view.address(broker), self._questions.commit, asked)
 
-    def commit_soon(self, group: str, topic: str, index: int, offset: int) -> None:
+    def commit_soon(self, group: str, topic: str, index: int, commit: ReaderCommit) -> None:
         """Schedule a ``commit`` without waiting; a later one for the same queue takes its place.
 
         If the broker of this process keeps the offset, that happens at once, unless an earlier
         commit is under way.
         """
         key = group, topic, index
-        end = self._own_end(key)
+        chain = self._queues.routes.chain(topic, index)
+        offset = commit.offset if chain is None else commit.in_chain(chain)
+        if offset is None:
+            return
+        end = self._own_end(key, chain)
         if end is not None:
             self._soon.pop(key, None)
             self._commit_own(group, progress_topic(topic, end.delta), index, offset)
@@ -155,7 +166,7 @@ class Progress:
         if key not in self._soon and len(self._soon) >= QUEUED_MAX:
             oldest = next((key for key in self._soon if key not in self._turns), None)
             self._soon.pop(oldest or next(iter(self._soon)))
-        self._soon[key] = offset
+        self._soon[key] = commit
         self._look_again()
 
     async def run(self) -> None:

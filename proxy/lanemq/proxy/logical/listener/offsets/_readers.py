@@ -16,14 +16,12 @@ from lanemq.wire.message import is_stage_group
 from ....broker.state._clients import ClientRegistry
 from ....broker.values._pull_request import knows_logical_queues
 from ....net._session import Session
+from ._commits import Reader, ReaderCommit, reader_commit
 from ._progress import Progress
 
 PLACES_MAX: Final = 4096
 """Most queues, of each group, that one connection's places are remembered of."""
 _ATTRIBUTE: Final = "places in logical queues"
-
-Reader = tuple[str, str, int]
-"""Group, topic, index."""
 
 
 def places_of(session: Session) -> ReaderPositions[Reader]:
@@ -65,20 +63,22 @@ class Readers:
         begin = max(cut, kept)
         return begin if begin < offset else None
 
-    def counts(
-        self, reader: Reader, offset: int, chain: Chain, frame: Frame, session: Session
-    ) -> bool:
-        """Return whether a commit counts: none of a consumer in doubt does, it will commit again.
+    def commit_of(
+        self, reader: Reader, offset: int, frame: Frame, session: Session
+    ) -> ReaderCommit:
+        """Return a commit as it counts: none of a consumer in doubt does, it will commit again.
 
         Those that know logical queues never read here, and know their places. Tools commit for
         groups that they are not members of, and wait for the answer. What a staged consumer notes
         of its stages is not a place in the queue.
         """
-        if (
-            not is_in_doubt(reader, offset, chain, session)
-            or knows_logical_queues(frame)
-            or is_stage_group(reader[0])
-        ):
+        commit = reader_commit(reader, offset, places_of(session))
+        if commit.is_certain or not self._knows_its_place(reader[0], frame, session):
+            return commit
+        return ReaderCommit(offset)
+
+    def _knows_its_place(self, group: str, frame: Frame, session: Session) -> bool:
+        if knows_logical_queues(frame) or is_stage_group(group):
             return True
-        members = self._clients.consumer_group(reader[0])
+        members = self._clients.consumer_group(group)
         return not frame.is_oneway and (members is None or session not in members.clients)

@@ -48,6 +48,7 @@ from ....net._session import Session
 from ....net._stored_reply import LARGE_BYTES
 from ..brokers._brokers import Brokers
 from ..brokers._routes import LogicalRoutes
+from ..offsets._commits import reader_commit
 from ..offsets._progress import Progress
 from ..offsets._readers import Readers, is_in_doubt, places_of
 from ..port._context import ListenerContext
@@ -92,11 +93,8 @@ class Pulls:
         chain = self._routes.chain(topic, index)
         reader, places = (asked.group, topic, index), places_of(session)
         if (committed := asked.commit_offset) is not None:  # logical: it means nothing to brokers
-            counts = chain is None or not is_in_doubt(reader, committed, chain, session)
-            if chain is not None:
-                committed = places.committed(reader, committed, chain)
-            if counts:
-                self._progress.commit_soon(asked.group, topic, index, committed)
+            commit = reader_commit(reader, committed, places)
+            self._progress.commit_soon(asked.group, topic, index, commit)
         located = chain.locate(offset) if chain is not None else None
         if (
             chain is None
