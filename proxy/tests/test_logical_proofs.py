@@ -65,6 +65,32 @@ async def test_a_migration_back_that_is_called_off_leaves_an_open_end(
     assert (await cluster.send(end)).code == 0
 
 
+async def test_a_source_goes_on_though_its_destination_is_anothers_by_now(
+    cluster: LogicalCluster,
+) -> None:
+    """Its mapping has the message queue in the other logical queue (found by the simulation)."""
+    await cluster.migrate(1, "broker1")
+    _, target = await begun(cluster, 0, "broker2")
+    async with tools(cluster) as admin:
+        address = cluster.brokers["broker2"].address
+        for _ in range(2):  # the first leaves its empty rest, the second nothing
+            await admin.map_queue(address, TOPIC, target.queue_id, -1)
+    other = await cluster.normal(1)
+    again = await cluster.destination(1, "broker2", reuse=target.queue_id)
+    move = MigrateLogicalQueue.decode((await cluster.prepare(other, again)).body)
+    assert move.destination is not None
+    assert move.destination.key == target.key
+    assert (await cluster.commit(move.source, move.destination)).code == 0
+    await trio.sleep(QUIET_S)
+    end = await cluster.normal(0)
+    assert (end.broker_name, end.delta) == ("broker1", 10)
+    assert (end.migration or 0) > (target.migration or 0)  # that one may come to pass no more
+    assert (await cluster.send(end)).code == 0
+    assert (await cluster.normal(1)).key == target.key
+    assert (await cluster.commit(None, target)).code != 0
+    assert not cluster.brokers["broker1"].running.context.logical.journal.all()
+
+
 async def test_a_destination_that_was_opened_and_left_empty_is_no_reason_to_go_on(
     cluster: LogicalCluster,
 ) -> None:

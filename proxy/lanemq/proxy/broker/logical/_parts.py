@@ -15,6 +15,7 @@ from .migration import (
 from .migration._deleted_topics import DeletedTopics
 from .migration._indices import LogicalIndices
 from .migration._migrate import Migrations
+from .migration._outcomes import Outcomes
 from .migration._reconcile import Reconciler
 from .migration._retention import LogicalRetention
 from .migration._seal import Seals
@@ -57,8 +58,8 @@ class LogicalParts:
             config=broker.config,
             deleted_topics=DeletedTopics.of(broker, indices),
             logical=logical,
-            logical_progress=logical_progress,
             migrations=migrations,
+            outcomes=Outcomes(logical=logical, logical_progress=logical_progress, view=view),
             superseded_segments=SupersededSegments(
                 logical=logical,
                 logical_progress=logical_progress,

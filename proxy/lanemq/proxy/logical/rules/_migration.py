@@ -46,14 +46,14 @@ def begin_prepare(mapping: TopicMapping, asked: Move) -> tuple[Segment, Move | N
     if other is not None and other.key != asked.target.key:
         raise refusal(MIGRATION_IN_PROGRESS)
     if source.key == asked.target.key or not (
-        source.state is SegmentState.NORMAL or _is_closed_end(chain, source)
+        source.state is SegmentState.NORMAL or is_closed_end(chain, source)
     ):
         raise refusal(f"message queue {queue_id} not normal state")
     return source, None
 
 
-def _is_closed_end(chain: Chain, source: Segment) -> bool:
-    """Return whether the queue was closed at ``source``, as far as known here: nothing follows."""
+def is_closed_end(chain: Chain, source: Segment) -> bool:
+    """Return whether the queue ends at ``source``, which is sealed, as far as known here."""
     return source.is_sealed and chain.normal is None and source.next_delta == chain.known_end
 
 

@@ -151,7 +151,7 @@ def reopened(
     A sealed segment stays sealed: a new one begins on the same message queue. Only one that
     was empty opens again, for nothing of it was ever given out.
     """
-    number = mapping.chain(source.logical_index).last_migration + 1
+    number = max(mapping.chain(source.logical_index).last_migration, target.migration or 0) + 1
     if source.count:
         again = Segment(
             source.message_queue,
@@ -170,4 +170,12 @@ def reopened(
             last_time_ms=-1,
             migration=number,
         )
-    return mapping.without(target.key).put(again), again
+    return without_destination(mapping, target).put(again), again
+
+
+def without_destination(mapping: TopicMapping, target: Segment) -> TopicMapping:
+    """Return the mapping without ``target``. Its message queue may be another logical queue's by
+    now, and stays there."""
+    if mapping.chain(target.logical_index).find(target.key) is None:
+        return mapping
+    return mapping.without(target.key)

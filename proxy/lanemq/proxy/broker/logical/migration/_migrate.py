@@ -12,7 +12,13 @@ from attrs import define
 
 from lanemq.wire import RequestCode
 from lanemq.wire.frame import Frame
-from lanemq.wire.logical import LogicalQueues, MigrateLogicalQueue, Segment, SegmentState
+from lanemq.wire.logical import (
+    MIGRATION_IN_PROGRESS,
+    LogicalQueues,
+    MigrateLogicalQueue,
+    Segment,
+    SegmentState,
+)
 
 from ....logical.rules._journal import Migration, Phase
 from ....logical.rules._mapping import TopicMapping
@@ -57,6 +63,9 @@ class Migrations:
             source, done = begin_prepare(mapping, asked)
             if done is not None:
                 return done
+            noted = logical.journal.get(topic, index)
+            if source.is_sealed and noted is not None and noted.target.key != asked.target.key:
+                raise refusal(MIGRATION_IN_PROGRESS)  # nobody knows yet what became of that one
             why = logical.why_it_stays(topic, index)
             if why:
                 raise refusal(why)
@@ -135,7 +144,7 @@ class Migrations:
         """Take note of a migration, and complete what is left of it here."""
         logical, target = self._logical, asked.target
         await logical.change(target.topic, lambda mapping: notified(mapping, asked))
-        known = logical.mappings[target.topic].find(target.key)
+        known = logical.mappings[target.topic].chain(target.logical_index).find(target.key)
         if known is not None and known.state is not SegmentState.WRITE_ONLY:
             await logical.remove_migration(target.topic, target.logical_index)
         is_rival = bool(rivals(logical.mappings[target.topic], LogicalQueues()))

@@ -29,16 +29,20 @@ from lanemq.wire.logical import (
 )
 
 from ....logical.rules._gate import Key
-from ....logical.rules._journal import Phase
 from ....logical.rules._mapping import TopicMapping
-from ....logical.rules._migration import Move, took_place
-from ....logical.rules._view import destinations, merged, reopened, rivals, without_forgotten
+from ....logical.rules._migration import Move
+from ....logical.rules._view import (
+    destinations,
+    merged,
+    rivals,
+    without_forgotten,
+)
 from ...settings._config import BrokerConfig
-from ..state._progress import LogicalProgress
 from ..state._state import LogicalState
 from ..state._view import LogicalView, hosts
 from ._deleted_topics import DeletedTopics
 from ._migrate import Migrations
+from ._outcomes import Outcomes
 from ._start import Heard
 from ._superseded_segments import SupersededSegments
 
@@ -58,16 +62,16 @@ class Reconciler:
         config: BrokerConfig,
         deleted_topics: DeletedTopics,
         logical: LogicalState,
-        logical_progress: LogicalProgress,
         migrations: Migrations,
+        outcomes: Outcomes,
         superseded_segments: SupersededSegments,
         view: LogicalView,
     ) -> None:
         self._config = config
         self._deleted_topics = deleted_topics
         self._logical = logical
-        self._logical_progress = logical_progress
         self._migrations = migrations
+        self._outcomes = outcomes
         self._superseded_segments = superseded_segments
         self._view = view
 
@@ -87,11 +91,10 @@ class Reconciler:
 
     async def _complete(self) -> None:
         for migration in self._logical.journal.all():
-            known = self._logical.mappings.get(migration.source.topic)
-            target = known.find(migration.target.key) if known is not None else None
-            is_open = target is not None and target.state is not SegmentState.WRITE_ONLY
-            if migration.phase is Phase.PREPARED and is_open:
-                await self._logical.remove_migration(*migration.queue)
+            try:
+                await self._outcomes.look_at_noted(migration)
+            except Refused as error:
+                LOGGER.info("%s has to wait: %s", migration.target, error.remark)
         for topic in list(self._logical.mappings):
             await self.look(topic)
         away: set[str] = set()
@@ -132,14 +135,14 @@ class Reconciler:
         if mapping.is_own(target) and target.delta < 0:
             await self._find_place(mapping, target)
             return
-        source = self._source(mapping, target)
+        source = self._outcomes.source_of(mapping, target)
         if source is None:
             if not mapping.is_own(target):
                 await self._ask_owner(target)
         elif mapping.is_own(target):
             await self._migrations.commit(MigrateLogicalQueue(source, target))
         else:
-            await self._find_outcome(mapping, source, target)
+            await self._outcomes.find(mapping, source, target)
 
     async def _ask_owner(self, copy: Segment) -> None:
         """Take over what a destination's broker says of it, at a broker with no part in the
@@ -159,59 +162,6 @@ class Reconciler:
             return merged(changed, LogicalQueues.of(account))
 
         await self._logical.change(copy.topic, change)
-
-    async def _find_outcome(self, mapping: TopicMapping, source: Segment, target: Segment) -> None:
-        """Decide a migration at its source: open the destination, or learn that it is open, or
-        gone."""
-        account = await self._view.chain_at(target)
-        now = account.find(target.key)
-        if not took_place(target, account):
-            if now is None or now.state is SegmentState.EXPIRED:
-                await self._go_on_here(source, target)
-                return
-            code = RequestCode.MIGRATE_TOPIC_LOGICAL_QUEUE_COMMIT
-            progress = self._logical_progress.of(mapping, source)
-            move = MigrateLogicalQueue(source, target, progress)
-            done = await self._view.ask_step(code, target, move)
-            if done is None or done.destination is None:
-                return
-            now = done.destination
-            LOGGER.warning("%s was opened by its source", now)
-        others = LogicalQueues.of(account)
-
-        def change(mapping: TopicMapping) -> TopicMapping:
-            known = mapping.without(target.key) if now is None else mapping.put(now)
-            return merged(known, others)
-
-        await self._logical.change(target.topic, change)
-        await self._logical.remove_migration(target.topic, target.logical_index)
-
-    def _source(self, mapping: TopicMapping, target: Segment) -> Segment | None:
-        """Return the own segment from which a queue went on."""
-        noted = self._logical.journal.get(target.topic, target.logical_index)
-        if noted is not None and noted.target.key == target.key:
-            return mapping.find(noted.source.key)
-        return mapping.source_of(target)
-
-    async def _go_on_here(self, source: Segment, target: Segment) -> None:
-        """Reopen the source of a migration that was called off."""
-        again = source
-
-        def change(mapping: TopicMapping) -> TopicMapping:
-            nonlocal again
-            if mapping.find(target.key) != target or mapping.find(source.key) != source:
-                return mapping  # somebody was faster
-            changed, again = reopened(mapping, source, target)
-            return changed
-
-        await self._logical.change(source.topic, change)
-        await self._logical.remove_migration(source.topic, source.logical_index)
-        LOGGER.warning("the migration to %s was called off: %s goes on", target, again)
-        try:  # so that it can send on producers that had heard of it
-            code = RequestCode.MIGRATE_TOPIC_LOGICAL_QUEUE_NOTIFY
-            await self._view.ask_step(code, target, MigrateLogicalQueue(target, again))
-        except Refused as error:
-            LOGGER.info("%s was not told: %s", target, error.remark)
 
     async def _find_place(self, mapping: TopicMapping, target: Segment) -> None:
         """Find the begin of a destination on this broker: another broker of the queue may know
