@@ -106,6 +106,7 @@ class Cluster:
                 {"brokerName": "broker-a", "namesrvAddr": "ns:0;ns:1", **config}
             )
             async with open_remoting_client(dial=dial) as client:
+                self.client = client
                 registrar = Registrar(
                     config=settings,
                     client=client,
@@ -181,6 +182,28 @@ async def test_after_a_lost_connection_everything_is_told_again(
     assert topics == {"T", "U", "V"}
     warnings = [r for r in caplog.records if "cannot register" in r.getMessage()]
     assert len(warnings) == 1, "said once, not at every attempt"
+
+
+async def test_a_part_is_told_only_over_the_connection_that_brought_the_rest(
+    autojump_clock: MockClock,
+) -> None:
+    """A restarted name server knows nothing, and a question of the broker may be first to reach it:
+    it would list the broker with its new topic alone, as long as no other changes (found by the
+    simulation)."""
+    cluster = Cluster()
+    name_server = cluster.name_servers[0]
+    async with cluster.run(forceRegister="false") as registrar:
+        assert await registrar.registered(5)
+        name_server.sessions[0].close()
+        await wait_all_tasks_blocked()
+        question = request(RequestCode.QUERY_DATA_VERSION, {})
+        await cluster.client.call("ns:0", question)
+        cluster.add(registrar, "V")
+        await registrar.told()
+        assert [topics for _, topics, _ in name_server.registered] == [{"T", "U"}, {"T", "U", "V"}]
+        cluster.add(registrar, "W")
+        await registrar.told()
+        assert name_server.registered[-1][1] == {"W"}
 
 
 async def test_a_topic_announced_while_a_name_server_was_down_is_not_sent_alone(

@@ -131,7 +131,8 @@ class Registrar:
         period_s = self._config.register_name_server_period / 1000
         due_s = -math.inf
         while True:
-            if server.name not in self._client.connected_addresses:
+            # Others ask over the same client, and may have connected again already.
+            if self._client.connection_number(server.name) != server.connection:
                 server.is_registered = False
             now_s = trio.current_time()
             if now_s >= due_s or server.is_behind:
@@ -147,6 +148,7 @@ class Registrar:
         wrapper = self._wrapper(None if is_whole else server.changed)
         is_routine = server.is_registered and not server.is_stale and not server.changed
         server.changed, server.is_stale, server.is_telling = {}, False, True
+        connection = self._client.connection_number(server.name)
         try:
             asks_first = is_routine and not self._config.force_register
             if asks_first and not await self._is_news(server, wrapper):
@@ -174,7 +176,9 @@ class Registrar:
                 self._address,
                 server.name,
             )
-        server.is_registered, server.is_failing = True, False
+        if connection is None:  # the registration has opened it
+            connection = self._client.connection_number(server.name)
+        server.connection, server.is_registered, server.is_failing = connection, True, False
         return True
 
     def _wrapper(self, changed: Mapping[str, TopicConfig] | None) -> TopicConfigWrapper:
@@ -267,7 +271,9 @@ class _NameServer:
     is_stale: bool = False
     """True if everything has to be told again."""
     is_registered: bool = False
-    """True if it has been told everything but the above, over the present connection."""
+    """True if it has been told everything but the above, over ``connection``."""
+    connection: int | None = None
+    """The number of the connection over which it was told; see ``RemotingClient``."""
     is_failing: bool = False
     """True if the last attempt failed, and that was logged."""
     is_telling: bool = False
