@@ -23,6 +23,7 @@ from ..net.transport._listen import VIP_BELOW
 from ..tls import ProcessTls
 from ._fleet_topics import keep_logical
 from ._run import Ready
+from ._store_kinds import fleet_store
 
 if TYPE_CHECKING:
     from ..broker import BrokerConfig
@@ -160,7 +161,7 @@ async def serve_fleet(
         options = [
             *("-n", config.namesrv_addr, "--name", name, "--host", config.bind_address),
             *("--port", str(port), "--log-level", log_level),
-            *("--data", str(config.store_path_root_dir / f"broker-{number + 1}")),
+            *("--data", str(fleet_store(config.store_path_root_dir, number + 1))),
         ]
         if config_file is not None:
             options += ["-c", str(config_file)]

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, final
 
 import click
 import msgspec
@@ -38,6 +38,24 @@ OTHER_BROKER_PORT = (
 LEVELS = ("debug", "info", "warning", "error")
 
 _F = TypeVar("_F", bound=Callable[..., object])
+
+
+@final
+class DirectoryPath(click.Path):
+    """An option's directory, which an empty text does not name: it would be the current one."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | bytes | os.PathLike[str]:
+        if value == "":
+            self.fail("it is empty: name a directory, or leave the option out", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Ready(NamedTuple):

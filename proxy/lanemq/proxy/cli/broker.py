@@ -8,7 +8,19 @@ from pathlib import Path
 import click
 
 from ..net.transport._listen import offering
-from ._run import OTHER_BROKER_PORT, Ready, given, run_until_signalled, server_options
+from ._run import (
+    OTHER_BROKER_PORT,
+    DirectoryPath,
+    Ready,
+    given,
+    run_until_signalled,
+    server_options,
+)
+from ._store_kinds import refuse_fleet_stores
+
+KEEPS_FLEET = (
+    "`lanemq serve --brokers {count}` goes on with them, and --data {first} with the first alone"
+)
 
 
 @click.command()
@@ -19,7 +31,7 @@ from ._run import OTHER_BROKER_PORT, Ready, given, run_until_signalled, server_o
 @click.option("-p", "--port", type=int, help="The main port; 0 takes a free one.  [default: 10911]")
 @click.option(
     "--data",
-    type=click.Path(path_type=Path),
+    type=DirectoryPath(),
     help="The store directory.  [default: ./lanemq-data]",
 )
 @click.option(
@@ -60,6 +72,7 @@ def broker(
             allow_missing_queue_files=allow_missing_queue_files or None,
         )
         config = BrokerConfig.load(config_file, options)
+        refuse_fleet_stores(config.store_path_root_dir, keeps=KEEPS_FLEET)
         # A process with a parent is one of a fleet, where `--port` is the name server's.
         option = "--port" if parent is None else "--broker-port"
         with offering(OTHER_BROKER_PORT.format(option=option)):

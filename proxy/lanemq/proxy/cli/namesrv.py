@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ..net.transport._listen import offering
-from ._run import OTHER_PORT, Ready, given, run_until_signalled, server_options
+from ._run import OTHER_PORT, DirectoryPath, Ready, given, run_until_signalled, server_options
 
 
 @click.command()
@@ -16,7 +16,7 @@ from ._run import OTHER_PORT, Ready, given, run_until_signalled, server_options
 @click.option("-p", "--port", type=int, help="The port; 0 takes a free one.  [default: 9876]")
 @click.option(
     "--data",
-    type=click.Path(path_type=Path),
+    type=DirectoryPath(),
     help="A directory to keep key-value configuration and changed settings in.  [default: none]",
 )
 @server_options

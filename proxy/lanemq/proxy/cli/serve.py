@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 import click
 
 from ..net.transport._listen import offering
-from ._run import OTHER_BROKER_PORT, OTHER_PORT, Ready, given, run_until_signalled, server_options
+from ._run import (
+    OTHER_BROKER_PORT,
+    OTHER_PORT,
+    DirectoryPath,
+    Ready,
+    given,
+    run_until_signalled,
+    server_options,
+)
+from ._store_kinds import refuse_fleet_stores, refuse_lone_store
 
 if TYPE_CHECKING:
     from ..broker import BrokerConfig
@@ -45,7 +54,7 @@ server's start."""
 )
 @click.option(
     "--data",
-    type=click.Path(path_type=Path),
+    type=DirectoryPath(),
     help="The store directory.  [default: ./lanemq-data]",
 )
 @click.option("-c", "config_file", type=click.Path(path_type=Path), help="A broker.conf.")
@@ -96,7 +105,7 @@ def serve(
             store_path_root_dir=data,
             tls_config_file=tls_config,
         )
-        config, files = _configured(config_file, options, host, makes_certificates)
+        config, files = _configured(config_file, options, host, brokers, makes_certificates)
         budget = Budget(config.peer_memory_bytes)
         async with AsyncExitStack() as stack:
             with offering(OTHER_PORT):
@@ -119,8 +128,20 @@ def serve(
     run_until_signalled(services, as_json=as_json, log_level=log_level)
 
 
+def _refuse_other_stores(root: Path, brokers: int) -> None:
+    """Raise ``ConfigError`` where the stores are those of another number of brokers."""
+    if brokers > 1:
+        refuse_lone_store(root, brokers)
+    else:
+        refuse_fleet_stores(root, keeps="--brokers {count} goes on with them")
+
+
 def _configured(
-    config_file: Path | None, options: dict[str, object], host: str | None, makes_certificates: bool
+    config_file: Path | None,
+    options: dict[str, object],
+    host: str | None,
+    brokers: int,
+    makes_certificates: bool,
 ) -> "tuple[BrokerConfig, SelfSigned | None]":
     """Read the configuration, and make certificates if that is asked for."""
     from .._settings import ConfigError, parse_properties, read_file
@@ -135,7 +156,9 @@ def _configured(
         options["bind_address"] = host or LOOPBACK
     source = str(config_file or "configuration")
     if not makes_certificates:
-        return BrokerConfig.from_properties(properties, options, source=source), None
+        config = BrokerConfig.from_properties(properties, options, source=source)
+        _refuse_other_stores(config.store_path_root_dir, brokers)
+        return config, None
     mode = TlsMode.ENFORCING
     if properties.get("tls.server.mode", mode.value) == mode.value:
         properties.pop("tls.server.mode", None)  # there is no certificate yet to enforce it with
@@ -150,6 +173,7 @@ def _configured(
     ):
         if value is not None:
             raise ConfigError(f"--tls makes certificates, and {key} is {value}: leave one out")
+    _refuse_other_stores(config.store_path_root_dir, brokers)
     hosts = ["localhost", LOOPBACK, "::1", socket.gethostname(), config.advertised_host]
     if not config.listens_everywhere:
         hosts.append(config.bind_address)
