@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -127,3 +128,34 @@ def test_a_store_directory_without_a_name_is_refused(tmp_path: Path) -> None:
         "Error: broker.conf: storePathRootDir: is empty, and must be a path"
     ]
     assert [entry.name for entry in tmp_path.iterdir()] == ["broker.conf"]
+
+
+@pytest.mark.slow
+def test_a_fleet_whose_stores_are_in_use_says_so_in_lines(tmp_path: Path) -> None:
+    with serving(tmp_path, "--brokers", "2") as facts:
+        lines = said(tmp_path, "serve", "--port", "0", "--data", "d", "--brokers", "2")
+        assert isinstance(facts["brokers"], list)
+        pids = [broker["pid"] for broker in facts["brokers"]]
+    assert_failed(lines, "did not start (exit status 1)")
+    assert any(
+        f"Error: the store in d/broker-{number} is in use: process {pid} holds" in line
+        for line in lines
+        for number, pid in enumerate(pids, 1)
+    )
+
+
+@pytest.mark.slow
+def test_a_fleet_whose_ports_are_taken_says_so_in_lines(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        lines = said(tmp_path, "serve", "--port", "0", "--brokers", "2", "--broker-port", str(port))
+    assert_failed(lines, "-1 did not start (exit status 1): the reason is above")
+    assert any(f"Error: cannot listen on 127.0.0.1:{port}: " in line for line in lines)
+
+
+def assert_failed(lines: list[str], text: str) -> None:
+    """Check that ``lines`` end with one about the brokers, and have no traceback."""
+    assert lines[-1].startswith("Error: broker ")
+    assert text in lines[-1]
+    assert lines[-1].endswith(": the reason is above")
+    assert not [line for line in lines if "Traceback" in line or "ExceptionGroup" in line]

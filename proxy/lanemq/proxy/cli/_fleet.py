@@ -22,7 +22,7 @@ from .._settings import ConfigError
 from ..net.transport._listen import VIP_BELOW
 from ..tls import ProcessTls
 from ._fleet_topics import keep_logical
-from ._run import Ready
+from ._run import NotStarted, Ready, flattened
 from ._store_kinds import fleet_store
 
 if TYPE_CHECKING:
@@ -42,10 +42,20 @@ ports."""
 
 
 class BrokerFailed(OSError):  # noqa: N818 - says what happened
-    """A broker process ended before it was ready; the reason stands above, on stderr."""
+    """A broker process was not ready in time, or ended before; it has said why itself, on
+    stderr."""
 
     def __init__(self, name: str, status: int | None) -> None:
-        super().__init__(f"broker {name} did not start (exit status {status}), see above")
+        how = f"not ready within {READY_S:.0f} s" if status is None else f"exit status {status}"
+        super().__init__(f"broker {name} did not start ({how})")
+
+
+class FleetFailed(NotStarted):
+    """Brokers of a fleet did not start, so that none runs."""
+
+    def __init__(self, group: BaseExceptionGroup[BrokerFailed]) -> None:
+        texts = sorted(str(error) for error in flattened(group))
+        super().__init__(f"{'; '.join(texts)}: the reason is above")
 
 
 @final
@@ -114,15 +124,24 @@ class BrokerProcess:
 
 @asynccontextmanager
 async def run_fleet(brokers: Sequence[BrokerProcess]) -> AsyncIterator[None]:
-    """Run all broker processes for the length of the block, which begins when all are ready."""
-    async with trio.open_nursery() as nursery:
-        async with trio.open_nursery() as starting:
-            for broker in brokers:
-                starting.start_soon(nursery.start, broker.run)
-        try:
-            yield
-        finally:
-            nursery.cancel_scope.cancel()
+    """Run all broker processes for the length of the block, which begins when all are ready.
+
+    Raises ``FleetFailed``.
+    """
+    try:
+        async with trio.open_nursery() as nursery:
+            async with trio.open_nursery() as starting:
+                for broker in brokers:
+                    starting.start_soon(nursery.start, broker.run)
+            try:
+                yield
+            finally:
+                nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        failed, others = group.split(BrokerFailed)
+        if failed is None or others is not None:
+            raise
+        raise FleetFailed(failed) from group
 
 
 def _ports_apart(config: "BrokerConfig") -> int:
@@ -142,7 +161,7 @@ async def serve_fleet(
     log_level: str,
 ) -> AsyncIterator[Ready]:
     """Run ``count`` brokers with the settings of ``config``, each on ports and in a store of its
-    own, and look after their topics. Raises ``ConfigError`` and ``BrokerFailed``."""
+    own, and look after their topics. Raises ``ConfigError`` and ``FleetFailed``."""
     if config.checks_requests and config.inner_credentials is None:
         LOGGER.warning(
             "requests are checked, but innerClientAuthenticationCredentials names no account: "

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import NamedTuple, TypeVar, final
@@ -38,6 +38,11 @@ OTHER_BROKER_PORT = (
 LEVELS = ("debug", "info", "warning", "error")
 
 _F = TypeVar("_F", bound=Callable[..., object])
+_E = TypeVar("_E", bound=BaseException)
+
+
+class NotStarted(OSError):  # noqa: N818 - says what happened
+    """Processes that this one started have ended, after they have said why on stderr."""
 
 
 @final
@@ -168,9 +173,18 @@ def lone_error(error: BaseException) -> BaseException:
     return error
 
 
+def flattened(group: BaseExceptionGroup[_E]) -> Iterator[_E]:
+    """Yield the errors in a group and in the groups inside of it."""
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from flattened(error)
+        else:
+            yield error
+
+
 def _explained(error: BaseException) -> str | None:
     """Return one line for an error of the user's environment, None for a defect of lanemq."""
-    if isinstance(error, (ConfigError, AddressUnavailable)):
+    if isinstance(error, (ConfigError, AddressUnavailable, NotStarted)):
         return str(error)
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
