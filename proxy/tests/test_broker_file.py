@@ -64,6 +64,7 @@ def run(root: Path, tmp_path: Path) -> Callable[[str, str], Result]:
         "maxIndexNum=0",
         "enableLmq=yes",
         "messageDelayLevel=1s 5x",
+        "messageDelayLevel=",
         "storeType=rocks",
         "\\uXYZ=1",
     ],

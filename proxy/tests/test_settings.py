@@ -94,8 +94,18 @@ def test_keys_that_only_apache_uses_are_accepted_with_a_warning(
         (
             "mappedFileSizeCommitLog",
             "0",
-            "mappedFileSizeCommitLog is 0: it must be 1 to 2147483647",
+            "mappedFileSizeCommitLog is 0: it must be 65536 to 2147483647",
         ),
+        ("mappedFileSizeCommitLog", "65535", "it must be 65536 to 2147483647"),
+        ("maxIndexNum", "1", "maxIndexNum is 1: it must be 2 to 2147483647"),
+        ("defaultTopicQueueNums", "0", "defaultTopicQueueNums is 0: it must be 1 to 2048"),
+        ("messageDelayLevel", "", "messageDelayLevel is '': it has no delay"),
+        ("namesrvAddr", "garbage", "namesrvAddr: 'garbage' is not an address: write host:port"),
+        ("namesrvAddr", "a:9876;b", "namesrvAddr: 'b' is not an address"),
+        ("namesrvAddr", "a:9876,b:9876", "namesrvAddr: 'a:9876,b:9876' is not an address"),
+        ("namesrvAddr", "http://a:80", "namesrvAddr: 'http://a:80' is not an address"),
+        ("namesrvAddr", "a:65536", "namesrvAddr: 'a:65536' is not an address"),
+        ("namesrvAddr", "a b:9876", "namesrvAddr: 'a b:9876' is not an address"),
         ("registerNameServerPeriod", "5", "registerNameServerPeriod"),
         ("storeType", "rocksdb", "must be default or defaultRocksDB, not 'rocksdb'"),
         ("configManagerVersion", "v2", "it has no v2"),
@@ -106,6 +116,11 @@ def test_a_bad_value_is_named(key: str, value: str, message: str) -> None:
         broker(**{key: value})
     assert message in str(caught.value)
     assert str(caught.value).startswith("broker.conf")
+
+
+@pytest.mark.parametrize("text", ["", ";", " ; "])
+def test_a_broker_without_a_name_server_registers_nowhere(text: str) -> None:
+    assert broker(namesrvAddr=text).name_servers == ()
 
 
 NUMBERS = [

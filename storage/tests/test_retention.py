@@ -160,7 +160,7 @@ def test_hours_that_no_day_has_are_refused(hours: str) -> None:
         StoreConfig(root=ROOT, delete_when=hours)
 
 
-@pytest.mark.parametrize("levels", ["1", "1x", "s", "1s 2"])
+@pytest.mark.parametrize("levels", ["1", "1x", "s", "1s 2", "", " "])
 def test_delay_levels_that_are_no_times_are_refused(levels: str) -> None:
     with pytest.raises(ConfigInvalid, match="messageDelayLevel"):
         StoreConfig(root=ROOT, delay_levels=levels)

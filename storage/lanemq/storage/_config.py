@@ -91,6 +91,10 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
         if not is_number or unit not in DELAY_UNITS_MS:
             raise ConfigInvalid(f"messageDelayLevel has {part!r}: not a number with s, m, h or d")
         delays.append(int(number) * DELAY_UNITS_MS[unit])
+    if not delays:
+        raise ConfigInvalid(
+            f"messageDelayLevel is {text!r}: it has no delay; leave it out for Apache's levels"
+        )
     return tuple(delays)
 
 

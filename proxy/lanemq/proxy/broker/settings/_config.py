@@ -11,7 +11,14 @@ import re
 import socket
 from typing import final
 
-from lanemq.wire import INT64, INT_MAX, LEGAL_NAME, SystemTopic
+from lanemq.wire import (
+    INT64,
+    INT_MAX,
+    LEGAL_NAME,
+    HostAddress,
+    RemoteProtocolError,
+    SystemTopic,
+)
 
 from ..._settings import ConfigError, setting
 from ...acl import AccessSettings
@@ -22,6 +29,7 @@ from ._apache_keys import APACHE_KEYS
 from ._store_settings import StoreSettings
 
 _ANY_ADDRESS = ("", "0.0.0.0", "::")
+_NO_HOST = re.compile(r"[\s,/]")
 LOGICAL_ABOVE = 10
 NUMBERED_ABOVE = (1, 4, 5, -4, -3)
 
@@ -52,6 +60,17 @@ def local_address() -> str:
             return "127.0.0.1"
 
 
+def _check_address(text: str) -> None:
+    try:
+        host = HostAddress.parse(text).host
+    except RemoteProtocolError:
+        host = ""
+    if not host or _NO_HOST.search(host):
+        raise ConfigError(
+            f"namesrvAddr: {text!r} is not an address: write host:port, with ; between two"
+        )
+
+
 @final
 @dataclasses.dataclass(kw_only=True, slots=True)
 class BrokerConfig(StoreSettings, AccessSettings, TlsSettings):
@@ -72,7 +91,7 @@ class BrokerConfig(StoreSettings, AccessSettings, TlsSettings):
     """The address that clients are told. Default: ``bind_address``, or, where that means all
     addresses, the one this machine uses towards the outside."""
     namesrv_addr: str = setting("")
-    """Name servers, ``host:port;host:port``."""
+    """Name servers, ``host:port;host:port``; without one the broker registers nowhere."""
 
     # Registration
     register_name_server_period: int = setting(30_000, least=10_000, most=60_000)
@@ -87,7 +106,7 @@ class BrokerConfig(StoreSettings, AccessSettings, TlsSettings):
     # Topics and groups
     broker_permission: int = setting(6, changeable=True, most=15)
     """The permission of the whole broker: 4 read, 2 write."""
-    default_topic_queue_nums: int = setting(8, most=2048)
+    default_topic_queue_nums: int = setting(8, least=1, most=2048)
     auto_create_topic_enable: bool = setting(True, changeable=True)
     cluster_topic_enable: bool = setting(True)
     broker_topic_enable: bool = setting(True)
@@ -185,6 +204,8 @@ class BrokerConfig(StoreSettings, AccessSettings, TlsSettings):
             raise ConfigError(
                 "lanemq does not replicate: brokerId must be 0 and brokerRole ASYNC_MASTER"
             )
+        for address in self.name_servers:
+            _check_address(address)
         if self.listen_port in (1, 2):
             raise ConfigError(f"listenPort is {self.listen_port}: it must be 0 or 3 to 65535")
         self.check_access()

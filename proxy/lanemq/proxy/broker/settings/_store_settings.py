@@ -64,11 +64,13 @@ class StoreSettings(Settings):
     ``file_reserved_time``."""
     timer_flush_interval_ms: int = setting(1000, least=1)
     """Milliseconds."""
-    mapped_file_size_commit_log: int = setting(1 << 30, least=1)
+    mapped_file_size_commit_log: int = setting(1 << 30, least=64 << 10)
+    """At least 64 KiB, which hold any properties, a topic's name and a small body."""
     mapped_file_size_consume_queue: int = setting(6_000_000, least=1)
     message_index_enable: bool = setting(True)
     max_hash_slot_num: int = setting(5_000_000, least=1)
-    max_index_num: int = setting(20_000_000, least=1)
+    max_index_num: int = setting(20_000_000, least=2)
+    """Entries of a file of the index, the first of which is not used."""
     flush_disk_type: FlushMode = setting(FlushMode.ASYNC)
     sync_flush_timeout: int = setting(5000)
     """Milliseconds."""
