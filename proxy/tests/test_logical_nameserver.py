@@ -268,9 +268,14 @@ async def test_an_operator_has_a_broker_forgotten_with_its_farewell(connect: Con
     farewell = UnregisterBroker("broker1", "10.0.0.1:10911", "c", 0)
     await peer.call(request(RequestCode.UNREGISTER_BROKER, farewell.to_fields()))
     assert await indices(peer, ask()) == [0, 1], "it may come back"
+    other_name = UnregisterBroker("broker11", "", "", 0, forget_logical_queues=True)
+    mistyped = await peer.call(request(RequestCode.UNREGISTER_BROKER, other_name.to_fields()))
+    assert mistyped.code == ResponseCode.QUERY_NOT_FOUND
+    assert mistyped.remark == "no broker of the name 'broker11' has ever registered here"
+    assert await indices(peer, ask()) == [0, 1], "another name changes nothing"
     # As `lanemq admin forgetBroker` says it, which knows no more than the name.
     final = UnregisterBroker("broker1", "", "", 0, forget_logical_queues=True)
-    await peer.call(request(RequestCode.UNREGISTER_BROKER, final.to_fields()))
+    assert (await peer.call(request(RequestCode.UNREGISTER_BROKER, final.to_fields()))).code == 0
     assert await indices(peer, ask()) is None
 
 

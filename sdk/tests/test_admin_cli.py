@@ -52,6 +52,7 @@ OWN_COMMANDS = {
     "balanceLogicalQueues",
 }
 NOWHERE = "127.0.0.1:1"  # nobody listens there
+GROUP = ("updateSubGroup", "-n", NOWHERE, "-g", "g", "-b", NOWHERE)
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +107,11 @@ def test_a_command_is_found_in_any_case() -> None:
         (["queryMsgById", "-n", NOWHERE, "-i", "A" * 32, "-g", "g"], "-d CLIENT_ID belong"),
         (["consumerProgress", "-n", NOWHERE, "-t", "T"], "give it with -g GROUP"),
         (["clusterList", "-n", NOWHERE, "-i", "1", "--json"], "leave out -i"),
+        ([*GROUP, "--stages", "10,,20"], "--stages: '' is not a number: write sizes as 10,20,70"),
+        ([*GROUP, "--stages", "10,x"], "--stages: 'x' is not a number: write sizes as 10,20,70"),
+        ([*GROUP, "--stages", "10,-1"], "--stages: '-1' is not a number: write sizes as"),
+        ([*GROUP, "--stages", "10,0"], "--stages: a stage has 1 message or more, not 0"),
+        ([*GROUP, "--stages", "9" * 5000], "--stages: a size of 5000 digits is too large"),
     ],
 )
 def test_a_mistake_ends_with_status_1_and_says_what_to_do(args: list[str], text: str) -> None:

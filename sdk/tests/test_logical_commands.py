@@ -18,7 +18,7 @@ from lanemq.sdk.admin import AdminClient, open_admin
 from lanemq.sdk.admin.cli import admin
 from lanemq.testkit.sdk.cluster import Peer
 from lanemq.testkit.sdk.logical import LogicalCluster
-from lanemq.wire import Refused, RequestCode
+from lanemq.wire import Refused, RequestCode, ResponseCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.headers import UnregisterBroker
 from lanemq.wire.logical import SegmentState, progress_topic
@@ -186,6 +186,29 @@ def test_mappings_are_shown_by_broker_and_merged(mapped: Console) -> None:
         *(["broker-a"], ["broker-a"]),
         *(["broker-b"], ["broker-b"]),
     ]
+
+
+def test_a_topic_without_logical_queues_has_no_mappings_to_show(console: Console) -> None:
+    console.run("updateTopic", "-c", "c", "-t", "plain")
+    for topic in ("plain", "nope"):
+        for more in ((), ("-m",)):
+            query = ("queryTopicLogicalQueueMapping", "-t", topic, "-c", "c", *more)
+            (line,) = console.run(*query, status=1)
+            assert line == (
+                f"Error: topic {topic!r} has no logical queues at 10.0.1.1:10911, 10.0.1.2:10911"
+            )
+
+
+def test_more_logical_queues_than_brokers_can_have_are_refused_before_anything_is_made(
+    mapped: Console,
+) -> None:
+    number = ("updateTopicLogicalQueueNum", "-t", T, "-c", "c", "--num")
+    (line,) = mapped.run(*number, "5000", status=1)
+    assert line == (
+        "Error: T can have at most 4096 logical queues here: a topic has at most 2048 queues at a "
+        "broker"
+    )
+    assert mapped.run(*number, "4")[0] == "T has 4 logical queues already"
 
 
 def test_a_mapping_with_queues_left_is_not_deleted(mapped: Console) -> None:
@@ -426,6 +449,18 @@ def test_only_a_broker_that_is_gone_is_forgotten(mapped: Console) -> None:
         "broker-b is forgotten: queues are shown without what was on it"
     ]
     assert asked == [UnregisterBroker("broker-b", "", "", 0, forget_logical_queues=True)]
+
+
+def test_a_broker_that_no_name_server_knows_is_not_forgotten(mapped: Console) -> None:
+    (server,) = mapped.cluster.name_server_nodes
+
+    def refuse(frame: Frame, peer: Peer) -> Frame:
+        raise Refused(ResponseCode.QUERY_NOT_FOUND, "no such broker")
+
+    server.handlers[Code.UNREGISTER_BROKER] = refuse
+    assert mapped.run("forgetBroker", "-b", "broker-z", status=1) == [
+        "Error: no name server knows a broker 'broker-z', so nothing was forgotten"
+    ]
 
 
 def test_a_drain_that_fails_in_part_goes_on_and_says_so(mapped: Console) -> None:

@@ -24,6 +24,9 @@ an answer with it says that they do. Apache brokers pass over it."""
 
 MAX_TOPIC_CHARACTERS: Final = 127
 MAX_GROUP_CHARACTERS: Final = 255
+TOPIC_QUEUES_MAX: Final = 2048
+"""Most queues of one topic at one broker of lanemq, since requests about a topic look at each of
+them."""
 LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 

@@ -178,6 +178,10 @@ class NameServerHandlers:
             LOGGER.warning("broker %s is gone: its connection has ended", address)
 
     def _unregister(self, header: UnregisterBroker, frame: Frame, session: Session) -> Frame:
+        name = header.broker_name
+        if header.forget_logical_queues and not self._known.may_know(name):
+            remark = f"no broker of the name {name!r} has ever registered here"
+            raise Refused(ResponseCode.QUERY_NOT_FOUND, remark)
         self._routes.unregister(broker_name=header.broker_name, address=header.broker_addr)
         LOGGER.info("broker %s %s has unregistered", header.broker_name, header.broker_addr)
         if header.forget_logical_queues:

@@ -37,6 +37,11 @@ class KnownBrokers:
         else:
             self._written = self.names
 
+    def may_know(self, name: str) -> bool:
+        """Return whether a broker may have registered once; True where names were not kept."""
+        has_all = len(self.names) < NAMES_MAX and UNREADABLE not in self.names
+        return name in self.names or not has_all
+
 
 def _read(path: Path) -> frozenset[str]:
     try:

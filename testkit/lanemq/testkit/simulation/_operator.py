@@ -8,12 +8,13 @@ from typing import Final, final
 
 import trio
 
-from lanemq.sdk import LanemqError
+from lanemq.sdk import LanemqError, RefusedByBroker
 from lanemq.sdk.admin import AdminClient, MigrationRefused, open_admin
 from lanemq.sdk.admin._logical_progress import carry_progress
 from lanemq.sdk.admin._remains import UNREAD, remainders
 from lanemq.sdk.admin.logical._spread import plan_drain
 from lanemq.sdk.admin.logical._survey import survey_all
+from lanemq.wire import ResponseCode
 from lanemq.wire.bodies import TopicConfig
 from lanemq.wire.logical import LogicalQueues, Segment, SegmentKey, SegmentState, check_queues
 
@@ -232,7 +233,11 @@ class Operator:
     async def forget(self, name: str) -> None:
         """Tell name servers that a broker will not come back."""
         async with self.tools() as admin:
-            await admin.forget_broker(name)
+            try:
+                await admin.forget_broker(name)
+            except RefusedByBroker as error:
+                if error.code != ResponseCode.QUERY_NOT_FOUND:
+                    raise  # name servers that were started since know no broker of the name
 
     async def check_ends(self, cut_off: set[tuple[SegmentKey, int]]) -> None:
         """Check that no queue got messages after its last segment was sealed, but those cut off

@@ -15,6 +15,7 @@ from lanemq.wire import (
     INT64,
     INT_MAX,
     LEGAL_NAME,
+    TOPIC_QUEUES_MAX,
     HostAddress,
     RemoteProtocolError,
     SystemTopic,
@@ -106,7 +107,7 @@ class BrokerConfig(StoreSettings, AccessSettings, TlsSettings):
     # Topics and groups
     broker_permission: int = setting(6, changeable=True, most=15)
     """The permission of the whole broker: 4 read, 2 write."""
-    default_topic_queue_nums: int = setting(8, least=1, most=2048)
+    default_topic_queue_nums: int = setting(8, least=1, most=TOPIC_QUEUES_MAX)
     auto_create_topic_enable: bool = setting(True, changeable=True)
     cluster_topic_enable: bool = setting(True)
     broker_topic_enable: bool = setting(True)

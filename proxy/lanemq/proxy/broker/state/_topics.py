@@ -10,6 +10,7 @@ from typing import final
 from lanemq.storage import ConfigTables
 from lanemq.wire import (
     RETRY_PREFIX,
+    TOPIC_QUEUES_MAX,
     Permission,
     Refused,
     ResponseCode,
@@ -27,8 +28,6 @@ from ..settings._config import BrokerConfig
 
 MULTI_TAG = "MULTI_TAG"
 BENCHMARK_QUEUES = 1024
-QUEUES_MAX = 2048
-"""Most queues of one topic at one broker, since requests about a topic look at each of them."""
 STORED_NAME_BYTES_MAX = 255
 """Longest name of a topic in bytes, since it is the name of a directory in the store."""
 
@@ -115,8 +114,8 @@ class Topics:
     def check_queues(*numbers: int) -> None:
         """Check numbers of queues. Raises ``Refused`` for one that no topic may have."""
         for number in numbers:
-            if not 0 <= number <= QUEUES_MAX:
-                remark = f"a topic has 0 to {QUEUES_MAX} queues at a broker, not {number}"
+            if not 0 <= number <= TOPIC_QUEUES_MAX:
+                remark = f"a topic has 0 to {TOPIC_QUEUES_MAX} queues at a broker, not {number}"
                 raise Refused(ResponseCode.SYSTEM_ERROR, remark)
 
     @staticmethod
@@ -125,7 +124,7 @@ class Topics:
 
         A store that another broker wrote may have topics with more.
         """
-        return range(min(queues, QUEUES_MAX))
+        return range(min(queues, TOPIC_QUEUES_MAX))
 
     def target(self, name: str) -> SendTarget | None:
         """Return the target of a send to ``name``, or None for a topic that does not exist."""

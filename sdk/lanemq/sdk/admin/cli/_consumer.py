@@ -14,6 +14,7 @@ from .._client import AdminClient, addresses_of
 from .command._command import Output, chosen_masters, command, fail
 from .command._text import boolean, moment_in_seconds
 
+SIZE_DIGITS = 20  # more than any number of messages has, and Python reads them at once
 STAGES = "stages"  # the member of a group's settings that lanemq adds
 
 
@@ -126,8 +127,14 @@ async def update_sub_group(
 
 
 def _sizes(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")] if text.strip() else []
+    for part in parts:
+        if not (part.isascii() and part.isdigit()):
+            fail(f"--stages: {part!r} is not a number: write sizes as 10,20,70, or '' for none")
+        if len(part) > SIZE_DIGITS:
+            fail(f"--stages: a size of {len(part)} digits is too large")
     try:
-        return list(Stages(int(size) for size in text.split(",") if size.strip()).sizes)
+        return list(Stages(map(int, parts)).sizes)
     except ValueError as error:
         fail(f"--stages: {error}")
 

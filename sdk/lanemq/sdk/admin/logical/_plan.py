@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import final
 
+from lanemq.wire import TOPIC_QUEUES_MAX
 from lanemq.wire.logical import Chain, Segment
 
 from ._view import BrokerView, TopicView
@@ -87,8 +88,8 @@ def plan_number(view: TopicView, number: int) -> list[NumberStep]:
     More: indices that were closed go on where they ended, the lowest first, then come new ones.
     A closed one stays at its broker; a new one takes a queue that is free, else one is made at
     the broker with the fewest segments. Fewer: the greatest indices are closed, and can be read.
-    Raises ``ValueError`` for a negative number, where no broker could take a queue, and where one
-    that is to be closed is being migrated.
+    Raises ``ValueError`` for a number that is negative or more than brokers take, where no broker
+    could take a queue, and where one that is to be closed is being migrated.
     """
     if number < 0:
         raise ValueError(f"there cannot be {number} logical queues")
@@ -99,7 +100,7 @@ def plan_number(view: TopicView, number: int) -> list[NumberStep]:
         return list(_seals(view, chains, sorted(live, reverse=True)[: len(live) - number]))
     if not view.brokers:
         raise ValueError("there is no broker to put logical queues on")
-    return _opens(view, chains, number - len(live))
+    return _opens(view, chains, number, len(live))
 
 
 def _seals(view: TopicView, chains: dict[int, Chain], indices: list[int]) -> Iterator[SealSegment]:
@@ -120,7 +121,11 @@ def _seals(view: TopicView, chains: dict[int, Chain], indices: list[int]) -> Ite
         yield SealSegment(broker.name, broker.address, segment)
 
 
-def _opens(view: TopicView, chains: dict[int, Chain], count: int) -> list[NumberStep]:
+def _opens(
+    view: TopicView, chains: dict[int, Chain], number: int, open_now: int
+) -> list[NumberStep]:
+    count = number - open_now
+    queues = Counter({broker.name: broker.queues for broker in view.brokers})
     free = {broker.name: view.free_queues(broker) for broker in view.brokers}
     load = Counter({broker.name: 0 for broker in view.brokers})
     load.update(segment.broker_name for chain in chains.values() for segment in chain)
@@ -139,6 +144,12 @@ def _opens(view: TopicView, chains: dict[int, Chain], count: int) -> list[Number
             broker = having[0] if having else _least_loaded(view, load)
             queue_id = free[broker.name].pop(0) if having else None
         load[broker.name] += 1
+        queues[broker.name] += queue_id is None
+        if queues[broker.name] > TOPIC_QUEUES_MAX:
+            raise ValueError(
+                f"{view.topic} can have at most {open_now + len(steps)} logical queues here: "
+                f"a topic has at most {TOPIC_QUEUES_MAX} queues at a broker"
+            )
         steps.append(OpenSegment(broker.name, broker.address, queue_id, index, delta))
     return steps
 

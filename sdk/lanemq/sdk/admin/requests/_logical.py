@@ -171,7 +171,7 @@ class LogicalQueueRequests:
         Raises ``RefusedByBroker`` where one has another owner; then none of them is claimed there.
         """
         code = RequestCode.CLAIM_LOGICAL_INDICES
-        frame = await self._caller.ask(address, code, body=asked.encode())
+        frame = await self._caller.ask(address, code, body=asked.encode(standard=True))
         return ClaimedLogicalIndices.decode(frame.body)
 
     async def _migrate(

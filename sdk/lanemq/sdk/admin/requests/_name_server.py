@@ -90,7 +90,19 @@ class NameServerRequests:
             broker_id=MASTER_ID,
             forget_logical_queues=True,
         )
-        await self._caller.ask_every_name_server(RequestCode.UNREGISTER_BROKER, header)
+        unknown: RefusedByBroker | None = None
+        knowing = 0
+        for address in self._caller.name_servers:
+            try:
+                await self._caller.ask(address, RequestCode.UNREGISTER_BROKER, header)
+                knowing += 1
+            except RefusedByBroker as error:
+                if error.code != ResponseCode.QUERY_NOT_FOUND:
+                    raise
+                unknown = error
+        # One that was started since knows nothing of the broker, and has nothing to forget.
+        if unknown is not None and not knowing:
+            raise unknown
 
     async def put_value(self, namespace: str, key: str, value: str) -> None:
         """Store a value at every name server (100)."""

@@ -116,6 +116,8 @@ async def query_mapping(
     """Show the logical queues of a topic as its brokers report them, as one line of JSON."""
     addresses = sorted(await chosen_masters(admin, broker, cluster))
     found = {address: await admin.logical_queues(address, topic) for address in addresses}
+    if all(queues is None for queues in found.values()):
+        fail(f"topic {topic!r} has no logical queues at {', '.join(addresses)}")
     value: object
     if merge:
         segments: dict[int, set[Segment]] = {}

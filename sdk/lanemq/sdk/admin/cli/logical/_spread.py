@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import click
 import trio
 
-from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX, is_system_topic, reply_topic
+from lanemq.wire import DLQ_PREFIX, RETRY_PREFIX, ResponseCode, is_system_topic, reply_topic
 
-from ...._errors import LanemqError
+from ...._errors import LanemqError, RefusedByBroker
 from ..._client import AdminClient
 from ..._logical_progress import carry_progress
 from ..._remains import Remainder, remainders
@@ -104,7 +104,12 @@ async def forget_broker(admin: AdminClient, out: Output, *, broker: str) -> obje
     broker = broker.strip()
     if broker in (await admin.cluster()).broker_addr_table:
         fail(f"broker {broker!r} is registered: `drainBroker -b {broker}`, and switch it off first")
-    await admin.forget_broker(broker)
+    try:
+        await admin.forget_broker(broker)
+    except RefusedByBroker as error:
+        if error.code != ResponseCode.QUERY_NOT_FOUND:
+            raise
+        fail(f"no name server knows a broker {broker!r}, so nothing was forgotten")
     out.line(f"{broker} is forgotten: queues are shown without what was on it")
     return {"broker": broker}
 
