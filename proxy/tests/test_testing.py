@@ -9,7 +9,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import trio
@@ -138,10 +138,42 @@ def test_nothing_can_be_asked_of_a_server_that_is_closed() -> None:
             use()
 
 
-@pytest.mark.parametrize("seconds", [-1, float("inf"), float("nan")])
+@pytest.mark.parametrize("seconds", [-1, -0.001, float("-inf"), float("nan")])
 def test_the_clock_does_not_go_back(seconds: float) -> None:
-    with open_test_server() as server, pytest.raises(ValueError, match="forward only"):
+    with open_test_server() as server:
+        with pytest.raises(ValueError, match=r"^seconds is .*: the clock moves forward only"):
+            server.advance(seconds)
+        assert server.messages("T") == []
+
+
+@pytest.mark.parametrize("seconds", [float("inf"), 1e20, 10**30, 101 * 366 * 86_400])
+def test_the_clock_does_not_leave_the_century(seconds: float) -> None:
+    with open_test_server() as server, pytest.raises(ValueError, match=r"^seconds is") as caught:
         server.advance(seconds)
+    assert "it must be 0 to 3162240000, for the clock may be a hundred years ahead" in str(
+        caught.value
+    )
+
+
+def test_the_clock_has_one_century_in_all() -> None:
+    with open_test_server() as server:
+        server.advance(99 * 366 * 86_400)
+        with pytest.raises(ValueError, match="it must be 0 to 31622400,"):
+            server.advance(2 * 366 * 86_400)
+        server.create_topic("T")
+        with open_blocking_producer("g", name_servers=server.name_servers) as producer:
+            producer.send(Message(topic="T", body=b"in 99 years"))
+        assert [message.body for message in server.messages("T")] == [b"in 99 years"]
+
+
+@pytest.mark.parametrize("queues", [1.5, 2.0, True, "2", None])
+def test_a_number_of_queues_is_a_whole_number(queues: Any) -> None:  # noqa: ANN401 - a mistake
+    with open_test_server() as server:
+        with pytest.raises(ValueError, match="queues of a topic are a whole number, not"):
+            server.create_topic("T", queues=queues)
+        server.create_topic("T", queues=2)
+        with open_blocking_producer("g", name_servers=server.name_servers) as producer:
+            assert len(producer.publish_queues("T")) == 2, "registration goes on"
 
 
 @pytest.mark.parametrize(

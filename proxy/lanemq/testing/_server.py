@@ -5,7 +5,6 @@ in another process, one in another language. That they have a trio run to themse
 apart from the test's event loop and from whatever clock that has.
 """
 
-import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -31,6 +30,8 @@ HOST: Final = "127.0.0.1"
 CALL_S: Final = 60.0
 """Seconds after which a call that should take milliseconds is an error: machines that run tests
 are busy."""
+AHEAD_MAX_S: Final = 100 * 366 * 86_400
+"""Seconds that the clock may be ahead of the real one: a hundred years."""
 DEFAULTS: Final[Mapping[str, str]] = {
     "brokerName": "test-broker",
     "defaultTopicQueueNums": "4",
@@ -69,10 +70,19 @@ class MovableClock:
         return self.now_ms() / 1000
 
     def advance(self, seconds: float) -> None:
-        """Move the clock forward. Raises ``ValueError`` for a time that is negative, for stores do
-        not go back, or not finite."""
-        if not 0 <= seconds < math.inf:
-            raise ValueError(f"the clock moves forward only, not by {seconds} s")
+        """Move the clock forward.
+
+        Raises ``ValueError`` for a time that is negative, since stores do not go back, and for one
+        that would have it more than a hundred years ahead.
+        """
+        if not seconds >= 0:
+            raise ValueError(f"seconds is {seconds}: the clock moves forward only")
+        most = AHEAD_MAX_S - self._ahead_ms // 1000
+        if seconds > most:
+            raise ValueError(
+                f"seconds is {seconds}: it must be 0 to {most}, for the clock may be a hundred"
+                " years ahead"
+            )
         self._ahead_ms += round(seconds * 1000)
 
 
@@ -112,7 +122,8 @@ class TestServer:
 
         Delayed messages that are due, messages that come again after a failure among them, are
         in their queues, and log files beyond their retention are gone. Time-outs of connections
-        and heartbeats are not touched. Raises ``ValueError`` for a negative time.
+        and heartbeats are not touched. Raises ``ValueError`` for a time that is negative or no
+        number, and for more than a hundred years in all.
         """
 
         async def move(broker: RunningBroker) -> None:
@@ -127,6 +138,8 @@ class TestServer:
         Topics that nobody created come into being by the first send, as at any broker.
         Raises ``ValueError`` for a name, or a number of queues, that a broker refuses.
         """
+        if isinstance(queues, bool) or not isinstance(queues, int):
+            raise ValueError(f"queues of a topic are a whole number, not {queues!r}")
         if queues < 1:
             raise ValueError(f"a topic needs a queue to be sent to, not {queues}")
         config = TopicConfig(topic, read_queue_nums=queues, write_queue_nums=queues)
