@@ -116,6 +116,16 @@ def test_a_fleet_has_as_many_brokers_as_the_last_of_its_stores_says(tmp_path: Pa
 
 
 @pytest.mark.slow
+def test_brokers_of_a_fleet_do_not_write_one_log(tmp_path: Path) -> None:
+    (tmp_path / "broker.conf").write_text("storePathCommitLog=log\n")
+    assert said(tmp_path, "serve", "--port", "0", "--brokers", "2", "-c", "broker.conf")[-1] == (
+        "Error: storePathCommitLog is log, which 2 brokers cannot share: leave it out, and each "
+        "has its log in its own store"
+    )
+    assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.slow
 def test_a_store_directory_without_a_name_is_refused(tmp_path: Path) -> None:
     for command in ("serve", "broker", "namesrv"):
         *_, last = said(tmp_path, command, "--port", "0", "--data", "", status=2)

@@ -172,6 +172,11 @@ async def serve_fleet(
             f"logicalListenPort is {config.logical_listen_port}, which {count} brokers cannot "
             "share: leave it out, and each takes the one ten above its main port"
         )
+    if config.store_path_commit_log is not None:
+        raise ConfigError(
+            f"storePathCommitLog is {config.store_path_commit_log}, which {count} brokers cannot "
+            "share: leave it out, and each has its log in its own store"
+        )
     tls = ProcessTls(config, name="the fleet")
     brokers = []
     for number in range(count):
