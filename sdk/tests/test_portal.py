@@ -37,8 +37,8 @@ from lanemq.sdk import (
     blocking,
 )
 from lanemq.sdk.aio._bridge import Opening as AioOpening
-from lanemq.sdk.aio._loop import running_loop
 from lanemq.sdk.aio._waiter import Waiter
+from lanemq.sdk.aio.kv import open_kv_store
 from lanemq.sdk.blocking._bridge import Opening
 from lanemq.sdk.faces import _portal, _portal_calls
 from lanemq.sdk.faces._portal_calls import Callback
@@ -829,6 +829,42 @@ def test_a_client_may_be_used_from_another_loop(name_server: str) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.timeout(60)  # the fault it looks for is a wait that nothing ends
+@pytest.mark.parametrize("stays_open", [False, True], ids=["loop closed", "loop stopped"])
+@pytest.mark.parametrize("kind", ["producer", "push", "lite pull", "keys"])
+def test_a_client_may_be_closed_on_another_loop(
+    name_server: str, filled: str, kind: str, *, stays_open: bool
+) -> None:
+    async def handle(messages: Sequence[ReceivedMessage]) -> None:
+        await asyncio.sleep(0)
+
+    def opening() -> AioOpening[Any]:
+        if kind == "producer":
+            return aio.open_producer("pg", name_servers=name_server, options=PATIENT_PRODUCER)
+        if kind == "keys":
+            return open_kv_store(name_servers=name_server)
+        if kind == "push":
+            return aio.open_push_consumer(
+                "moving",
+                name_servers=name_server,
+                subscriptions={filled: "*"},
+                listener=handle,
+                options=FIRST,
+            )
+        return aio.open_lite_pull_consumer(
+            "moving", name_servers=name_server, client=PATIENT_CLIENT
+        )
+
+    made = opening()
+    first = asyncio.new_event_loop()
+    first.run_until_complete(made.start())
+    if not stays_open:
+        first.close()
+    asyncio.run(made.close())
+    assert not core_threads()
+    first.close()
+
+
 # Transactions, which lanemq's broker does not have: at a broker in memory
 
 
@@ -915,7 +951,7 @@ def test_a_task_that_is_cancelled_as_its_local_transaction_begins_keeps_nobody_w
         ran.append("it ran")
 
     async def main() -> None:
-        waiter: Waiter[None] = Waiter(running_loop())
+        waiter: Waiter[None] = Waiter()
 
         async def call() -> None:
             try:
@@ -927,11 +963,11 @@ def test_a_task_that_is_cancelled_as_its_local_transaction_begins_keeps_nobody_w
         task = asyncio.create_task(call())
         await asyncio.sleep(0)
         task.cancel()
-        waiter._take_callback(Callback(None, transaction))  # type: ignore[arg-type]
+        waiter.hand_over(Callback(None, transaction))  # type: ignore[arg-type]
         for _ in range(3):
             await asyncio.sleep(0)
         assert not task.done()
-        waiter._take(None, None)
+        waiter.deliver(None, None)
         with pytest.raises(asyncio.CancelledError):
             await task
 

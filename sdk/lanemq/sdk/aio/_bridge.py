@@ -73,8 +73,9 @@ class Bridge:
         self, function: Callable[[], Awaitable[T]], give_back: Callable[[T], object] | None
     ) -> T:
         self._check()
+        running_loop()  # raises where there is none, before anything has begun
         portal = self.portal
-        waiter: Waiter[T] = Waiter(running_loop())
+        waiter: Waiter[T] = Waiter()
         call = Call(portal, function, waiter)
         portal.post(call.start)
         try:
@@ -84,7 +85,7 @@ class Bridge:
                 portal.post(call.cancel)
                 await waiter.wait_idly()
                 if give_back is not None and waiter.has_value:
-                    returned: Waiter[None] = Waiter(running_loop())
+                    returned: Waiter[None] = Waiter()
                     portal.post(partial(return_value, give_back, waiter.result(), returned))
                     await returned.wait_idly()  # attributes, read without a call, tell of it
             raise
@@ -184,8 +185,8 @@ class Opening(AbstractAsyncContextManager[FaceT]):
     async def _open(self, portal: Portal) -> FaceT:
         loop = running_loop()
         bridge = self._bridge = Bridge(portal, loop, lambda: host.leaving, self.close)
-        opened: Waiter[Any] = Waiter(loop)
-        ended: Waiter[None] = Waiter(loop)
+        opened: Waiter[Any] = Waiter()
+        ended: Waiter[None] = Waiter()
 
         def end(error: BaseException | None) -> None:
             bridge.closed = True
@@ -241,8 +242,7 @@ class Opening(AbstractAsyncContextManager[FaceT]):
 
 
 async def _end_of(portal: Portal) -> None:
-    loop = running_loop()
-    over: Waiter[None] = Waiter(loop)
+    over: Waiter[None] = Waiter()
     portal.at_end(lambda: over.deliver(None, None))
     await over.wait()
     portal.join()  # its thread is at its last line
