@@ -2,6 +2,9 @@
 
 import base64
 import json
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from lanemq.sdk.blocking.kv import open_kv_store
 from lanemq.sdk.kv.cli import kv
 from lanemq.testing import open_test_server
 
@@ -103,6 +107,63 @@ def test_a_command_runs_with_a_lock(run: Run, tmp_path: Path) -> None:
     run("lock", "l", "--", *failing, status=7)
     run("put", "l", "somebody")
     assert "was not free within" in run("lock", "l", "--wait", "0.2", "true", status=1).stderr
+
+
+SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+TAKES_SIGNALS = """
+import signal, sys
+def end(number, frame):
+    print("got", signal.Signals(number).name, flush=True)
+    open(sys.argv[1]).read()
+    sys.exit(7)
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, end)
+print("runs", flush=True)
+while True:
+    signal.pause()
+"""
+"""A command that ends when it got a signal, and may: when somebody has opened a pipe."""
+
+
+def locked(name_servers: str, *command: str) -> subprocess.Popen[str]:
+    lock = [sys.executable, "-m", "lanemq.proxy.cli", "kv", "lock", "-n", name_servers, "l"]
+    whole = [*lock, "--", sys.executable, "-c", *command]
+    return subprocess.Popen(whole, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_goes_to_the_command_and_the_lock_is_held_until_it_ends(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    may_end = tmp_path / "may end"
+    os.mkfifo(may_end)
+    with (
+        open_test_server() as server,
+        open_kv_store(name_servers=server.name_servers) as store,
+        locked(server.name_servers, TAKES_SIGNALS, str(may_end)) as process,
+    ):
+        assert process.stdout is not None
+        assert process.stdout.readline() == "runs\n"
+        process.send_signal(number)
+        assert process.stdout.readline() == f"got {number.name}\n"
+        assert store.get(b"l") is not None
+        may_end.write_text("")
+        assert process.wait() == 7
+        assert store.get(b"l") is None
+
+
+def test_a_command_that_a_signal_ends_ends_the_lock_as_shells_say_it() -> None:
+    pause = "import signal; print('runs', flush=True); signal.pause()"
+    with (
+        open_test_server() as server,
+        open_kv_store(name_servers=server.name_servers) as store,
+        locked(server.name_servers, pause) as process,
+    ):
+        assert process.stdout is not None
+        assert process.stdout.readline() == "runs\n"
+        process.terminate()
+        assert process.wait() == 128 + signal.SIGTERM
+        assert store.get(b"l") is None
 
 
 def test_an_export_is_imported_with_versions_and_times(run: Run, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -152,3 +153,16 @@ def test_a_snapshot_of_one_partition_has_the_bytes_that_it_always_had() -> None:
     assert bytes(written).startswith(
         b"lanekvs\x01\x00\x00\x00\x21\x83\xa9namespace\xa1n\xa8position\x03\xa8clock_ms\x04"
     )
+
+
+def test_a_signal_ends_the_wait_for_a_lock(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    create(run, 1)
+    run("put", "l", "somebody")
+
+    async def wait(*_: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(importlib.import_module("lanemq.sdk.kv._lock"), "_released", wait)
+    run("lock", "l", "--", "true", status=128 + signal.SIGTERM)
+    assert run("get", "l").stdout == "somebody\n"

@@ -1,12 +1,15 @@
 """Commands that last: watch, lock."""
 
 import os
-import subprocess
+import signal
+from collections.abc import AsyncIterator
+from functools import partial
 from typing import final
 
 import click
 import trio
 
+from ..._tasks import open_quiet_nursery
 from .._lock import Lock
 from .._store import KeyValueStore
 from ..requests._errors import LockLost, LockNotAcquired
@@ -87,29 +90,60 @@ async def lock(
     """Run a command while holding a lock, as `lock KEY -- COMMAND ...`; its status is ours.
 
     The command finds the lock's fencing number in LANEMQ_FENCING. If the lock is lost it is
-    terminated.
+    terminated. SIGTERM, SIGINT and SIGHUP are passed on to it, and the lock is held until it ends.
     """
-    try:
-        async with store.lock(output.bytes_of(key), ttl_s=ttl_s, wait_s=wait_s) as held:
-            return await _run(command, held)
-    except (LockNotAcquired, LockLost) as error:
-        click.echo(str(error), err=True)
-        return EXIT_NO
+    work = _Work(command)
+    async with open_quiet_nursery() as nursery:
+        with trio.open_signal_receiver(*_signals()) as signals:
+            nursery.start_soon(work.take, signals, nursery.cancel_scope)
+            try:
+                async with store.lock(output.bytes_of(key), ttl_s=ttl_s, wait_s=wait_s) as held:
+                    await work.run(held)
+            except (LockNotAcquired, LockLost) as error:
+                click.echo(str(error), err=True)
+                work.status = EXIT_NO
+            nursery.cancel_scope.cancel()
+    return work.status
 
 
-async def _run(command: tuple[str, ...], held: Lock) -> int:
-    status = EXIT_NO
-    async with trio.open_nursery() as nursery:
+@final
+class _Work:
+    """The command, and the signals that come for it."""
 
-        async def watch_lock() -> None:
-            while held.is_held:  # noqa: ASYNC110 - time alone can end it
-                await trio.sleep(LOOK_S)
-            nursery.cancel_scope.cancel()  # which terminates the command
+    def __init__(self, command: tuple[str, ...]) -> None:
+        self._command = command
+        self._process: trio.Process | None = None
+        self.status = EXIT_NO
 
-        nursery.start_soon(watch_lock)
-        done: subprocess.CompletedProcess[bytes] = await trio.run_process(
-            command, check=False, env={**os.environ, "LANEMQ_FENCING": str(held.fencing)}
-        )
-        status = done.returncode
-        nursery.cancel_scope.cancel()
-    return status if status >= 0 else 128 - status
+    async def take(self, signals: AsyncIterator[int], waiting: trio.CancelScope) -> None:
+        """Pass signals on to the command, whose end they may be; before it runs they are ours."""
+        async for number in signals:
+            if self._process is None:
+                self.status = 128 + number
+                waiting.cancel()
+                return
+            self._process.send_signal(number)  # to one that has ended it does nothing
+
+    async def run(self, held: Lock) -> None:
+        """Run it to its end, or until the lock is lost."""
+        async with trio.open_nursery() as nursery:
+
+            async def watch_lock() -> None:
+                while held.is_held:  # noqa: ASYNC110 - time alone can end it
+                    await trio.sleep(LOOK_S)
+                nursery.cancel_scope.cancel()  # which terminates the command
+
+            environment = {**os.environ, "LANEMQ_FENCING": str(held.fencing)}
+            start = partial(trio.run_process, self._command, check=False, env=environment)
+            self._process = await nursery.start(start)
+            nursery.start_soon(watch_lock)
+            status = await self._process.wait()
+            self.status = status if status >= 0 else 128 - status
+            nursery.cancel_scope.cancel()
+
+
+def _signals() -> list[signal.Signals]:
+    """Return the signals that end a command, without those that are ignored, as under nohup."""
+    others = [getattr(signal, name, None) for name in ("SIGINT", "SIGHUP")]
+    taken = [one for one in others if one and signal.getsignal(one) is not signal.SIG_IGN]
+    return [signal.SIGTERM, *taken]
