@@ -107,6 +107,16 @@ def test_a_command_runs_with_a_lock(run: Run, tmp_path: Path) -> None:
     run("lock", "l", "--", *failing, status=7)
     run("put", "l", "somebody")
     assert "was not free within" in run("lock", "l", "--wait", "0.2", "true", status=1).stderr
+    assert "was not free within" in run("lock", "l", "--wait", "0", "true", status=1).stderr
+    run("lock", "m", "--wait", "0", "true")
+
+
+def test_a_server_that_is_not_there_is_no_lock_that_is_not_free() -> None:
+    arguments = ["lock", "-n", "127.0.0.1:1", "l", "--wait", "0", "true"]
+    result = CliRunner().invoke(kv, arguments)
+    assert result.exit_code == 2
+    assert "127.0.0.1:1" in result.stderr
+    assert "not free" not in result.stderr
 
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
@@ -131,6 +141,15 @@ def locked(name_servers: str, *command: str) -> subprocess.Popen[str]:
     return subprocess.Popen(whole, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.fixture
+def _signals_arrive() -> None:
+    """A shell starts what runs behind its back, or under nohup, deaf to some of them."""
+    for number in SIGNALS:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
+
+@pytest.mark.usefixtures("_signals_arrive")
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_goes_to_the_command_and_the_lock_is_held_until_it_ends(
     tmp_path: Path, number: signal.Signals

@@ -8,7 +8,7 @@ from typing import Final, final
 
 import trio
 
-from lanemq.wire import RequestCode
+from lanemq.wire import ProtocolError, RequestCode
 from lanemq.wire.headers import KvWatch
 from lanemq.wire.kv import (
     Action,
@@ -23,6 +23,7 @@ from lanemq.wire.kv import (
 
 from .._errors import LanemqError
 from .._tasks import open_quiet_nursery
+from .requests._attempts import Attempts
 from .requests._calls import KvCalls
 from .requests._errors import KvCompacted, LockLost, LockNotAcquired
 
@@ -56,16 +57,36 @@ class Lock:
         self._clock = trio.lowlevel.current_clock()
         self._until_s = 0.0
         self._lost = False
+        self._unsettled = False  # an attempt to get it may have been done
 
     @property
     def is_held(self) -> bool:
         """True while it is held: it was renewed in time, and nobody removed it."""
         return not self._lost and self._clock.current_time() < self._until_s
 
-    async def _acquire(self) -> int | None:
+    async def _acquire(self, wait_s: float) -> None:
+        """Try until it is held. Raises ``LockNotAcquired``, or what kept all from an answer."""
+        until_s = trio.current_time() + wait_s
+        with trio.CancelScope() as limit:
+            first = self._calls.attempts_within(wait_s, limit)
+            position = await self._try(first)
+            limit.deadline = until_s
+            first.error = None  # there was an answer
+            while position is not None:
+                await _released(self._calls, self.key, position)
+                position = await self._try(self._calls.attempts())
+            return
+        raise first.error or LockNotAcquired(self.key, wait_s)
+
+    async def _try(self, attempts: Attempts) -> int | None:
         """Try once; returns None, or the position from which on to wait for a change."""
         asked_s = trio.current_time()
-        answer = await self._calls.write(self.key, OpType.CAS, self._step(if_version=0))
+        step = self._step(if_version=0)
+        try:
+            answer = await self._calls.write(self.key, OpType.CAS, step, attempts=attempts)
+        except BaseException:
+            self._unsettled = attempts.asked
+            raise
         if not answer.done:
             return answer.position
         self._until_s = asked_s + self._ttl_s
@@ -101,7 +122,7 @@ class Lock:
         with trio.move_on_after(2.0, shield=True):
             try:
                 await self._calls.write(self.key, OpType.CAS, encode_steps([step]))
-            except LanemqError:
+            except (LanemqError, ProtocolError):
                 return
 
     def _step(self, *, if_version: int | None = None, if_value: bytes | None = None) -> bytes:
@@ -119,26 +140,32 @@ class Lock:
 
 @asynccontextmanager
 async def hold_lock(
-    calls: KvCalls, key: bytes, *, ttl_s: float, wait_s: float | None, owner: bytes | None
+    calls: KvCalls,
+    nursery: trio.Nursery,
+    key: bytes,
+    *,
+    ttl_s: float,
+    wait_s: float | None,
+    owner: bytes | None,
 ) -> AsyncIterator[Lock]:
-    """Hold a lock for the length of the block; see ``KeyValueStore.lock``."""
+    """Hold a lock for the length of the block; see ``KeyValueStore.lock``.
+
+    What is left to be done after a failure is done in ``nursery``.
+    """
     name = (owner or calls.namespace.encode()) + b"#" + secrets.token_hex(8).encode()
     lock = Lock(calls, key, ttl_s, name)
     try:
-        with trio.fail_after(math.inf if wait_s is None else wait_s):
-            while (position := await lock._acquire()) is not None:
-                await _released(calls, key, position)
-    except BaseException as error:  # the request may have been done all the same
-        await lock._give_up()
-        if isinstance(error, trio.TooSlowError):
-            raise LockNotAcquired(key, wait_s or 0.0) from None
+        await lock._acquire(math.inf if wait_s is None else wait_s)
+    except BaseException:
+        if lock._unsettled:  # nobody waits for that longer than for the lock
+            nursery.start_soon(lock._give_up)
         raise
-    async with open_quiet_nursery() as nursery:
-        nursery.start_soon(lock._renew)
+    async with open_quiet_nursery() as renewals:
+        renewals.start_soon(lock._renew)
         try:
             yield lock
         finally:
-            nursery.cancel_scope.cancel()
+            renewals.cancel_scope.cancel()
             was_held = lock.is_held
             await lock._give_up()
     if not was_held:

@@ -56,6 +56,7 @@ class KeyValueStore:
     def __init__(self, calls: KvCalls, nursery: trio.Nursery) -> None:
         self._calls = calls
         self._nursery = nursery
+        self._hold = partial(hold_lock, calls, nursery)
         self.namespace: str = calls.namespace
         """The namespace."""
 
@@ -228,13 +229,15 @@ class KeyValueStore:
         """Hold a lock for the length of a block, for as long as this process lives.
 
         It is renewed by itself. Whoever dies without giving it up keeps it for ``ttl_s``
-        seconds more. Nobody waits longer than ``wait_s``; None is for ever.
+        seconds more. It is waited for until ``wait_s`` is over; None is for ever. One attempt is
+        always made, and takes as long as a request may: 0 is that one alone.
 
-        Raises ``LockNotAcquired``, and ``LockLost`` at the end of the block if it was not held
-        all the time: ask ``lock.is_held`` before what only the holder may do, and hand on
-        ``lock.fencing`` to whom it is done to, or ``lock.check`` in a ``batch``.
+        Raises ``LockNotAcquired``, as ``put`` if no attempt was answered, and ``LockLost`` at the
+        end of the block if it was not held all the time: ask ``lock.is_held`` before what only the
+        holder may do, and hand on ``lock.fencing`` to whom it is done to, or ``lock.check`` in a
+        ``batch``.
         """
-        return hold_lock(self._calls, key, ttl_s=ttl_s, wait_s=wait_s, owner=None)
+        return self._hold(key, ttl_s=ttl_s, wait_s=wait_s, owner=None)
 
     def leader(
         self, name: str, *, ttl_s: float = 15.0, wait_s: float | None = None, owner: bytes = b""
@@ -244,7 +247,7 @@ class KeyValueStore:
         Others see ``owner`` in the value of that key. See ``lock``.
         """
         key = b"leader/" + name.encode()
-        return hold_lock(self._calls, key, ttl_s=ttl_s, wait_s=wait_s, owner=owner or None)
+        return self._hold(key, ttl_s=ttl_s, wait_s=wait_s, owner=owner or None)
 
 
 def _milliseconds(ttl_s: float | None) -> int:

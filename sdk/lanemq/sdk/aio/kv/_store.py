@@ -268,11 +268,13 @@ class KeyValueStore:
         """Hold a lock for the length of a block, for as long as this process lives.
 
         It is renewed by itself. Whoever dies without giving it up keeps it for ``ttl_s``
-        seconds more. Nobody waits longer than ``wait_s``; None is for ever.
+        seconds more. It is waited for until ``wait_s`` is over; None is for ever. One attempt is
+        always made, and takes as long as a request may: 0 is that one alone.
 
-        Raises ``LockNotAcquired``, and ``LockLost`` at the end of the block if it was not held
-        all the time: ask ``lock.is_held`` before what only the holder may do, and hand on
-        ``lock.fencing`` to whom it is done to, or ``lock.check`` in a ``batch``.
+        Raises ``LockNotAcquired``, as ``put`` if no attempt was answered, and ``LockLost`` at the
+        end of the block if it was not held all the time: ask ``lock.is_held`` before what only the
+        holder may do, and hand on ``lock.fencing`` to whom it is done to, or ``lock.check`` in a
+        ``batch``.
         """
         return self._bridge.open(Lock, self._core.lock, key, ttl_s=ttl_s, wait_s=wait_s)
 

@@ -77,7 +77,9 @@ async def watch(
 @click.argument("key")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--ttl", "ttl_s", default=15.0, show_default=True, metavar="SECONDS")
-@click.option("--wait", "wait_s", type=float, metavar="SECONDS", help="[default: for ever]")
+@click.option(
+    "--wait", "wait_s", type=float, metavar="SECONDS", help="0: try once.  [default: for ever]"
+)
 async def lock(
     store: KeyValueStore,
     output: Output,

@@ -14,8 +14,13 @@ REDIRECTS_MAX: Final = 2
 class Attempts:
     """The time that a call may take, and its pauses."""
 
-    def __init__(self, until_s: float) -> None:
+    def __init__(self, until_s: float, later: trio.CancelScope | None = None) -> None:
         self._until_s = until_s
+        self._later = later  # gets the deadline when the first attempt has failed
+        self.asked = False
+        """True once a broker may have got the request."""
+        self.error: Exception | None = None
+        """The failure of the last attempt."""
         self._pause_s = FIRST_PAUSE_S
         self._redirects = 0
 
@@ -38,6 +43,9 @@ class Attempts:
 
     async def pause(self, error: Exception) -> None:
         """Wait before the next attempt. Raises ``error`` where there is no time for one."""
+        self.error = error
+        if self._later is not None:
+            self._later.deadline = self._until_s
         if trio.current_time() + self._pause_s >= self._until_s:
             raise error
         await trio.sleep(self._pause_s)

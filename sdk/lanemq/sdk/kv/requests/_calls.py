@@ -8,7 +8,7 @@ import msgspec
 import trio
 
 from lanemq.wire import RequestCode, ResponseCode
-from lanemq.wire.frame import Frame, request
+from lanemq.wire.frame import request
 from lanemq.wire.headers import KvGet, KvMultiGet, KvScan, KvStatus, KvWatch, KvWrite
 from lanemq.wire.kv import (
     Entry,
@@ -22,19 +22,12 @@ from lanemq.wire.kv import (
     partition_of,
 )
 
-from ..._errors import BrokerUnreachable, LanemqError, NoRoute, RefusedByBroker, RequestTimedOut
+from ..._errors import BrokerUnreachable, LanemqError, NoRoute, RequestTimedOut
 from ..._tasks import gather
 from ...admin._client import AdminClient
 from ...net._remoting import RemotingClient
 from ._attempts import Attempts
-from ._errors import (
-    KvCompacted,
-    KvNotSupported,
-    KvRejected,
-    KvStateLost,
-    KvWriteForgotten,
-    NoNamespace,
-)
+from ._errors import KvRejected, NoNamespace, refusal
 from ._holders import Holders
 from ._writes import WriteWindow
 
@@ -78,6 +71,10 @@ class KvCalls:
         """Return the attempts of a new call."""
         return Attempts(trio.current_time() + self.timeout_s + more_s)
 
+    def attempts_within(self, wait_s: float, later: trio.CancelScope) -> Attempts:
+        """Return attempts for ``wait_s`` at most; ``later`` ends then, but not the first one."""
+        return Attempts(trio.current_time() + min(wait_s, self.timeout_s), later)
+
     # Calls of one partition
 
     async def ask(
@@ -99,13 +96,18 @@ class KvCalls:
 
         return await self.of_all(once, attempts)
 
-    async def write(self, key: bytes, op_type: str, body: bytes) -> WriteAnswer:
+    async def write(
+        self, key: bytes, op_type: str, body: bytes, *, attempts: Attempts | None = None
+    ) -> WriteAnswer:
         """Write to the partition of a key, once, however often it has to be tried."""
-        return await self.write_chosen(partial(partition_of, key), op_type, body)
+        chosen = partial(partition_of, key)
+        return await self.write_chosen(chosen, op_type, body, attempts=attempts)
 
-    async def write_chosen(self, chosen: Chosen, op_type: str, body: bytes) -> WriteAnswer:
+    async def write_chosen(
+        self, chosen: Chosen, op_type: str, body: bytes, *, attempts: Attempts | None = None
+    ) -> WriteAnswer:
         """Write to the partition that ``chosen`` says, which may raise ``KvRejected``."""
-        attempts = self.attempts()
+        attempts = attempts or self.attempts()
 
         async def once(partitions: int) -> WriteAnswer:
             try:
@@ -258,6 +260,7 @@ class KvCalls:
                 if isinstance(header, KvWrite):
                     placed["create_at"] = create_at or at.create_at
                 fields = msgspec.structs.replace(header, **placed).to_fields()
+                attempts.asked = True
                 answer = await self._client.call(
                     at.address, request(code, fields, body=body), ATTEMPT_S + wait_s,
                     accept=ANY_CODE,
@@ -270,7 +273,7 @@ class KvCalls:
                     holders.answered(partition, at)
                     attempts.answered()
                     return answer.body
-                error = self._error(answer, at.address)
+                error = refusal(answer, at.address, self.namespace)
                 if answer.code == ResponseCode.KV_MOVED:
                     holders.moved(partition, decode_answer(answer.body, Moved))
                     if not holders.agree_on(partitions) or attempts.may_follow():
@@ -281,20 +284,3 @@ class KvCalls:
                         holders.forget(partition)  # another may have it by the next call
                     raise error
             await attempts.pause(error)
-
-    def _error(self, answer: Frame, address: str) -> LanemqError:
-        remark = answer.remark or ""
-        match answer.code:
-            case ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                return KvNotSupported(address)
-            case ResponseCode.KV_NAMESPACE_NOT_EXIST:
-                return NoNamespace(self.namespace, remark)
-            case ResponseCode.INVALID_PARAMETER:
-                return KvRejected(remark)
-            case ResponseCode.KV_COMPACTED:
-                return KvCompacted(remark)
-            case ResponseCode.KV_STATE_LOST:
-                return KvStateLost(remark)
-            case ResponseCode.KV_WRITE_FORGOTTEN:
-                return KvWriteForgotten(remark)
-        return RefusedByBroker(answer.code, answer.remark, address)

@@ -13,7 +13,10 @@ LanemqError
  +- CheckpointMoved    somebody else has saved the checkpoint since it was loaded
 """
 
-from ..._errors import LanemqError
+from lanemq.wire import ResponseCode
+from lanemq.wire.frame import Frame
+
+from ..._errors import LanemqError, RefusedByBroker
 
 
 class KvNotSupported(LanemqError):
@@ -82,6 +85,25 @@ class CheckpointMoved(LanemqError):
         )
         self.name = name
         self.version = version
+
+
+def refusal(answer: Frame, address: str, namespace: str) -> LanemqError:
+    """Return the error that an answer of a broker is."""
+    remark = answer.remark or ""
+    match answer.code:
+        case ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return KvNotSupported(address)
+        case ResponseCode.KV_NAMESPACE_NOT_EXIST:
+            return NoNamespace(namespace, remark)
+        case ResponseCode.INVALID_PARAMETER:
+            return KvRejected(remark)
+        case ResponseCode.KV_COMPACTED:
+            return KvCompacted(remark)
+        case ResponseCode.KV_STATE_LOST:
+            return KvStateLost(remark)
+        case ResponseCode.KV_WRITE_FORGOTTEN:
+            return KvWriteForgotten(remark)
+    return RefusedByBroker(answer.code, answer.remark, address)
 
 
 def counted(partitions: int) -> str:
