@@ -24,6 +24,7 @@ from lanemq.sdk import (
     RequestTimedOut,
     TransactionState,
     WrongUse,
+    WrongValue,
     aio,
     blocking,
     open_lite_pull_consumer,
@@ -194,6 +195,21 @@ async def test_plain_functions_of_transactions_are_refused(cluster: FakeCluster)
         with pytest.raises(WrongUse, match=r"the local transaction '.*plainly' is a plain"):
             await producer.send_in_transaction(Message(topic="T", body=b"x"), wrong)
     assert RequestCode.SEND_MESSAGE_V2 not in {frame.code for frame in cluster.broker.requests}
+
+
+async def test_topics_are_a_list_of_them(cluster: FakeCluster) -> None:
+    async def check(_: ReceivedMessage) -> TransactionState:
+        return TransactionState.UNKNOWN
+
+    opened = {"topics": "Paid", "name_servers": cluster.name_servers, "dial": cluster.dial}
+    wrong: Any = opened
+    says = r"topics must be a list of topics, as \['Paid'\], not a text"
+    with pytest.raises(WrongValue, match=says):
+        await open_producer("pg", **wrong).__aenter__()
+    with pytest.raises(WrongValue, match=says):
+        await open_transaction_producer("pg", check=check, **wrong).__aenter__()
+    with pytest.raises(ValueError, match=says), blocking.open_producer("pg", topics="Paid"):
+        raise AssertionError
 
 
 async def test_a_message_without_a_timer_has_nothing_to_be_recalled_by(

@@ -20,6 +20,7 @@ from ._errors import (
     RequestTimedOut,
     StagedSendFailed,
     WrongUse,
+    WrongValue,
 )
 from ._lite_pull import LitePullConsumer, open_lite_pull_consumer
 from ._messages import Message, Outcome, ReceivedMessage, Retry, SendResult, SendStatus
@@ -148,6 +149,7 @@ __all__ = [
     "TransactionResult",
     "TransactionState",
     "WrongUse",
+    "WrongValue",
     "allocate_averagely",
     "allocate_by_circle",
     "dial_tcp",

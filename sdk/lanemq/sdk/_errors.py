@@ -13,6 +13,7 @@ LanemqError
  +- InvalidName         a topic, group or address that cannot be used (also a ValueError)
  +- WrongUse            a call that the state of the client does not allow
      +- ClientClosed    the client was used after its block ended
+     +- WrongValue      an argument or option that makes no sense (also a ValueError)
 
 ``retriable`` says whether the same request may succeed elsewhere or later; the producer's retry
 loop reads that flag and no list of classes.
@@ -182,6 +183,10 @@ class ClientClosed(WrongUse):
 
     def __init__(self, what: str) -> None:
         super().__init__(f"this {what} is closed: use it inside the block that opens it")
+
+
+class WrongValue(WrongUse, ValueError):
+    """An argument or option that makes no sense; the text names it and says what to write."""
 
 
 def check_in_trio() -> None:

@@ -20,6 +20,7 @@ from .._errors import (
     RequestTimedOut,
     StagedSendFailed,
     WrongUse,
+    WrongValue,
 )
 from .._messages import Message, Outcome, ReceivedMessage, Retry, SendResult, SendStatus
 from .._options import (
@@ -145,6 +146,7 @@ __all__ = [
     "TransactionResult",
     "TransactionState",
     "WrongUse",
+    "WrongValue",
     "allocate_averagely",
     "allocate_by_circle",
     "open_lite_pull_consumer",

@@ -21,6 +21,7 @@ from .._errors import (
     RequestTimedOut,
     StagedSendFailed,
     WrongUse,
+    WrongValue,
 )
 from .._messages import Message, Outcome, ReceivedMessage, Retry, SendResult, SendStatus
 from .._options import (
@@ -140,6 +141,7 @@ __all__ = [
     "TransactionResult",
     "TransactionState",
     "WrongUse",
+    "WrongValue",
     "allocate_averagely",
     "allocate_by_circle",
     "open_lite_pull_consumer",

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar
 
+from .._errors import WrongValue
 from .._namespace import in_namespace
 from .._options import ProducerOptions
 from .._validate import check_group, check_send_topic
@@ -53,7 +54,9 @@ async def opened(
 
 
 def full_names(topics: Iterable[str], options: ProducerOptions) -> tuple[str, ...]:
-    """Return the topics' names as brokers know them. Raises ``InvalidName``."""
+    """Return the topics' names as brokers know them. Raises ``InvalidName`` and ``WrongValue``."""
+    if isinstance(topics, str):  # a sequence of texts, too: its letters
+        raise WrongValue(f"topics must be a list of topics, as [{topics!r}], not a text")
     names = tuple(in_namespace(options.client.namespace, topic) for topic in topics)
     for name in names:
         check_send_topic(name)
