@@ -17,6 +17,7 @@ from ._namespace import in_namespace, queue_in, queue_out
 from ._options import LitePullOptions
 from ._tasks import open_quiet_nursery
 from ._validate import check_group, check_topic
+from ._values import check_seconds
 from .consumer._broker_requests import answer_brokers
 from .consumer._consumer_core import ConsumerCore
 from .consumer._expressions import Expression
@@ -156,6 +157,7 @@ class LitePullConsumer:
         With ``auto_commit``, asking for more says that what was returned before is done with.
         """
         self._check_reading()
+        check_seconds("timeout_s", timeout_s, zero=True)
         self._buffer.reclaim()
         await self._commit_in_passing()
         await trio.lowlevel.checkpoint()  # before anything is taken that could be lost by it
@@ -355,9 +357,7 @@ async def open_lite_pull_consumer(
 
     When the block ends, progress is reported and awaited: with ``auto_commit`` everything that
     ``poll`` or iteration returned. When it is left by an error or a cancellation, what was
-    returned last counts as not done with, unless it was committed.
-
-    Raises ``InvalidName``.
+    returned last counts as not done with, unless it was committed. Raises ``InvalidName``.
     """
     options = with_settings(LitePullOptions, options, settings)
     group = in_namespace(options.client.namespace, group)

@@ -8,7 +8,7 @@ from pathlib import Path
 from lanemq.wire import SystemTopic, topic_name_problem
 from lanemq.wire.bodies import MessageModel
 
-from ._errors import WrongUse
+from ._errors import WrongUse, WrongValue
 from .consumer._allocation import Allocate, allocate_averagely
 from .consumer._queue_changes import QueueListener
 from .consumer.group._offset_store import OffsetStore
@@ -52,14 +52,14 @@ class Compression(Enum):
 
 def _positive(owner: object, *names: str) -> None:
     for name in names:
-        if _number(owner, name) <= 0:
+        if not _number(owner, name) > 0:  # nan is not
             raise ValueError(f"{type(owner).__name__}.{name} must be positive")
 
 
 def _number(owner: object, name: str) -> float:
     value = getattr(owner, name)
     if not isinstance(value, int | float):
-        raise WrongUse(f"{type(owner).__name__}.{name} must be a number, not {value!r}")
+        raise WrongValue(f"{type(owner).__name__}.{name} must be a number, not {value!r}")
     return value
 
 

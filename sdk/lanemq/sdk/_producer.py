@@ -18,6 +18,7 @@ from ._messages import Message, ReceivedMessage, SendResult
 from ._options import ProducerOptions
 from ._staged_producer import StagedSender, open_staged_sender
 from ._validate import check_send_topic
+from ._values import check_seconds
 from .net._client import Client, now_ms
 from .net._discovery import NameServersLike
 from .net._link import Dial
@@ -27,7 +28,7 @@ from .producer._batches import prepare_batch, prepare_batches
 from .producer._opening import full_names, opened
 from .producer._outgoing import Outgoing, prepare
 from .producer._recall import recall
-from .producer._request_reply import Replies, as_request
+from .producer._request_reply import REPLY_S_MAX, Replies, as_request
 from .producer._selectors import Target, target_of
 from .producer._sender import Sender
 from .producer._tracer import Tracer
@@ -85,9 +86,7 @@ class Producer:
         target = None
         if queue is not None or queue_key is not None:
             target = target_of(queue, queue_key, message)
-        return await self._sender.send(
-            outgoing, target, options.send_timeout_s if timeout_s is None else timeout_s
-        )
+        return await self._sender.send(outgoing, target, self._within(timeout_s))
 
     async def send_batch(
         self,
@@ -108,9 +107,7 @@ class Producer:
         client, options = self._client, self._options
         outgoing = prepare_batch(messages, options, client.unique_keys, client.clock_ms())
         target = target_of(queue, queue_key, messages[0])
-        return await self._sender.send(
-            outgoing, target, options.send_timeout_s if timeout_s is None else timeout_s
-        )
+        return await self._sender.send(outgoing, target, self._within(timeout_s))
 
     async def send_batches(
         self,
@@ -130,7 +127,7 @@ class Producer:
         """
         if self._closed:
             raise ClientClosed("producer")
-        client, options = self._client, self._options
+        client, options, within_s = self._client, self._options, self._within(timeout_s)
         batches = prepare_batches(
             messages,
             options,
@@ -143,11 +140,7 @@ class Producer:
         stored = 0
         for outgoing in batches:
             try:
-                results.append(
-                    await self._sender.send(
-                        outgoing, target, options.send_timeout_s if timeout_s is None else timeout_s
-                    )
-                )
+                results.append(await self._sender.send(outgoing, target, within_s))
             except LanemqError as error:
                 error.add_note(f"{stored} of {len(messages)} messages had been stored before")
                 raise
@@ -193,6 +186,7 @@ class Producer:
         """
         if self._closed:
             raise ClientClosed("producer")
+        check_seconds("timeout_s", timeout_s, zero=True, most_s=REPLY_S_MAX)
         client = self._client
         deadline_s = trio.current_time() + timeout_s
         with self._replies.expect(timeout_s) as expected:
@@ -214,10 +208,15 @@ class Producer:
         client, options = self._client, self._options
         outgoing = prepare(message, options, client.unique_keys, client.clock_ms())
         _make_half(outgoing, self.group)
+        within_s = self._within(timeout_s)
         await self._introduce(message.topic)
-        return await self._sender.send(
-            outgoing, None, options.send_timeout_s if timeout_s is None else timeout_s
-        )
+        return await self._sender.send(outgoing, None, within_s)
+
+    def _within(self, timeout_s: float | None) -> float:
+        if timeout_s is None:
+            return self._options.send_timeout_s
+        check_seconds("timeout_s", timeout_s, zero=True)
+        return timeout_s
 
     async def _introduce(self, topic: str) -> None:
         """Make this producer known to the brokers of ``topic`` before it needs them to know it."""

@@ -17,6 +17,7 @@ from ._lite_pull import LitePullConsumer, open_lite_pull_consumer
 from ._messages import ReceivedMessage
 from ._options import LitePullOptions
 from ._pull_status import PULL_STATUS, PullStatus
+from ._values import check_seconds, check_whole
 from .consumer.requests._queue_calls import PullTerms
 from .net._discovery import NameServersLike
 from .net._link import Dial
@@ -58,6 +59,8 @@ class Puller:
 
         ``tags`` is ``"*"``, ``"A"`` or ``"A || B"``.
         """
+        check_seconds("timeout_s", timeout_s)
+        check_whole("max_count", max_count, least=1)
         wanted = SubscriptionData.of_tags(queue.topic, tags)
         terms = PullTerms(
             subscription=wanted,

@@ -23,9 +23,11 @@ from lanemq.wire.kv import (
 
 from .._errors import LanemqError
 from .._tasks import open_quiet_nursery
+from .._values import check_seconds
+from ._numbers import check_ttl, milliseconds
 from .requests._attempts import Attempts
 from .requests._calls import KvCalls
-from .requests._errors import KvCompacted, LockLost, LockNotAcquired
+from .requests._errors import KvCompacted, KvRejected, LockLost, LockNotAcquired
 
 RENEWALS: Final = 3
 """Renewals within a ttl, so that one may fail."""
@@ -126,12 +128,11 @@ class Lock:
                 return
 
     def _step(self, *, if_version: int | None = None, if_value: bytes | None = None) -> bytes:
-        ttl_ms = max(1, int(self._ttl_s * 1000))
         step = Step(
             self.key,
             Action.PUT,
             self._owner,
-            ttl_ms=ttl_ms,
+            ttl_ms=milliseconds(self._ttl_s),
             if_version=if_version,
             if_value=if_value,
         )
@@ -152,6 +153,9 @@ async def hold_lock(
 
     What is left to be done after a failure is done in ``nursery``.
     """
+    check_ttl(ttl_s)
+    if wait_s is not None:
+        check_seconds("wait_s", wait_s, zero=True, error=KvRejected)
     name = (owner or calls.namespace.encode()) + b"#" + secrets.token_hex(8).encode()
     lock = Lock(calls, key, ttl_s, name)
     try:

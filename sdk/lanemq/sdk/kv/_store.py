@@ -29,12 +29,14 @@ from lanemq.wire.kv import (
 
 from .._errors import check_in_trio
 from .._tasks import open_quiet_nursery
+from .._values import check_seconds, check_whole
 from ..net._acl import Credentials
 from ..net._discovery import NameServersLike, ask_name_servers
 from ..net._link import Dial
 from ..net._remoting import dial_tcp, open_remoting_client
 from ._checkpoint import Checkpoint
 from ._lock import Lock, hold_lock
+from ._numbers import check_version, encode_checked, milliseconds
 from ._results import BatchResult, CasResult
 from ._sums import sum_of
 from ._watch import Watch
@@ -86,7 +88,7 @@ class KeyValueStore:
         ``timeout_s`` ``BrokerUnreachable``, ``RequestTimedOut`` or ``RefusedByBroker``:
         then it may have been done, or be done later.
         """
-        step = Step(key, Action.PUT, value, ttl_ms=_milliseconds(ttl_s))
+        step = Step(key, Action.PUT, value, ttl_ms=milliseconds(ttl_s))
         answer = await self._calls.write(key, OpType.PUT, encode_steps([step]))
         return answer.results[0].version
 
@@ -123,11 +125,12 @@ class KeyValueStore:
         """
         if version is None and expected is None:
             raise KvRejected("compare_and_set needs version= or expected= to compare with")
+        check_version("version", version)
         step = Step(
             key,
             Action.DELETE if value is None else Action.PUT,
             value or b"",
-            ttl_ms=_milliseconds(ttl_s),
+            ttl_ms=milliseconds(ttl_s),
             if_version=version,
             if_value=expected,
         )
@@ -145,7 +148,7 @@ class KeyValueStore:
         """
         keys = [step.key for step in steps]
         chosen = partial(common_partition, keys)
-        answer = await self._calls.write_chosen(chosen, OpType.BATCH, encode_steps(steps))
+        answer = await self._calls.write_chosen(chosen, OpType.BATCH, encode_checked(steps))
         return BatchResult(answer.done, answer.results)
 
     async def prefix(
@@ -160,8 +163,8 @@ class KeyValueStore:
     ) -> Page:
         """Return a page of the entries under ``prefix``, in the order of their bytes.
 
-        It has ``limit`` entries at most, 1,000, and a MiB; all are of one moment. Where many keys
-        are gone it may have none: the last one is that without a cursor. The next page
+        It has ``limit`` entries at most, from 1 to 1,000, and a MiB; all are of one moment. Where
+        many keys are gone it may have none: the last one is that without a cursor. The next page
         begins at ``page.cursor``, and may show later changes: unless this one was asked for with
         ``snapshot="new"``, and the next with ``page.snapshot``, within a minute. Raises as
         ``get``, and ``KvCompacted`` for a snapshot that is not there any more.
@@ -170,6 +173,7 @@ class KeyValueStore:
         ``page.positions`` has those moments. With ``partition`` it is of that one alone; a
         snapshot of several raises ``KvRejected`` without.
         """
+        check_whole("limit", limit, least=1, error=KvRejected)
         header = KvScan(
             prefix=encode_key(prefix),
             namespace=self.namespace,
@@ -250,14 +254,6 @@ class KeyValueStore:
         return self._hold(key, ttl_s=ttl_s, wait_s=wait_s, owner=owner or None)
 
 
-def _milliseconds(ttl_s: float | None) -> int:
-    if ttl_s is None:
-        return 0
-    if not ttl_s > 0:
-        raise KvRejected(f"ttl_s is {ttl_s}: it has to be above 0, or None for ever")
-    return max(1, int(ttl_s * 1000))
-
-
 @asynccontextmanager
 async def open_kv_store(
     *,
@@ -279,6 +275,7 @@ async def open_kv_store(
     ``ValueError`` where there is no name server.
     """
     check_in_trio()
+    check_seconds("timeout_s", timeout_s, zero=True, error=KvRejected)
     problem = namespace_problem(namespace)
     if problem is not None:
         raise KvRejected(problem)

@@ -5,7 +5,7 @@ asked. Source: RocketMQ 4.9.8, DefaultMQProducerImpl.request, MessageUtil, Clien
 """
 
 import uuid
-from typing import final
+from typing import Final, final
 
 import trio
 from msgspec.structs import replace
@@ -50,6 +50,10 @@ def reply_to(message: ReceivedMessage, body: bytes) -> Message:
     if Property.TTL in asked:
         properties[Property.TTL] = asked[Property.TTL]
     return Message(topic=reply_topic(cluster), body=body, properties=properties)
+
+
+REPLY_S_MAX: Final = ((1 << 31) - 1) / 1000
+"""Longest wait for a reply: as milliseconds it goes with the request, for clients with 32 bits."""
 
 
 def as_request(message: Message, expected: "ExpectedReply") -> Message:

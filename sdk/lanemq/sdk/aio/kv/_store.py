@@ -205,8 +205,8 @@ class KeyValueStore:
     ) -> Page:
         """Return a page of the entries under ``prefix``, in the order of their bytes.
 
-        It has ``limit`` entries at most, 1,000, and a MiB; all are of one moment. Where many keys
-        are gone it may have none: the last one is that without a cursor. The next page
+        It has ``limit`` entries at most, from 1 to 1,000, and a MiB; all are of one moment. Where
+        many keys are gone it may have none: the last one is that without a cursor. The next page
         begins at ``page.cursor``, and may show later changes: unless this one was asked for with
         ``snapshot="new"``, and the next with ``page.snapshot``, within a minute. Raises as
         ``get``, and ``KvCompacted`` for a snapshot that is not there any more.

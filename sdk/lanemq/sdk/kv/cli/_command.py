@@ -16,6 +16,7 @@ from lanemq.wire.kv import DEFAULT_NAMESPACE, Change, ChangeKind, Entry
 
 from ..._errors import LanemqError
 from ...admin.cli.command._access import access_options, take_access
+from ...admin.cli.command._seconds import Seconds
 from .._store import open_kv_store
 
 ENVIRONMENT: Final = "NAMESRV_ADDR"
@@ -152,7 +153,7 @@ def _shared() -> list[click.Parameter]:
         click.Option(["--json", "as_json"], is_flag=True, help="Print JSON; bytes in base64."),
         click.Option(
             ["--timeout", "timeout_s"],
-            type=click.FloatRange(min=0, min_open=True),
+            type=Seconds(),
             default=15.0,
             show_default=True,
             metavar="SECONDS",

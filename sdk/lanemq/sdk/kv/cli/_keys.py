@@ -8,6 +8,8 @@ import click
 
 from lanemq.wire.kv import PARTITIONS_MAX
 
+from ...admin.cli.command._seconds import Seconds
+from .._numbers import NUMBER_MAX, TTL_S_MAX
 from .._store import KeyValueStore
 from ._command import EXIT_NO, Output, entry_value, kv_command
 
@@ -41,7 +43,9 @@ async def get(store: KeyValueStore, output: Output, *, key: str, raw: bool, loca
 @kv_command("put")
 @click.argument("key")
 @click.argument("value")
-@click.option("--ttl", "ttl_s", type=float, metavar="SECONDS", help="Gone after so long.")
+@click.option(
+    "--ttl", "ttl_s", type=Seconds(most_s=TTL_S_MAX), metavar="SECONDS", help="Gone after so long."
+)
 async def put(
     store: KeyValueStore, output: Output, *, key: str, value: str, ttl_s: float | None
 ) -> int:
@@ -97,11 +101,13 @@ async def delete(store: KeyValueStore, output: Output, *, key: str) -> int:
 @click.argument("key")
 @click.argument("value", required=False)
 @click.option(
-    "--version", type=click.IntRange(min=0), help="Version that it must have; 0: no entry."
+    "--version", type=click.IntRange(0, NUMBER_MAX), help="Version that it must have; 0: no entry."
 )
 @click.option("--expected", metavar="VALUE", help="Value that it must have.")
 @click.option("--delete", "deletes", is_flag=True, help="Delete it rather than put a value.")
-@click.option("--ttl", "ttl_s", type=float, metavar="SECONDS", help="Gone after so long.")
+@click.option(
+    "--ttl", "ttl_s", type=Seconds(most_s=TTL_S_MAX), metavar="SECONDS", help="Gone after so long."
+)
 async def cas(
     store: KeyValueStore,
     output: Output,

@@ -10,7 +10,9 @@ import click
 import trio
 
 from ..._tasks import open_quiet_nursery
+from ...admin.cli.command._seconds import Seconds
 from .._lock import Lock
+from .._numbers import NUMBER_MAX, TTL_S_MAX
 from .._store import KeyValueStore
 from ..requests._errors import LockLost, LockNotAcquired
 from ._command import EXIT_NO, KINDS, Output, change_value, kv_command
@@ -29,7 +31,7 @@ class Positions(click.ParamType[tuple[int, ...]]):
     ) -> tuple[int, ...]:
         """Read them."""
         parts = str(value).split(",")
-        if not all(part.isdecimal() for part in parts):
+        if not all(part.isdecimal() and int(part) <= NUMBER_MAX for part in parts):
             self.fail(f"{value!r} is not a position, nor several joined by commas", param, ctx)
         return tuple(map(int, parts))
 
@@ -76,9 +78,20 @@ async def watch(
 @kv_command("lock")
 @click.argument("key")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--ttl", "ttl_s", default=15.0, show_default=True, metavar="SECONDS")
 @click.option(
-    "--wait", "wait_s", type=float, metavar="SECONDS", help="0: try once.  [default: for ever]"
+    "--ttl",
+    "ttl_s",
+    type=Seconds(most_s=TTL_S_MAX),
+    default=15.0,
+    show_default=True,
+    metavar="SECONDS",
+)
+@click.option(
+    "--wait",
+    "wait_s",
+    type=Seconds(zero=True),
+    metavar="SECONDS",
+    help="0: try once.  [default: for ever]",
 )
 async def lock(
     store: KeyValueStore,

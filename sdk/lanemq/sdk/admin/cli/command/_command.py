@@ -21,6 +21,7 @@ from lanemq.wire import ProtocolError, fastjson
 from ...._errors import BrokerUnreachable, LanemqError, NoRoute, RequestTimedOut
 from ..._client import AdminClient, open_admin
 from ._access import Access, access_options, take_access
+from ._seconds import Seconds
 
 ENVIRONMENT = "NAMESRV_ADDR"
 # Names that were announced for a command before it came out under another.
@@ -87,7 +88,7 @@ def _shared(*, n_is_taken: bool) -> list[click.Parameter]:
         click.Option(["--json", "json"], is_flag=True, help="Print a JSON value."),
         click.Option(
             ["--timeout", "timeout_s"],
-            type=click.FloatRange(min=0, min_open=True),
+            type=Seconds(),
             default=5.0,
             show_default=True,
             metavar="SECONDS",
