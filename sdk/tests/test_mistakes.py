@@ -3,7 +3,8 @@
 # ruff: noqa: ANN401 - mistakes are of any type
 
 import asyncio
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -13,14 +14,17 @@ from trio.testing import MockClock
 from lanemq.sdk import (
     ConcurrentListener,
     ConsumeFrom,
+    FlowLimits,
     InvalidName,
     LanemqError,
     LitePullOptions,
     Message,
     MessageRejected,
+    OrderlyListener,
     ProducerOptions,
     PushOptions,
     ReceivedMessage,
+    RemotingOptions,
     RequestTimedOut,
     TransactionState,
     WrongUse,
@@ -38,6 +42,7 @@ from lanemq.wire import RequestCode
 NOWHERE = "127.0.0.1:1"
 ANY: Any = None
 ANY_NUMBER: Any = 5
+HALF: Any = 1.5
 
 
 async def coroutine(messages: Sequence[ReceivedMessage]) -> None:
@@ -167,7 +172,10 @@ async def test_options_of_another_kind_are_refused() -> None:
             {"compression": "lz4"},
             "ProducerOptions.compression must be one of Compression.ZLIB, Compression.LZ4, ",
         ),
-        ({"retries": "3"}, "ProducerOptions.retries must be a number, not '3'"),
+        ({"retries": "3"}, "ProducerOptions.retries must be a whole number, not '3'"),
+        ({"retries": 1.5}, "ProducerOptions.retries must be a whole number, not 1.5"),
+        ({"retries": -1}, "ProducerOptions.retries must be at least 0, not -1"),
+        ({"compress_from_bytes": -1}, "ProducerOptions.compress_from_bytes must be at least 0"),
         ({"send_timeout_s": None}, "ProducerOptions.send_timeout_s must be a number, not None"),
         ({"hooks": print}, "ProducerOptions.hooks must be a tuple of hooks, not <built-in"),
     ],
@@ -176,6 +184,68 @@ def test_values_of_another_kind_are_refused_by_name(given: Any, says: str) -> No
     with pytest.raises(WrongUse) as caught:
         ProducerOptions(**given)
     assert str(caught.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (
+            {"consume_from": "FIRST_OFFSET"},
+            r"consume_from must be one of ConsumeFrom\.LAST_OFFSET,",
+        ),
+        ({"message_model": "x"}, r"message_model must be one of MessageModel\.\w+, .*, not 'x'"),
+        ({"flow": 3}, r"flow must be FlowLimits\(…\), not 3"),
+        ({"flow": None}, r"flow must be FlowLimits\(…\), not None"),
+        ({"client": 3}, r"client must be ClientOptions\(…\), not 3"),
+        ({"allocate": 5}, "allocate must be a function, not 5"),
+        ({"on_queues_changed": 5}, "on_queues_changed must be a function, not 5"),
+        ({"pull_batch": 1.5}, "pull_batch must be a whole number, not 1.5"),
+        ({"consume_from_timestamp_ms": "now"}, "consume_from_timestamp_ms must be a whole number"),
+    ],
+)
+def test_settings_of_consumers_are_refused_by_name_at_opening(given: Any, says: str) -> None:
+    for face in (aio, blocking):
+        with pytest.raises(ValueError, match=rf"^PushOptions\.{says}"):
+            face.open_push_consumer(
+                "g", subscriptions={"T": "*"}, listener=ConcurrentListener(coroutine), **given
+            )
+        with pytest.raises(WrongValue, match=rf"^LitePullOptions\.{says}"):
+            face.open_lite_pull_consumer("g", **given)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: ConcurrentListener(coroutine, concurrency=HALF), "ConcurrentListener.concurrency"),
+        (lambda: blocking.ConcurrentListener(plain, HALF), "ConcurrentListener.concurrency"),
+        (lambda: OrderlyListener(coroutine, batch_messages=HALF), "OrderlyListener.batch_messages"),
+        (lambda: OrderlyListener(coroutine, on_lock_loss=ANY), "OrderlyListener.on_lock_loss"),
+        (lambda: FlowLimits(messages=HALF), "FlowLimits.messages"),
+        (lambda: RemotingOptions(frame_bytes_max=HALF), "RemotingOptions.frame_bytes_max"),
+    ],
+)
+def test_values_of_listeners_and_limits_are_refused_by_name(
+    make: Callable[[], object], says: str
+) -> None:
+    with pytest.raises(ValueError, match=rf"^{re.escape(says)} must be "):
+        make()
+
+
+@pytest.mark.parametrize("gives", [None, "queues", [1]])
+async def test_a_division_that_gives_no_queues_is_logged(
+    cluster: FakeCluster,
+    autojump_clock: MockClock,
+    caplog: pytest.LogCaptureFixture,
+    gives: Any,
+) -> None:
+    cluster.create_topic("T")
+    async with open_lite_pull_consumer(
+        "g", name_servers=cluster.name_servers, dial=cluster.dial, allocate=lambda *_: gives
+    ) as consumer:
+        await consumer.subscribe("T")
+        assert await consumer.poll(1) == []
+    assert "the queues of T cannot be divided" in caplog.text
+    assert f"`allocate` must return a list of queues, not {gives!r}" in caplog.text
 
 
 async def test_plain_functions_of_transactions_are_refused(cluster: FakeCluster) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 from lanemq.wire import SystemTopic, topic_name_problem
 from lanemq.wire.bodies import MessageModel
 
-from ._errors import WrongUse, WrongValue
+from ._errors import WrongValue
+from ._values import check_fields
 from .consumer._allocation import Allocate, allocate_averagely
 from .consumer._queue_changes import QueueListener
 from .consumer.group._offset_store import OffsetStore
@@ -48,26 +49,6 @@ class Compression(Enum):
     """Takes the least processor time. Goes to brokers since 5.0; to others bodies go with zlib."""
     ZSTD = "ZSTD"
     """Smaller than zlib and faster. To brokers as LZ4."""
-
-
-def _positive(owner: object, *names: str) -> None:
-    for name in names:
-        if not _number(owner, name) > 0:  # nan is not
-            raise ValueError(f"{type(owner).__name__}.{name} must be positive")
-
-
-def _number(owner: object, name: str) -> float:
-    value = getattr(owner, name)
-    if not isinstance(value, int | float):
-        raise WrongValue(f"{type(owner).__name__}.{name} must be a number, not {value!r}")
-    return value
-
-
-def _one_of(owner: object, name: str, kind: type[Enum]) -> None:
-    value = getattr(owner, name)
-    if not isinstance(value, kind):
-        names = ", ".join(map(str, kind))
-        raise WrongUse(f"{type(owner).__name__}.{name} must be one of {names}, not {value!r}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,13 +92,8 @@ class ClientOptions:
     and go. False sees what older clients see."""
 
     def __post_init__(self) -> None:
-        _positive(
-            self,
-            "heartbeat_interval_s",
-            "route_refresh_s",
-            "call_timeout_s",
-            "name_server_refresh_s",
-        )
+        periods = "heartbeat_interval_s", "route_refresh_s", "name_server_refresh_s"
+        check_fields(self, positive=(*periods, "call_timeout_s"))
         if not self.instance.replace("-", "").replace("_", "").isalnum():
             raise ValueError(
                 f"ClientOptions.instance: {self.instance!r} has other characters than letters,"
@@ -166,16 +142,23 @@ class ProducerOptions:
     """Options that producers and consumers share."""
 
     def __post_init__(self) -> None:
-        _positive(self, "send_timeout_s", "message_bytes_max", "default_topic_queues")
-        _one_of(self, "compression", Compression)
-        if not isinstance(self.hooks, tuple | list):
-            raise WrongUse(f"ProducerOptions.hooks must be a tuple of hooks, not {self.hooks!r}")
-        if _number(self, "retries") < 0:
-            raise ValueError("ProducerOptions.retries must not be negative")
-        if not 0 <= _number(self, "compress_level") <= 9:
+        check_fields(
+            self,
+            positive=("send_timeout_s", "message_bytes_max", "default_topic_queues"),
+            not_negative=("retries", "compress_from_bytes"),
+        )
+        _check_hooks(self)
+        if not 0 <= self.compress_level <= 9:
             raise ValueError("ProducerOptions.compress_level must be from 0 to 9")
         if list(self.slow_broker_pauses) != sorted(self.slow_broker_pauses):
             raise ValueError("ProducerOptions.slow_broker_pauses must ascend")
+
+
+def _check_hooks(options: "ProducerOptions | PushOptions") -> None:
+    hooks: object = options.hooks
+    if not isinstance(hooks, tuple | list):
+        name = f"{type(options).__name__}.hooks"
+        raise WrongValue(f"{name} must be a tuple of hooks, not {hooks!r}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -215,15 +198,10 @@ class ConsumerOptions:
     client: ClientOptions = field(default_factory=ClientOptions)
     """Options that producers and consumers share."""
 
-    def _check(self) -> None:
-        _positive(
-            self,
-            "rebalance_interval_s",
-            "offset_persist_interval_s",
-            "pull_suspend_s",
-            "pull_timeout_s",
-            "pull_retry_delay_s",
-        )
+    def _check(self, *, positive: tuple[str, ...], not_negative: tuple[str, ...] = ()) -> None:
+        pulls = "pull_batch", "pull_suspend_s", "pull_timeout_s", "pull_retry_delay_s"
+        periods = "rebalance_interval_s", "offset_persist_interval_s"
+        check_fields(self, positive=(*pulls, *periods, *positive), not_negative=not_negative)
         if self.pull_timeout_s <= self.pull_suspend_s:
             raise ValueError("pull_timeout_s must be longer than pull_suspend_s")
         if self.offset_store and self.message_model is MessageModel.BROADCASTING:
@@ -250,10 +228,11 @@ class PushOptions(ConsumerOptions):
     get none when it is left by an error or a cancellation."""
 
     def __post_init__(self) -> None:
-        self._check()
-        _positive(self, "pull_batch", "consume_timeout_s")
-        if self.max_reconsume_times < 0 or self.shutdown_grace_s < 0:
-            raise ValueError("max_reconsume_times and shutdown_grace_s must not be negative")
+        self._check(
+            positive=("consume_timeout_s",),
+            not_negative=("max_reconsume_times", "shutdown_grace_s"),
+        )
+        _check_hooks(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -269,5 +248,4 @@ class LitePullOptions(ConsumerOptions):
     of the ``async with`` block commits it all."""
 
     def __post_init__(self) -> None:
-        self._check()
-        _positive(self, "pull_batch", "poll_messages_max")
+        self._check(positive=("poll_messages_max",))

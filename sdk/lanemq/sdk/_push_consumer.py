@@ -17,6 +17,7 @@ from ._namespace import in_namespace, queue_in, queue_out
 from ._options import PushOptions
 from ._tasks import open_quiet_nursery
 from ._validate import check_group
+from ._values import check_whole
 from .consumer._broker_requests import Listener, answer_brokers
 from .consumer._consumer_core import ConsumerCore
 from .consumer._expressions import Expression
@@ -100,8 +101,7 @@ class PushConsumer:
 
         Where more are running, they finish; none is cancelled.
         """
-        if concurrency < 1:
-            raise ValueError(f"concurrency must be at least 1, not {concurrency}")
+        check_whole("concurrency", concurrency, least=1)
         self._pool.resize(concurrency)
 
     def pause(self, queues: Iterable[MessageQueue] | None = None) -> None:

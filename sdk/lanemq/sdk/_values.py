@@ -1,6 +1,10 @@
-"""Checks of single numbers; each error names the value, and says what it has to be."""
+"""Checks of single values; each error names the value, and says what it has to be."""
 
 import math
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any, get_args, get_origin
 
 from ._errors import WrongValue
 
@@ -36,3 +40,47 @@ def check_whole(
     if value < least or (most is not None and value > most):
         allowed = f"at least {least}" if most is None else f"from {least} to {most}"
         raise error(f"{name} must be {allowed}, not {value}")
+
+
+def check_fields(
+    owner: Any,  # noqa: ANN401 - a dataclass of any kind
+    *,
+    positive: tuple[str, ...] = (),
+    not_negative: tuple[str, ...] = (),
+) -> None:
+    """Raise ``WrongValue`` unless the fields of a dataclass hold what their types say.
+
+    Looked at are numbers, members of enums, functions, and dataclasses.
+    """
+    for field in fields(owner):
+        value = getattr(owner, field.name)
+        kinds = get_args(field.type) if type(None) in get_args(field.type) else (field.type,)
+        if value is None and len(kinds) > 1:
+            continue
+        wanted = _wanted(kinds[0], value)
+        if wanted is None and field.name in positive and not value > 0:
+            wanted = "positive"
+        if wanted is None and field.name in not_negative and not value >= 0:
+            wanted = "at least 0"
+        if wanted is not None:
+            name = f"{type(owner).__name__}.{field.name}"
+            raise WrongValue(f"{name} must be {wanted}, not {value!r}")
+
+
+def _wanted(kind: Any, value: object) -> str | None:  # noqa: ANN401 - types are of any type
+    """Return in words what ``value`` should be but is not, or None."""
+    if kind is int:
+        is_right = isinstance(value, int) and not isinstance(value, bool)
+        return None if is_right else "a whole number"
+    if kind is float:
+        is_right = isinstance(value, int | float) and not isinstance(value, bool)
+        return None if is_right and value == value else "a number"
+    if get_origin(kind) is Callable:
+        return None if callable(value) else "a function"
+    if not isinstance(kind, type) or not (issubclass(kind, Enum) or is_dataclass(kind)):
+        return None  # a protocol, perhaps, which nothing is an instance of
+    if isinstance(value, kind):
+        return None
+    if issubclass(kind, Enum):
+        return "one of " + ", ".join(f"{kind.__name__}.{one.name}" for one in kind)
+    return f"{kind.__name__}(…)"

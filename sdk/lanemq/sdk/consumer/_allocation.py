@@ -44,6 +44,13 @@ def allocate_by_circle(
     return list(queues[client_ids.index(client_id) :: len(client_ids)])
 
 
+def check_division(found: object) -> list[MessageQueue]:
+    """Return what a division gave. Raises ``TypeError`` for anything but queues."""
+    if not isinstance(found, Sequence) or not all(isinstance(one, MessageQueue) for one in found):
+        raise TypeError(f"`allocate` must return a list of queues, not {found!r}")
+    return list(found)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class AllocateConsistentHash:

@@ -17,6 +17,7 @@ from .._errors import LanemqError
 from .._options import ConsumerOptions
 from ..net._client import Client
 from ..observe._log import get_logger
+from ._allocation import check_division
 from ._ownership import FreeQueues, Ownership
 from ._queue_changes import QueueChanges
 from .group._group_calls import GroupCalls
@@ -126,9 +127,8 @@ class Rebalance:
             self._miss(topic)
             return None
         self._missing.pop(topic, None)
-        queues = route.subscribe_queues
         if self._options.message_model is MessageModel.BROADCASTING:
-            return list(queues)
+            return list(route.subscribe_queues)
         client_ids = await self._calls.consumer_ids(topic)
         client_id = self._client.client_id
         if client_ids is None or client_id not in client_ids:
@@ -138,7 +138,8 @@ class Rebalance:
             await self._client.heartbeat()
             return None
         try:
-            return self._options.allocate(client_id, queues, client_ids)
+            mine = self._options.allocate(client_id, route.subscribe_queues, client_ids)
+            return check_division(mine)
         except Exception:  # the application's own; what is held stays held
             LOGGER.exception("the queues of %s cannot be divided", topic)
             return None

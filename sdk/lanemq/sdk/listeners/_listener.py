@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from .._messages import Outcome, Retry
+from .._values import check_fields
 
 Handle = Callable[..., Awaitable[Outcome | Retry | None]]
 """An application's listener, of (messages) or of (messages, context), a sequence of
@@ -29,5 +30,6 @@ class ConcurrentListener:
     batch_messages: int = 1
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.concurrency < 1 or self.batch_messages < 1:
             raise ValueError("concurrency and batch_messages must be at least 1")

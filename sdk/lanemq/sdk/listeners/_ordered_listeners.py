@@ -12,6 +12,7 @@ from lanemq.wire.bodies import MessageQueue
 from lanemq.wire.message import STAGE_OFFSET_MAX, StageRecord, Stages
 
 from .._messages import ReceivedMessage
+from .._values import check_fields
 from ._listener import Handle
 
 _STRATEGY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -77,6 +78,7 @@ class StageOffsetStore(Protocol):
 
 
 def _check(listener: "OrderlyListener | StagedConcurrentListener") -> None:
+    check_fields(listener)
     if listener.concurrency < 1 or listener.batch_messages < 1:
         raise ValueError("concurrency and batch_messages must be at least 1")
     if listener.suspend_s <= 0:

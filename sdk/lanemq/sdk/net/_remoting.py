@@ -17,6 +17,7 @@ from lanemq.wire.frame import Frame
 
 from .._errors import ClientClosed, InvalidName, RefusedByBroker
 from .._tasks import open_quiet_nursery
+from .._values import check_fields
 from ..observe._log import get_logger
 from ._acl import Credentials, sign
 from ._link import Dial, Link
@@ -45,8 +46,7 @@ class RemotingOptions:
     """Longest frame that is sent or accepted, in bytes, its length word included."""
 
     def __post_init__(self) -> None:
-        if self.connect_timeout_s <= 0:
-            raise ValueError(f"connect_timeout_s must be positive, not {self.connect_timeout_s}")
+        check_fields(self, positive=("connect_timeout_s",))
         if self.frame_bytes_max < 1024:
             raise ValueError(f"frame_bytes_max must be at least 1024, not {self.frame_bytes_max}")
 

@@ -6,6 +6,7 @@ Source: RocketMQ 4.9.8, DefaultMQPushConsumerImpl.pullMessage, RebalancePushImpl
 from dataclasses import dataclass
 from typing import Any
 
+from ..._values import check_fields
 from ._process_queue import ProcessQueue
 
 
@@ -30,6 +31,7 @@ class FlowLimits:
     """Bytes of all queues of a topic together, shared in the same way."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("messages", "size_bytes", "span", "topic_messages", "topic_size_bytes"):
             value = getattr(self, name)
             if value is not None and value < 1:
