@@ -829,6 +829,28 @@ def test_a_client_may_be_used_from_another_loop(name_server: str) -> None:
     asyncio.run(main())
 
 
+def test_closing_before_the_start_does_nothing_and_a_client_opens_once(name_server: str) -> None:
+    async def main() -> None:
+        opening = aio.open_producer("pg", name_servers=name_server, options=PATIENT_PRODUCER)
+        await opening.close()
+        producer = await opening.start()
+        await producer.send(MESSAGE)
+        for _ in range(2):
+            await opening.close()
+        with pytest.raises(WrongUse, match="opens once"):
+            await opening.start()
+
+    asyncio.run(main())
+    opening = blocking.open_producer("pg", name_servers=name_server, options=PATIENT_PRODUCER)
+    opening.close()
+    producer = opening.start()
+    producer.send(MESSAGE)
+    for _ in range(2):
+        opening.close()
+    with pytest.raises(WrongUse, match="opens once"):
+        opening.start()
+
+
 @pytest.mark.timeout(60)  # the fault it looks for is a wait that nothing ends
 @pytest.mark.parametrize("stays_open", [False, True], ids=["loop closed", "loop stopped"])
 @pytest.mark.parametrize("kind", ["producer", "push", "lite pull", "keys"])

@@ -166,7 +166,7 @@ class Opening(AbstractAsyncContextManager[FaceT]):
         return await self.__aenter__()
 
     async def close(self) -> None:
-        """Close the client, if it is open, as the end of a block does."""
+        """Close the client, if it is open, as the end of a block does; before it is, do nothing."""
         if self._bridge is not None:
             await self.__aexit__(None, None, None)
 

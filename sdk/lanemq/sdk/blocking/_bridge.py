@@ -214,7 +214,7 @@ class Opening(AbstractContextManager[FaceT]):
         return self.__enter__()
 
     def close(self) -> None:
-        """Close the client, if it is open, as the end of a block does."""
+        """Close the client, if it is open, as the end of a block does; before it is, do nothing."""
         if self._bridge is not None:
             self.__exit__(None, None, None)
 
