@@ -279,6 +279,20 @@ async def test_an_operator_has_a_broker_forgotten_with_its_farewell(connect: Con
     assert await indices(peer, ask()) is None
 
 
+async def test_where_something_is_missing_a_broker_of_any_name_may_be_forgotten(
+    connect: Connect,
+) -> None:
+    """It may have been there before the name server, which was started without its files."""
+    name_server = NameServer()
+    peer = connect(name_server.server)
+    await peer.call(registration(PREVIEW_REGISTRATION.encode()))
+    plain = RegisterBroker("broker2", "10.0.0.2:10911", "c", "", 0)
+    body = RegisterBrokerBody(TopicConfigWrapper({"T": TopicConfig("T", 2, 2)}, DataVersion(1, 1)))
+    await peer.call(request(RequestCode.REGISTER_BROKER, plain.to_fields(), body.encode()))
+    final = UnregisterBroker("broker0", "", "", 0, forget_logical_queues=True)
+    assert (await peer.call(request(RequestCode.UNREGISTER_BROKER, final.to_fields()))).code == 0
+
+
 async def test_a_registration_that_cannot_be_understood_changes_nothing(peer: Peer) -> None:
     broken = PREVIEW_REGISTRATION.replace('"state":"Normal"', '"state":"Odd"').replace(
         '"counter":7', '"counter":8'

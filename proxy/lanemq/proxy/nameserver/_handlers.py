@@ -179,7 +179,11 @@ class NameServerHandlers:
 
     def _unregister(self, header: UnregisterBroker, frame: Frame, session: Session) -> Frame:
         name = header.broker_name
-        if header.forget_logical_queues and not self._known.may_know(name):
+        if (
+            header.forget_logical_queues
+            and not self._known.may_know(name)
+            and not self._logical.problems()  # what is missing may be from before this server
+        ):
             remark = f"no broker of the name {name!r} has ever registered here"
             raise Refused(ResponseCode.QUERY_NOT_FOUND, remark)
         self._routes.unregister(broker_name=header.broker_name, address=header.broker_addr)
