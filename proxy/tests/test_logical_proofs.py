@@ -65,12 +65,11 @@ async def test_a_migration_back_that_is_called_off_leaves_an_open_end(
     assert (await cluster.send(end)).code == 0
 
 
-async def test_a_source_goes_on_though_its_destination_is_anothers_by_now(
-    cluster: LogicalCluster,
-) -> None:
-    """Its mapping has the message queue in the other logical queue (found by the simulation)."""
+async def displaced(cluster: LogicalCluster) -> tuple[Segment, Segment]:
+    """A migration of queue 0 that was called off; its destination, queue 1's by now, and its
+    source do not know of each other."""
     await cluster.migrate(1, "broker1")
-    _, target = await begun(cluster, 0, "broker2")
+    source, target = await begun(cluster, 0, "broker2")
     async with tools(cluster) as admin:
         address = cluster.brokers["broker2"].address
         for _ in range(2):  # the first leaves its empty rest, the second nothing
@@ -81,14 +80,67 @@ async def test_a_source_goes_on_though_its_destination_is_anothers_by_now(
     assert move.destination is not None
     assert move.destination.key == target.key
     assert (await cluster.commit(move.source, move.destination)).code == 0
+    return source, target
+
+
+async def test_a_source_goes_on_though_its_destination_is_anothers_by_now(
+    cluster: LogicalCluster,
+) -> None:
+    """Its mapping has the message queue in the other logical queue (found by the simulation)."""
+    _, target = await displaced(cluster)
     await trio.sleep(QUIET_S)
     end = await cluster.normal(0)
     assert (end.broker_name, end.delta) == ("broker1", 10)
     assert (end.migration or 0) > (target.migration or 0)  # that one may come to pass no more
     assert (await cluster.send(end)).code == 0
     assert (await cluster.normal(1)).key == target.key
-    assert (await cluster.commit(None, target)).code != 0
     assert not cluster.brokers["broker1"].running.context.logical.journal.all()
+
+
+@pytest.mark.mapped_cluster("broker1", "broker2", "broker3", messages=10)
+async def test_a_source_does_not_go_on_where_an_operator_has_opened_its_queue(
+    cluster: LogicalCluster,
+) -> None:
+    """The destination's broker, which alone knew the outcome, was away."""
+    await displaced(cluster)
+    await cluster.brokers["broker2"].kill()
+    cluster.forget()
+    opened = Segment.decode((await cluster.create("broker3", 0, NORMAL)).body)
+    assert (await cluster.send(opened)).code == 0
+    await cluster.brokers["broker2"].restart("kill")
+    await trio.sleep(QUIET_S)
+    assert await cluster.normal(0) == opened
+    assert not cluster.brokers["broker1"].running.context.logical.journal.all()
+
+
+@pytest.mark.mapped_cluster("broker1", "broker2", "broker3", messages=10)
+async def test_a_source_whose_destination_is_lost_for_good_can_be_migrated_again(
+    cluster: LogicalCluster,
+) -> None:
+    source, target = await displaced(cluster)
+    await cluster.brokers["broker2"].kill()
+    cluster.forget()
+    await trio.sleep(QUIET_S)
+    other = await cluster.destination(0, "broker3")
+    move = MigrateLogicalQueue.decode((await cluster.prepare(source, other)).body)
+    assert move.destination is not None
+    assert (move.destination.migration or 0) > (target.migration or 0)
+    assert (await cluster.commit(move.source, move.destination)).code == 0
+    await cluster.brokers["broker2"].restart("kill")
+    await trio.sleep(QUIET_S)
+    assert (await cluster.normal(0)).key == other.key
+
+
+async def test_the_journal_is_enough_for_a_source_that_restarts(cluster: LogicalCluster) -> None:
+    _, target = await displaced(cluster)
+    broker = cluster.brokers["broker1"]
+    await broker.running.context.logical.change(TOPIC, lambda known: known.without(target.key))
+    await broker.kill()
+    cluster.forget()
+    await broker.restart("kill")
+    await trio.sleep(QUIET_S)
+    end = await cluster.normal(0)
+    assert (end.broker_name, end.delta) == ("broker1", 10)
 
 
 async def test_a_destination_that_was_opened_and_left_empty_is_no_reason_to_go_on(

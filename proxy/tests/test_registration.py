@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import cast, final
 
 import pytest
 import trio
@@ -17,7 +18,7 @@ from lanemq.proxy.net._dispatch import Handlers
 from lanemq.proxy.net._server import Server
 from lanemq.proxy.net._session import Session
 from lanemq.proxy.process import open_broker
-from lanemq.sdk import open_remoting_client
+from lanemq.sdk import RemotingClient, open_remoting_client
 from lanemq.storage import Supervisor
 from lanemq.testkit.proxy.peers import Dial
 from lanemq.wire import HostAddress, RequestCode
@@ -204,6 +205,45 @@ async def test_a_part_is_told_only_over_the_connection_that_brought_the_rest(
         cluster.add(registrar, "W")
         await registrar.told()
         assert name_server.registered[-1][1] == {"W"}
+
+
+@final
+class NoConnection:
+    """A client whose connection ends with the answer that it brings."""
+
+    def __init__(self) -> None:
+        self.registered: list[set[str]] = []
+
+    def connection_number(self, address: str) -> None:
+        return None
+
+    async def call(self, address: str, frame: Frame, timeout_s: float) -> Frame:
+        await trio.lowlevel.checkpoint()
+        if frame.code == RequestCode.REGISTER_BROKER:
+            body = RegisterBrokerBody.decode(frame.body)
+            self.registered.append(set(body.topic_config_wrapper.topic_config_table))
+        return frame.reply()
+
+
+async def test_a_connection_that_is_gone_is_not_the_one_that_brought_the_rest(
+    autojump_clock: MockClock,
+) -> None:
+    """A name server that stops has answered just before."""
+    cluster, client = Cluster(), NoConnection()
+    registrar = Registrar(
+        config=BrokerConfig.from_properties({"namesrvAddr": "ns:0"}),
+        client=cast("RemotingClient", client),
+        address="10.0.0.9:10911",
+        ha_address="10.0.0.9:10912",
+        topics=cluster.wrapper,
+    )
+    async with trio.open_nursery() as running:
+        running.start_soon(registrar.run, Supervisor())
+        assert await registrar.registered(5)
+        cluster.add(registrar, "V")
+        await registrar.told()
+        running.cancel_scope.cancel()
+    assert client.registered == [{"T", "U"}, {"T", "U", "V"}]
 
 
 async def test_a_topic_announced_while_a_name_server_was_down_is_not_sent_alone(

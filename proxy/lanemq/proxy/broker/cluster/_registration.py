@@ -132,7 +132,8 @@ class Registrar:
         due_s = -math.inf
         while True:
             # Others ask over the same client, and may have connected again already.
-            if self._client.connection_number(server.name) != server.connection:
+            connection = self._client.connection_number(server.name)
+            if connection is None or connection != server.connection:
                 server.is_registered = False
             now_s = trio.current_time()
             if now_s >= due_s or server.is_behind:

@@ -57,13 +57,16 @@ def is_closed_end(chain: Chain, source: Segment) -> bool:
     return source.is_sealed and chain.normal is None and source.next_delta == chain.known_end
 
 
-def prepared(mapping: TopicMapping, sealed: Segment, target: Segment) -> tuple[TopicMapping, Move]:
+def prepared(
+    mapping: TopicMapping, sealed: Segment, target: Segment, *, last_migration: int = 0
+) -> tuple[TopicMapping, Move]:
     """Return the mapping of the source, which goes on at ``target`` from now on.
 
     The migration gets its number: the broker of the open end knows of all migrations before.
+    ``last_migration`` is one that the mapping has no more.
     """
     assert sealed.is_sealed
-    number = mapping.chain(sealed.logical_index).last_migration + 1
+    number = max(mapping.chain(sealed.logical_index).last_migration, last_migration) + 1
     known = mapping.find(target.key)
     if known is None or not mapping.is_own(known):
         known = replace(

@@ -142,6 +142,22 @@ def superseded_end(own: Segment, others: Iterable[Segment], end_offset: int) -> 
     return end, end_offset - end
 
 
+def went_on(view: Chain, source: Segment, target: Segment) -> bool:
+    """Return whether a queue was opened behind its sealed ``source``, elsewhere than at ``target``.
+
+    ``view`` is the queue as name servers list it. An operator may open it where the outcome of a
+    migration could not be found out. What begins where an empty source does may be from before it,
+    unless its number is greater.
+    """
+    return any(
+        segment.key not in (source.key, target.key)
+        and segment.delta >= source.next_delta
+        and (source.count > 0 or (segment.migration or 0) > (source.migration or 0))
+        and (segment.state is SegmentState.NORMAL or segment.count > 0)
+        for segment in view
+    )
+
+
 def reopened(
     mapping: TopicMapping, source: Segment, target: Segment
 ) -> tuple[TopicMapping, Segment]:

@@ -13,7 +13,6 @@ from attrs import define
 from lanemq.wire import RequestCode
 from lanemq.wire.frame import Frame
 from lanemq.wire.logical import (
-    MIGRATION_IN_PROGRESS,
     LogicalQueues,
     MigrateLogicalQueue,
     Segment,
@@ -64,8 +63,7 @@ class Migrations:
             if done is not None:
                 return done
             noted = logical.journal.get(topic, index)
-            if source.is_sealed and noted is not None and noted.target.key != asked.target.key:
-                raise refusal(MIGRATION_IN_PROGRESS)  # nobody knows yet what became of that one
+            last = 0 if noted is None else noted.target.migration or 0
             why = logical.why_it_stays(topic, index)
             if why:
                 raise refusal(why)
@@ -81,7 +79,7 @@ class Migrations:
 
                     def change(mapping: TopicMapping) -> TopicMapping:
                         nonlocal move
-                        changed, move = prepared(mapping, sealed, asked.target)
+                        changed, move = prepared(mapping, sealed, asked.target, last_migration=last)
                         return changed
 
                     await logical.change(topic, change)

@@ -16,7 +16,7 @@ from lanemq.wire.logical import Chain, LogicalQueues, MigrateLogicalQueue, Segme
 from ....logical.rules._journal import Migration, Phase
 from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._migration import is_closed_end, took_place
-from ....logical.rules._view import merged, reopened, without_destination
+from ....logical.rules._view import merged, reopened, went_on, without_destination
 from ..state._progress import LogicalProgress
 from ..state._state import LogicalState
 from ..state._view import LogicalView
@@ -40,7 +40,8 @@ class Outcomes:
         message queue can be another migration's destination before this one's source knows.
         """
         mapping = self._logical.mappings.get(migration.source.topic)
-        if migration.phase is not Phase.PREPARED or mapping is None:
+        is_there = self._logical.journal.get(*migration.queue) is migration
+        if not is_there or migration.phase is not Phase.PREPARED or mapping is None:
             return
         chain = mapping.chain(migration.source.logical_index)
         target, source = chain.find(migration.target.key), chain.find(migration.source.key)
@@ -54,12 +55,21 @@ class Outcomes:
     async def find(self, mapping: TopicMapping, source: Segment, target: Segment) -> None:
         """Decide a migration at its source: open the destination, or learn that it is open, or
         gone."""
+        index = target.logical_index
+        noted = self._logical.journal.get(target.topic, index)
+        if noted is not None and noted.target.key != target.key:
+            noted = None
         account = await self._view.chain_at(target)
         now = account.find(target.key)
-        if not took_place(target, account):
-            if now is None or now.state is SegmentState.EXPIRED:
-                await self._go_on_here(source, target)
+        if took_place(target, account):
+            pass
+        elif now is None or now.state is SegmentState.EXPIRED:
+            listed = (await self._view.of(target.topic)).get(index, Chain(index))
+            if not went_on(listed, source, target):
+                await self._go_on_here(source, target, noted)
                 return
+            account = listed
+        else:
             code = RequestCode.MIGRATE_TOPIC_LOGICAL_QUEUE_COMMIT
             progress = self._logical_progress.of(mapping, source)
             move = MigrateLogicalQueue(source, target, progress)
@@ -75,7 +85,12 @@ class Outcomes:
             return merged(known, others)
 
         await self._logical.change(target.topic, change)
-        await self._logical.remove_migration(target.topic, target.logical_index)
+        await self._remove(noted)
+
+    async def _remove(self, noted: Migration | None) -> None:
+        """Remove a migration from the journal, unless another one is there by now."""
+        if noted is not None and self._logical.journal.get(*noted.queue) is noted:
+            await self._logical.remove_migration(*noted.queue)
 
     def source_of(self, mapping: TopicMapping, target: Segment) -> Segment | None:
         """Return the own segment from which a queue went on."""
@@ -84,7 +99,7 @@ class Outcomes:
             return mapping.find(noted.source.key)
         return mapping.source_of(target)
 
-    async def _go_on_here(self, source: Segment, target: Segment) -> None:
+    async def _go_on_here(self, source: Segment, target: Segment, noted: Migration | None) -> None:
         """Reopen the source of a migration that was called off."""
         again = source
 
@@ -99,7 +114,9 @@ class Outcomes:
             return changed
 
         await self._logical.change(source.topic, change)
-        await self._logical.remove_migration(source.topic, source.logical_index)
+        await self._remove(noted)
+        if again is source:
+            return
         LOGGER.warning("the migration to %s was called off: %s goes on", target, again)
         try:  # so that it can send on producers that had heard of it
             code = RequestCode.MIGRATE_TOPIC_LOGICAL_QUEUE_NOTIFY

@@ -90,14 +90,18 @@ class Reconciler:
     # Migrations under way
 
     async def _complete(self) -> None:
+        away: set[str] = set()
         for migration in self._logical.journal.all():
+            if migration.target.broker_name in away:
+                continue
             try:
                 await self._outcomes.look_at_noted(migration)
             except Refused as error:
                 LOGGER.info("%s has to wait: %s", migration.target, error.remark)
+                away.add(migration.target.broker_name)
         for topic in list(self._logical.mappings):
             await self.look(topic)
-        away: set[str] = set()
+        away = set()
         for key, move in list(self._logical.untold.items()):
             if key.broker_name not in away and not await self._told_superseded(key, move):
                 away.add(key.broker_name)

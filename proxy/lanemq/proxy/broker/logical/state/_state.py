@@ -280,9 +280,16 @@ class LogicalState:
             self.alarm(segment, f"its queue ends at {end}: messages up to {needed} are lost")
 
     def _check_migration(self, migration: Migration) -> None:
-        """Reopen a segment that was being sealed at a crash, unless the mapping has it sealed."""
+        """Reopen a segment that was being sealed at a crash, unless the mapping has it sealed.
+
+        One that was prepared stays, although the mapping may have its destination no more: its
+        outcome is found out.
+        """
         topic, index = migration.queue
         mapping = self.mappings.get(topic)
+        source = mapping and mapping.find(migration.source.key)
+        if migration.phase is Phase.PREPARED and source is not None and source.is_sealed:
+            return
         target = mapping and mapping.find(migration.target.key)
         if target is None or target.delta < 0:
             LOGGER.warning("the migration of %s was interrupted; it stays open", migration.source)
