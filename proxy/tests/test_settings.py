@@ -298,3 +298,9 @@ def test_any_properties_are_read_or_refused_with_one_type_of_error(
         except ConfigError:
             continue
         assert config.to_properties()
+
+
+def test_an_empty_path_is_none_where_there_need_not_be_one() -> None:
+    assert BrokerConfig.from_properties({"storePathCommitLog": ""}).store_path_commit_log is None
+    with pytest.raises(ConfigError, match="storePathRootDir: is empty"):
+        BrokerConfig.from_properties({"storePathRootDir": ""})

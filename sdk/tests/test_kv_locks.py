@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from lanemq.sdk import BrokerUnreachable, RequestTimedOut
+from lanemq.sdk import BrokerUnreachable, ClientClosed, RequestTimedOut
 from lanemq.sdk.kv import LockNotAcquired, open_kv_store
 from lanemq.testkit.sdk.kv import KvCluster
 from lanemq.testkit.sdk.kv_stores import opened
@@ -96,3 +96,11 @@ async def test_a_lock_that_may_have_been_got_all_the_same_is_given_back(
                 raise AssertionError
         assert b"l" in kv.written()
     assert b"l" not in kv.written()
+
+
+async def test_a_store_that_is_closed_says_so(kv: KvCluster, autojump_clock: MockClock) -> None:
+    async with opened(kv) as store, store.lock(b"other"):
+        pass
+    with pytest.raises(ClientClosed):
+        async with store.lock(b"l", wait_s=0):
+            raise AssertionError

@@ -111,6 +111,7 @@ def test_scan_hash_and_watch(run: Run) -> None:
     assert json.loads(line)["partition"] in range(3)
     assert "3 partitions" in run("watch", "--position", "4", status=2).stderr
     assert "not a position" in run("watch", "--position", "4,x", status=2).stderr
+    assert "not a position" in run("watch", "--position", 5000 * "9", status=2).stderr
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@
 
 import math
 from collections.abc import Awaitable, Callable
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -153,3 +154,8 @@ def test_numbers_of_keys_on_the_command_line_are_refused_by_the_name_of_the_opti
     result = CliRunner().invoke(kv_command, [arguments[0], "-n", "h:1", *arguments[1:]])
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"Error: Invalid value for '{option}': " in result.stderr
+
+
+def test_numbers_of_other_types_are_numbers() -> None:
+    half_of_five: Any = Fraction(5, 2)
+    assert ProducerOptions(send_timeout_s=half_of_five).send_timeout_s == 2.5

@@ -264,8 +264,10 @@ def _value(kind: object, text: str, *, where: str) -> object:
         except ValueError:
             names = " or ".join(str(member.value) for member in of)
             raise ConfigError(f"{where}: must be {names}, not {text!r}") from None
-    if kind is Path and not text:
-        raise ConfigError(f"{where}: is empty, and must be a path")  # the current directory at best
+    if of is Path and not text:  # it would be the current directory
+        if of is kind:
+            raise ConfigError(f"{where}: is empty, and must be a path")
+        return None
     return of(text)
 
 

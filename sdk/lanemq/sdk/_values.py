@@ -4,9 +4,20 @@ import math
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any, get_args, get_origin
+from numbers import Integral, Real
+from typing import Any, TypeGuard, get_args, get_origin
 
 from ._errors import WrongValue
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Return whether ``value`` is a whole number, also one of numpy's."""
+    return type(value) is not bool and isinstance(value, Integral)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether ``value`` is a number, also one of numpy's."""
+    return type(value) is not bool and isinstance(value, Real) and value == value
 
 
 def check_seconds(
@@ -18,7 +29,7 @@ def check_seconds(
     error: type[ValueError] = WrongValue,
 ) -> None:
     """Raise ``error`` unless ``value`` is above 0, or 0 where ``zero``, and at most ``most_s``."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value):
+    if not is_number(value):
         raise error(f"{name} must be a number of seconds, not {value!r}")
     if not (0 <= value <= most_s if zero else 0 < value <= most_s):
         least = "at least 0" if zero else "above 0"
@@ -35,7 +46,7 @@ def check_whole(
     error: type[ValueError] = WrongValue,
 ) -> None:
     """Raise ``error`` unless ``value`` is a whole number from ``least`` to ``most``."""
-    if not isinstance(value, int) or isinstance(value, bool):
+    if not is_whole(value):
         raise error(f"{name} must be a whole number, not {value!r}")
     if value < least or (most is not None and value > most):
         allowed = f"at least {least}" if most is None else f"from {least} to {most}"
@@ -70,11 +81,9 @@ def check_fields(
 def _wanted(kind: Any, value: object) -> str | None:  # noqa: ANN401 - types are of any type
     """Return in words what ``value`` should be but is not, or None."""
     if kind is int:
-        is_right = isinstance(value, int) and not isinstance(value, bool)
-        return None if is_right else "a whole number"
+        return None if is_whole(value) else "a whole number"
     if kind is float:
-        is_right = isinstance(value, int | float) and not isinstance(value, bool)
-        return None if is_right and value == value else "a number"
+        return None if is_number(value) else "a number"
     if get_origin(kind) is Callable:
         return None if callable(value) else "a function"
     if not isinstance(kind, type) or not (issubclass(kind, Enum) or is_dataclass(kind)):

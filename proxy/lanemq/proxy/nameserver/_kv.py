@@ -13,8 +13,6 @@ from lanemq.wire import LocalProtocolError, Refused, RemoteProtocolError, Respon
 
 LOGGER = logging.getLogger("lanemq.proxy.nameserver")
 
-"""Namespace: topic -> its number of queues per broker, for ordered messages."""
-
 NAME_BYTES_MAX: Final = 1024
 """The longest namespace or key, in UTF-8."""
 VALUE_BYTES_MAX: Final = 64 << 10

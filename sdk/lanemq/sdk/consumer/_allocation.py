@@ -8,7 +8,7 @@ Source: RocketMQ 4.9.8, the classes of org.apache.rocketmq.client.consumer.rebal
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
@@ -46,9 +46,10 @@ def allocate_by_circle(
 
 def check_division(found: object) -> list[MessageQueue]:
     """Return what a division gave. Raises ``TypeError`` for anything but queues."""
-    if not isinstance(found, Sequence) or not all(isinstance(one, MessageQueue) for one in found):
+    queues = list(found) if isinstance(found, Iterable) else None
+    if queues is None or not all(isinstance(one, MessageQueue) for one in queues):
         raise TypeError(f"`allocate` must return a list of queues, not {found!r}")
-    return list(found)
+    return queues
 
 
 @final

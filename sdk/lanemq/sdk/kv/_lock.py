@@ -21,7 +21,7 @@ from lanemq.wire.kv import (
     encode_steps,
 )
 
-from .._errors import LanemqError
+from .._errors import ClientClosed, LanemqError
 from .._tasks import open_quiet_nursery
 from .._values import check_seconds
 from ._numbers import check_ttl, milliseconds
@@ -160,6 +160,8 @@ async def hold_lock(
     lock = Lock(calls, key, ttl_s, name)
     try:
         await lock._acquire(math.inf if wait_s is None else wait_s)
+    except ClientClosed:
+        raise
     except BaseException:
         if lock._unsettled:  # nobody waits for that longer than for the lock
             nursery.start_soon(lock._give_up)

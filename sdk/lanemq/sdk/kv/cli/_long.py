@@ -31,9 +31,14 @@ class Positions(click.ParamType[tuple[int, ...]]):
     ) -> tuple[int, ...]:
         """Read them."""
         parts = str(value).split(",")
-        if not all(part.isdecimal() and int(part) <= NUMBER_MAX for part in parts):
+        if not all(map(_is_position, parts)):
             self.fail(f"{value!r} is not a position, nor several joined by commas", param, ctx)
         return tuple(map(int, parts))
+
+
+def _is_position(text: str) -> bool:
+    is_number = text.isdecimal() and len(text) <= len(str(NUMBER_MAX))  # more takes long to read
+    return is_number and int(text) <= NUMBER_MAX
 
 
 @kv_command("watch")
@@ -89,7 +94,7 @@ async def watch(
 @click.option(
     "--wait",
     "wait_s",
-    type=Seconds(zero=True),
+    type=Seconds(zero=True, endless=True),
     metavar="SECONDS",
     help="0: try once.  [default: for ever]",
 )

@@ -29,8 +29,9 @@ class Attempts:
         return Attempts(self._until_s)
 
     def extend(self, more_s: float) -> None:
-        """Extend the deadline by a time in which nothing was asked."""
-        self._until_s += more_s
+        """Extend the deadline by a time in which nothing was asked; not that of a wait."""
+        if self._later is None:
+            self._until_s += more_s
 
     def may_follow(self) -> bool:
         """Note a redirect; returns whether to follow it at once."""

@@ -12,7 +12,10 @@ class Seconds(click.FloatRange):
 
     name = "number of seconds"
 
-    def __init__(self, *, zero: bool = False, most_s: float = math.inf) -> None:
+    def __init__(
+        self, *, zero: bool = False, endless: bool = False, most_s: float = math.inf
+    ) -> None:
+        self._endless = endless
         super().__init__(min=0, min_open=not zero, max=None if most_s == math.inf else most_s)
 
     def convert(
@@ -23,6 +26,6 @@ class Seconds(click.FloatRange):
     ) -> float:
         """Read it."""
         seconds = float(super().convert(value, param, ctx))
-        if not math.isfinite(seconds):
+        if not (math.isfinite(seconds) or (self._endless and seconds > 0)):
             self.fail(f"{value!r} is not a valid {self.name}", param, ctx)
         return seconds
