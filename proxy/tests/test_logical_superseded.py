@@ -393,6 +393,22 @@ async def test_a_client_of_old_that_read_past_the_cut_is_sent_back_to_it(
     assert await found_by(cluster, LOGICAL_PORT, "broker2") == read
 
 
+async def test_an_answer_of_a_source_that_knows_no_cut_ends_at_the_cut(
+    cluster: LogicalCluster,
+) -> None:
+    """Its records behind the cut would be taken for those that have their offsets, which a
+    consumer then passed over (found by the simulation)."""
+    listener = cluster.brokers["broker3"].host
+    source, names = cluster.brokers["broker1"].host, cluster.name_server.host
+    for host in (TOOLS, names, cluster.brokers["broker2"].host):  # none of them tells the source
+        cluster.network.part(source, host)
+    await gone_past(cluster)
+    client = Client(Peer(await cluster.network.dialer("10.0.9.7")(listener, LOGICAL_PORT)))
+    answer = await client.pull(TOPIC, 0, 8, consumer_group=GROUP)
+    assert [int(message.body) for message in messages_of(answer)] == [8, 9]
+    assert answer.fields["nextBeginOffset"] == "10"
+
+
 async def old_client(cluster: LogicalCluster, broker: str) -> Client:
     """An older client at the listener of a broker."""
     dial = cluster.network.dialer("10.0.9.7")

@@ -35,6 +35,10 @@ class SeenRecords:
             store_host=self._packed,
         )
 
+    def before_end(self, records: bytes, segment: Segment) -> bytes:
+        """Return the records of a message queue that stand before the end of a segment on it."""
+        return bytes(chosen_records(records, lambda _, offset: segment.keeps(offset)))
+
     def seen_records(self, records: bytes, broker_name: str, view: TopicView) -> bytes | memoryview:
         """Return the records in queues that clients see here; the first broker also has those in
         none."""

@@ -236,6 +236,9 @@ class Pulls:
                 return passed_on(frame, answer)
             case _:
                 raise AssertionError(f"{type(answer).__name__} is not an answer to a pull")
+        if body and not segment.keeps(told.next_offset - 1):  # its broker has not heard of that yet
+            body, kept = self._records.before_end(body, segment), None
+            code = code if body else int(Code.PULL_RETRY_IMMEDIATELY)
         code, numbers = translate.pulled(code, told, segment, asked.offset)
         reader = asked.group, segment.topic, segment.logical_index
         places_of(session).note(reader, segment, numbers.next_offset)
