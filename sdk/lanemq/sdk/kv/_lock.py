@@ -55,6 +55,7 @@ class Lock:
         """
         self._calls = calls
         self._ttl_s = ttl_s
+        self._ttl_ms = milliseconds(ttl_s)
         self._owner = owner
         self._clock = trio.lowlevel.current_clock()
         self._until_s = 0.0
@@ -132,7 +133,7 @@ class Lock:
             self.key,
             Action.PUT,
             self._owner,
-            ttl_ms=milliseconds(self._ttl_s),
+            ttl_ms=self._ttl_ms,
             if_version=if_version,
             if_value=if_value,
         )

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Final
 
+from lanemq.wire import LONG_MAX
 from lanemq.wire.kv import TTL_MS_MAX, Step, encode_steps
 
 from .._values import check_seconds, check_whole
 from .requests._errors import KvRejected
 
 TTL_S_MAX: Final = TTL_MS_MAX / 1000
-NUMBER_MAX: Final = (1 << 63) - 1
 
 
 def check_ttl(ttl_s: float) -> None:
@@ -28,7 +28,7 @@ def milliseconds(ttl_s: float | None) -> int:
 def check_version(name: str, version: int | None) -> None:
     """Raise ``KvRejected`` for what cannot be the version of an entry, or 0."""
     if version is not None:
-        check_whole(name, version, least=0, most=NUMBER_MAX, error=KvRejected)
+        check_whole(name, version, least=0, most=LONG_MAX, error=KvRejected)
 
 
 def encode_checked(steps: Sequence[Step]) -> bytes:

@@ -14,6 +14,7 @@ from typing import Annotated, Final, final
 import msgspec
 
 from .._errors import RemoteProtocolError
+from .._numbers import LONG_MAX
 from ._names import (
     KEY_BYTES_MAX,
     OPERATION_BYTES_MAX,
@@ -73,11 +74,10 @@ class Step(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Condition: the entry has this value."""
 
 
-_NUMBER_MAX: Final = (1 << 63) - 1
 _Key = Annotated[bytes, msgspec.Meta(min_length=1, max_length=KEY_BYTES_MAX)]
 _Value = Annotated[bytes, msgspec.Meta(max_length=VALUE_BYTES_MAX)]
-_Version = Annotated[int, msgspec.Meta(ge=1, le=_NUMBER_MAX)]
-_Time = Annotated[int, msgspec.Meta(ge=0, le=_NUMBER_MAX)]
+_Version = Annotated[int, msgspec.Meta(ge=1, le=LONG_MAX)]
+_Time = Annotated[int, msgspec.Meta(ge=0, le=LONG_MAX)]
 
 
 @final

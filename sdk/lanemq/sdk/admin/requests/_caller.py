@@ -6,7 +6,7 @@ from lanemq.wire import RequestCode, ResponseCode
 from lanemq.wire.frame import Frame, request
 from lanemq.wire.headers import Header
 
-from ..._errors import BrokerUnreachable, RequestTimedOut
+from ..._errors import BrokerUnreachable, RefusedByBroker, RequestTimedOut
 from ...net._remoting import RemotingClient
 
 SUCCESS = (ResponseCode.SUCCESS,)
@@ -57,6 +57,22 @@ class Caller:
         assert error is not None, "open_admin refuses an empty list of name servers"
         raise error
 
-    async def ask_every_name_server(self, code: RequestCode, header: Header) -> dict[str, Frame]:
-        """Ask all name servers, one after another: address -> answer. Raises as ``ask``."""
-        return {address: await self.ask(address, code, header) for address in self.name_servers}
+    async def ask_every_name_server(
+        self, code: RequestCode, header: Header, *, may_refuse: ResponseCode | None = None
+    ) -> dict[str, Frame]:
+        """Ask all name servers, one after another: address -> answer. Raises as ``ask``.
+
+        A refusal with the code ``may_refuse`` is raised only if every name server refuses so.
+        """
+        answers: dict[str, Frame] = {}
+        refusal: RefusedByBroker | None = None
+        for address in self.name_servers:
+            try:
+                answers[address] = await self.ask(address, code, header)
+            except RefusedByBroker as error:
+                if error.code != may_refuse:
+                    raise
+                refusal = error
+        if refusal is not None and not answers:
+            raise refusal
+        return answers

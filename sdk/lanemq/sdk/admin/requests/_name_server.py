@@ -90,19 +90,10 @@ class NameServerRequests:
             broker_id=MASTER_ID,
             forget_logical_queues=True,
         )
-        unknown: RefusedByBroker | None = None
-        knowing = 0
-        for address in self._caller.name_servers:
-            try:
-                await self._caller.ask(address, RequestCode.UNREGISTER_BROKER, header)
-                knowing += 1
-            except RefusedByBroker as error:
-                if error.code != ResponseCode.QUERY_NOT_FOUND:
-                    raise
-                unknown = error
         # One that was started since knows nothing of the broker, and has nothing to forget.
-        if unknown is not None and not knowing:
-            raise unknown
+        unknown = ResponseCode.QUERY_NOT_FOUND
+        code = RequestCode.UNREGISTER_BROKER
+        await self._caller.ask_every_name_server(code, header, may_refuse=unknown)
 
     async def put_value(self, namespace: str, key: str, value: str) -> None:
         """Store a value at every name server (100)."""

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
+from lanemq.wire import LONG_MAX
 from lanemq.wire.kv import PARTITIONS_MAX
 
 from ...admin.cli.command._seconds import Seconds
-from .._numbers import NUMBER_MAX, TTL_S_MAX
+from .._numbers import TTL_S_MAX
 from .._store import KeyValueStore
 from ._command import EXIT_NO, Output, entry_value, kv_command
 
@@ -101,7 +102,7 @@ async def delete(store: KeyValueStore, output: Output, *, key: str) -> int:
 @click.argument("key")
 @click.argument("value", required=False)
 @click.option(
-    "--version", type=click.IntRange(0, NUMBER_MAX), help="Version that it must have; 0: no entry."
+    "--version", type=click.IntRange(0, LONG_MAX), help="Version that it must have; 0: no entry."
 )
 @click.option("--expected", metavar="VALUE", help="Value that it must have.")
 @click.option("--delete", "deletes", is_flag=True, help="Delete it rather than put a value.")

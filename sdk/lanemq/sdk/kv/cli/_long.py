@@ -9,10 +9,12 @@ from typing import final
 import click
 import trio
 
+from lanemq.wire import LONG_MAX
+
 from ..._tasks import open_quiet_nursery
 from ...admin.cli.command._seconds import Seconds
 from .._lock import Lock
-from .._numbers import NUMBER_MAX, TTL_S_MAX
+from .._numbers import TTL_S_MAX
 from .._store import KeyValueStore
 from ..requests._errors import LockLost, LockNotAcquired
 from ._command import EXIT_NO, KINDS, Output, change_value, kv_command
@@ -37,8 +39,8 @@ class Positions(click.ParamType[tuple[int, ...]]):
 
 
 def _is_position(text: str) -> bool:
-    is_number = text.isdecimal() and len(text) <= len(str(NUMBER_MAX))  # more takes long to read
-    return is_number and int(text) <= NUMBER_MAX
+    is_number = text.isdecimal() and len(text) <= len(str(LONG_MAX))  # more takes long to read
+    return is_number and int(text) <= LONG_MAX
 
 
 @kv_command("watch")

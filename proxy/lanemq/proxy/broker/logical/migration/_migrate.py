@@ -12,12 +12,7 @@ from attrs import define
 
 from lanemq.wire import RequestCode
 from lanemq.wire.frame import Frame
-from lanemq.wire.logical import (
-    LogicalQueues,
-    MigrateLogicalQueue,
-    Segment,
-    SegmentState,
-)
+from lanemq.wire.logical import LogicalQueues, MigrateLogicalQueue, Segment, SegmentState
 
 from ....logical.rules._journal import Migration, Phase
 from ....logical.rules._mapping import TopicMapping

@@ -61,15 +61,14 @@ class Outcomes:
             noted = None
         account = await self._view.chain_at(target)
         now = account.find(target.key)
-        if took_place(target, account):
-            pass
-        elif now is None or now.state is SegmentState.EXPIRED:
+        is_open = took_place(target, account)
+        if not is_open and (now is None or now.state is SegmentState.EXPIRED):
             listed = (await self._view.of(target.topic)).get(index, Chain(index))
             if not went_on(listed, source, target):
                 await self._go_on_here(source, target, noted)
                 return
             account = listed
-        else:
+        elif not is_open:
             code = RequestCode.MIGRATE_TOPIC_LOGICAL_QUEUE_COMMIT
             progress = self._logical_progress.of(mapping, source)
             move = MigrateLogicalQueue(source, target, progress)

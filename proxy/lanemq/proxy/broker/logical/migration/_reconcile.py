@@ -31,12 +31,7 @@ from lanemq.wire.logical import (
 from ....logical.rules._gate import Key
 from ....logical.rules._mapping import TopicMapping
 from ....logical.rules._migration import Move
-from ....logical.rules._view import (
-    destinations,
-    merged,
-    rivals,
-    without_forgotten,
-)
+from ....logical.rules._view import destinations, merged, rivals, without_forgotten
 from ...settings._config import BrokerConfig
 from ..state._state import LogicalState
 from ..state._view import LogicalView, hosts

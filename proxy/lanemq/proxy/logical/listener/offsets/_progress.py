@@ -61,11 +61,9 @@ class Progress:
     async def commit(self, group: str, topic: str, index: int, commit: ReaderCommit) -> None:
         """Keep a logical offset as given, backwards too, as far as it counts."""
         key = group, topic, index
-        chain = self._queues.routes.chain(topic, index)
-        offset = commit.offset if chain is None else commit.in_chain(chain)
+        offset, end = self._judged(key, commit)
         if offset is None:
             return
-        end = self._own_end(key, chain)
         if end is not None:  # it has the offset before anybody waits, so no turn is needed
             self._soon.pop(key, None)
             asked = UpdateConsumerOffset(group, progress_topic(topic, end.delta), index, offset)
@@ -74,7 +72,16 @@ class Progress:
         self._soon[key] = commit  # who asks may be gone before it has its turn
         await self._write_pending(key)
 
-    def _own_end(self, key: Commit, chain: Chain | None) -> Segment | None:
+    def _judged(self, key: Commit, commit: ReaderCommit) -> tuple[int | None, Segment | None]:
+        """Return the offset to keep of a commit, as far as is known now, and the end of the queue
+        if that is where it can be kept at once."""
+        _, topic, index = key
+        chain = self._queues.routes.chain(topic, index)
+        if chain is None:
+            return commit.offset, None
+        return commit.in_chain(chain), self._own_end(key, chain)
+
+    def _own_end(self, key: Commit, chain: Chain) -> Segment | None:
         """Return the end of a queue if the broker of this process keeps progress there, and no
         earlier commit is under way. Not by an old view: the queue may have been elsewhere since.
         """
@@ -154,11 +161,9 @@ class Progress:
         commit is under way.
         """
         key = group, topic, index
-        chain = self._queues.routes.chain(topic, index)
-        offset = commit.offset if chain is None else commit.in_chain(chain)
+        offset, end = self._judged(key, commit)
         if offset is None:
             return
-        end = self._own_end(key, chain)
         if end is not None:
             self._soon.pop(key, None)
             self._commit_own(group, progress_topic(topic, end.delta), index, offset)
